@@ -1,0 +1,53 @@
+"""The errors of tile-agent, in one tree.
+
+    TileAgentError
+    ├── UsageError          the user can mend it: one line, exit code 2, nothing changed
+    ├── JournalError        a journal that cannot be read or written
+    ├── TransitionError     an event that its phase does not know: a fault of ours
+    ├── GitError            git refused something that should have worked
+    └── WorkerError         a worker process that could not do its job
+        ├── WorkerTimedOut
+        └── WorkerDied
+
+Expected failures (a candidate that does not compile, a wrong result, a deadline) are not
+exceptions for the loop: they become events, and rows of the table. `NotApplicable`, in
+`agent.playbook.base`, is a signal and not an error, so it lacks the suffix and lives elsewhere.
+"""
+
+from __future__ import annotations
+
+
+class TileAgentError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class UsageError(TileAgentError):
+    """Bad usage or bad input that the user can mend.
+
+    The message is one line that says what is wrong and how to mend it. Nothing has been changed
+    when it is raised.
+    """
+
+
+class JournalError(TileAgentError):
+    """The journal cannot be read or written."""
+
+
+class TransitionError(TileAgentError):
+    """An event arrived in a phase that does not know it."""
+
+
+class GitError(TileAgentError):
+    """A git command failed that tile-agent relies on."""
+
+
+class WorkerError(TileAgentError):
+    """A worker process could not do its job."""
+
+
+class WorkerTimedOut(WorkerError):
+    """A worker passed its deadline; its whole process tree has been killed."""
+
+
+class WorkerDied(WorkerError):
+    """A worker ended without answering: a crash, a signal, `os._exit`."""

@@ -1,0 +1,87 @@
+"""What an optimization of the playbook is.
+
+One file holds one optimization, readable by a stranger, and is used in four ways: by the program
+(`variants` and `apply`), by a model (the docstring goes into its prompt), by an assistant (the
+docstring goes into the skill's reference), by a person (`tile-agent playbook show`).
+
+The module's docstring has four headings: `When:`, `Do:`, `Risk:`, `Source:`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from agent.backends.base import KernelClass
+from agent.syntax import Source
+
+Params = Mapping[str, Any]
+"""An optimization's parameters: JSON values only, so that the journal can hold them."""
+
+
+class NotApplicable(Exception):  # noqa: N818 - a signal, not an error
+    """The optimization does not apply; the message says why in one line, with the numbers."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a precondition may ask of the machine. `sm` is the compute capability times ten.
+
+    `sm` is 0 without a GPU: nothing is gated then, because nothing runs on one.
+    """
+
+    sm: int = 0
+    interpreted: bool = False
+    """Triton's CPU interpreter runs the kernel, not a GPU."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The kernel file that an optimization is asked to change."""
+
+    source: Source
+    kernel_class: KernelClass
+    hardware: Hardware
+
+
+class Optimization(ABC):
+    """One entry of the playbook."""
+
+    name: ClassVar[str]
+    """Hyphenated; the file has the same name with underscores."""
+    title: ClassVar[str]
+    """What the table calls it: 'occupancy hint'."""
+    backend: ClassVar[str]
+    family: ClassVar[str]
+    """The knob it turns: 'occupancy', 'tiles', 'pipelining', 'cache'. A small gain puts the whole
+    family last."""
+    priority: ClassVar[Mapping[KernelClass, int]]
+    """Smaller is earlier; a class that is missing comes after those that are not."""
+    expected: ClassVar[str]
+    """The expected effect with its source, or what it was measured to be."""
+    hypothesis: ClassVar[str]
+    """Why it should help, in one sentence."""
+    before: ClassVar[str]
+    after: ClassVar[str]
+    """`apply(before, example)` gives `after`, byte for byte, and does not apply to it again."""
+    example: ClassVar[Params]
+    """The parameters of the before/after pair."""
+
+    @abstractmethod
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """The parameters worth trying here; more than one is a sweep, still ONE iteration.
+
+        Never holds what the source already says. Raises `NotApplicable` when there is none.
+        """
+
+    @abstractmethod
+    def apply(self, subject: Subject, params: Params) -> str:
+        """The new source text. Raises `NotApplicable` when nothing would change."""
+
+    def describe(self, params: Params) -> str:
+        """The text of the table: the title with the parameters."""
+        if not params:
+            return self.title
+        return f"{self.title} ({', '.join(f'{k}={v}' for k, v in params.items())})"

@@ -1,0 +1,168 @@
+"""From paired blocks of timings to intervals. Pure: no clock, no GPU, no file.
+
+The replicate is the *process pair*, never the launch: launches of one process share its clocks,
+its addresses and its code placement, so treating them as independent makes every interval too
+narrow. Within a pair the two arms alternate (ABBA, then BAAB), which cancels linear drift.
+Differences are taken on the logarithm of the latency, so that an improvement is a ratio and the
+weighted geometric mean over the configs is an ordinary weighted mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of one config in one process pair, each a latency in ms."""
+
+    incumbent_ms: tuple[float, ...]
+    candidate_ms: tuple[float, ...]
+
+    def log_ratio(self) -> float:
+        """Mean log(incumbent) minus mean log(candidate): above zero, the candidate is faster."""
+        return _mean_log(self.incumbent_ms) - _mean_log(self.candidate_ms)
+
+
+Pair = Mapping[str, Blocks]
+"""One process pair: config name -> its blocks."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How much faster the candidate is, as a fraction of the incumbent's latency.
+
+    0.05 means 5 % less time; below zero is a slowdown. `low` and `high` bound it, each at the
+    one-sided error rate of the comparison it belongs to.
+    """
+
+    improvement: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class ConfigComparison:
+    """One config: both latencies (geometric means over the blocks, ms) and the effect."""
+
+    config: str
+    incumbent_ms: float
+    candidate_ms: float
+    effect: Effect
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Candidate against incumbent, per config and overall.
+
+    `overall` is the weighted geometric mean over the configs; `resolvable` is the smallest true
+    improvement that this many pairs find nine times in ten (the minimum detectable effect), as a
+    fraction; `pairs` is the number of process pairs behind it.
+    """
+
+    configs: tuple[ConfigComparison, ...]
+    overall: Effect
+    incumbent_ms: float
+    candidate_ms: float
+    resolvable: float
+    pairs: int
+
+
+def compare(
+    pairs: Sequence[Pair],
+    *,
+    alpha: float,
+    config_alpha: float | None = None,
+    weights: Mapping[str, float] | None = None,
+) -> Comparison:
+    """Turn process pairs into a comparison.
+
+    Args:
+        pairs: at least two, all of the same configs.
+        alpha: one-sided error rate of the overall bounds.
+        config_alpha: the same for each config, already corrected for their number; `alpha` divided
+            by the number of configs when not given (Bonferroni).
+        weights: config -> weight in the overall mean; equal when not given.
+
+    Raises:
+        ValueError: fewer than two pairs, or pairs that disagree on their configs.
+    """
+    if len(pairs) < 2:
+        raise ValueError(f"{len(pairs)} process pairs; an interval needs at least 2")
+    names = tuple(pairs[0])
+    if not names or any(set(pair) != set(names) for pair in pairs):
+        raise ValueError("the process pairs do not hold the same configs")
+    per_config_alpha = alpha / len(names) if config_alpha is None else config_alpha
+    total = sum((weights or {}).get(name, 1.0) for name in names)
+    share = {name: (weights or {}).get(name, 1.0) / total for name in names}
+
+    ratios = {name: [pair[name].log_ratio() for pair in pairs] for name in names}
+    overall = [math.fsum(share[n] * ratios[n][k] for n in names) for k in range(len(pairs))]
+    configs = tuple(
+        ConfigComparison(
+            config=name,
+            incumbent_ms=geometric_mean([t for p in pairs for t in p[name].incumbent_ms]),
+            candidate_ms=geometric_mean([t for p in pairs for t in p[name].candidate_ms]),
+            effect=paired_effect(ratios[name], per_config_alpha),
+        )
+        for name in names
+    )
+    return Comparison(
+        configs=configs,
+        overall=paired_effect(overall, alpha),
+        incumbent_ms=math.exp(math.fsum(share[c.config] * math.log(c.incumbent_ms) for c in configs)),
+        candidate_ms=math.exp(math.fsum(share[c.config] * math.log(c.candidate_ms) for c in configs)),
+        resolvable=minimum_detectable_effect(overall, alpha),
+        pairs=len(pairs),
+    )
+
+
+def paired_effect(log_ratios: Sequence[float], alpha: float) -> Effect:
+    """Student's t interval of the mean log ratio, as an improvement."""
+    mean = math.fsum(log_ratios) / len(log_ratios)
+    half = student_t(1 - alpha, len(log_ratios) - 1) * _standard_error(log_ratios)
+    return Effect(_improvement(mean), _improvement(mean - half), _improvement(mean + half))
+
+
+def minimum_detectable_effect(
+    log_ratios: Sequence[float], alpha: float, power: float = 0.9
+) -> float:
+    """The true improvement that as many pairs, this noisy, would find with the given power."""
+    degrees = len(log_ratios) - 1
+    reach = student_t(1 - alpha, degrees) + student_t(power, degrees)
+    return _improvement(reach * _standard_error(log_ratios))
+
+
+def student_t(probability: float, degrees: int) -> float:
+    """Quantile of Student's t distribution."""
+    return float(stdtrit(degrees, probability))
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean; the values must be above zero.
+
+    Raises:
+        ValueError: an empty sequence, or a value that is not above zero.
+    """
+    if not values or any(not value > 0 for value in values):
+        raise ValueError(f"a geometric mean needs values above zero, not {list(values)!r}")
+    return math.exp(_mean_log(values))
+
+
+def _mean_log(values: Sequence[float]) -> float:
+    return math.fsum(math.log(value) for value in values) / len(values)
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    return math.sqrt(variance / len(values))
+
+
+def _improvement(log_ratio: float) -> float:
+    """log(incumbent / candidate) -> 1 - candidate / incumbent."""
+    return -math.expm1(-log_ratio)
