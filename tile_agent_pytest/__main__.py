@@ -1,0 +1,34 @@
+"""Starts the fork server: `python PATH/tile_agent_pytest FD`.
+
+Run by path, so that the interpreter of the user's environment serves even where tile-agent is
+installed in another one: the package is loaded from its file, and `sys.path` gains nothing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+NAME = "tile_agent_pytest"
+
+
+def _load_package() -> None:
+    here = Path(__file__).resolve().parent
+    spec = importlib.util.spec_from_file_location(
+        NAME, here / "__init__.py", submodule_search_locations=[str(here)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{here} holds no package")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    spec.loader.exec_module(module)
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # the folder of this file, put there because it was run by path
+    if NAME not in sys.modules:
+        _load_package()
+    from tile_agent_pytest.server import serve
+
+    serve(int(sys.argv[1]))

@@ -1,0 +1,49 @@
+"""The pytest plugin: the `tile_bench` fixture, with or without tile-agent.
+
+Under plain pytest the timings go into the test's user properties (and so into a JUnit report)
+and onto one line of the terminal summary. Under tile-agent the worker takes them from there.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+
+from tile_agent_pytest.bench import TileBench, Timing
+
+PROPERTY = "tile_bench"
+
+
+@pytest.fixture
+def tile_bench(record_property: Any) -> TileBench:
+    """Time a kernel: `tile_bench(lambda: softmax(x))` returns the median latency in ms."""
+
+    def emit(timing: Timing) -> None:
+        record_property(
+            PROPERTY,
+            {
+                "config": timing.config,
+                "samples_ms": list(timing.samples_ms),
+                "method": timing.method,
+            },
+        )
+
+    return TileBench(emit)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """One line a timing, for people who run their perf tests by hand."""
+    lines = [
+        f"{report.nodeid} {value['config']}: "
+        f"{statistics.median(value['samples_ms']):.6f} ms "
+        f"({len(value['samples_ms'])} samples, {value['method']})"
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in getattr(report, "user_properties", [])
+        if name == PROPERTY and report.when == "call"
+    ]
+    if lines:
+        terminalreporter.section("tile_bench")
+        for line in lines:
+            terminalreporter.write_line(line)
