@@ -18,12 +18,12 @@ anything else                                               revert: no improveme
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from agent.statistics import Comparison
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """What became of an iteration; the last column of the table."""
 
     KEEP = "keep"
@@ -34,7 +34,7 @@ class Status(str, Enum):
     """The candidate could not be judged: it died, hung or could not be measured."""
 
 
-class Gain(str, Enum):
+class Gain(StrEnum):
     """How much a kept candidate gained; it steers what comes next."""
 
     MAJOR = "major"

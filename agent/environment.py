@@ -1,4 +1,4 @@
-"""What this machine is, read without importing torch, triton or cuda.tile and without a CUDA context."""
+"""What this machine is, read without a CUDA context and without importing torch or Triton."""
 
 from __future__ import annotations
 

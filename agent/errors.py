@@ -7,7 +7,8 @@
     ├── GitError            git refused something that should have worked
     └── WorkerError         a worker process that could not do its job
         ├── WorkerTimedOut
-        └── WorkerDied
+        ├── WorkerDied
+        └── WrongImport
 
 Expected failures (a candidate that does not compile, a wrong result, a deadline) are not
 exceptions for the loop: they become events, and rows of the table. `NotApplicable`, in
@@ -51,3 +52,7 @@ class WorkerTimedOut(WorkerError):
 
 class WorkerDied(WorkerError):
     """A worker ended without answering: a crash, a signal, `os._exit`."""
+
+
+class WrongImport(WorkerError):
+    """The tests imported the kernel from another file than the one under judgement."""

@@ -13,7 +13,7 @@ accepted it; an effect can therefore be repeated after a crash and must not mind
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from agent.decision import Gain, Rules, Status, Verdict, decide
@@ -21,7 +21,7 @@ from agent.errors import TransitionError
 from agent.statistics import Comparison, geometric_mean
 
 
-class Phase(str, Enum):
+class Phase(StrEnum):
     """What the run does next."""
 
     SETUP = "setup"
@@ -35,7 +35,7 @@ class Phase(str, Enum):
     DONE = "done"
 
 
-class StopReason(str, Enum):
+class StopReason(StrEnum):
     """Why a run ended."""
 
     EXHAUSTED = "the playbook is exhausted"
@@ -76,6 +76,18 @@ class Record:
 
 
 @dataclass(frozen=True)
+class TestPlan:
+    """The frozen tests of a run: node ids, in pytest's order."""
+
+    __test__ = False
+
+    files: tuple[str, ...]
+    correctness: tuple[str, ...]
+    perf: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A commit under judgement: one optimization with its parameters filled in."""
 
@@ -113,8 +125,14 @@ class Started(Event):
     kernel_class: str
     branch: str
     origin_sha: str
-    tests: dict[str, Any]
+    began_at_s: int
+    """Seconds since the epoch."""
+    python: str
+    """The interpreter that runs the tests."""
+    tests: TestPlan
     environment: dict[str, Any]
+    latency_meaning: str
+    """What 'latency' means on the machine of the run, in one sentence."""
     options: Options
 
 
@@ -171,6 +189,8 @@ class Failed(Event):
     correct: bool
     """Whether its results were found right before it failed."""
     reason: str
+    incumbent: bool = False
+    """The incumbent failed, not the candidate: the tests or the machine are at fault."""
 
 
 @dataclass(frozen=True)
@@ -279,9 +299,7 @@ def advance(run: Run, event: Event) -> Run:
 def _step(run: Run, event: Event) -> Run:
     match run.phase, event:
         case Phase.SETUP, Started():
-            return replace(
-                run, phase=Phase.BASELINE, started=event, incumbent_sha=event.origin_sha
-            )
+            return replace(run, phase=Phase.BASELINE, started=event, incumbent_sha=event.origin_sha)
         case Phase.BASELINE, Baselined():
             latency_ms = geometric_mean([record.latency_ms for record in event.records])
             row = Row(0, "baseline", latency_ms, True, Status.KEEP, sha=run.incumbent_sha)
@@ -321,15 +339,14 @@ def _step(run: Run, event: Event) -> Run:
             return replace(run, phase=Phase.MEASURE, candidate=chosen, candidate_correct=True)
         case Phase.MEASURE, Measured():
             verdict = decide(event.comparison, run.options.rules)
-            return replace(
-                run, phase=Phase.SETTLE, comparison=event.comparison, verdict=verdict
-            )
-        case (Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed():
+            return replace(run, phase=Phase.SETTLE, comparison=event.comparison, verdict=verdict)
+        case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed()):
             return replace(
                 run,
                 phase=Phase.SETTLE,
                 candidate_correct=event.correct,
                 verdict=Verdict(event.status, Gain.NONE, event.reason),
+                escalation=event.reason if event.incumbent else run.escalation,
             )
         case Phase.SETTLE, Settled():
             return _settle(run, event)
@@ -353,9 +370,7 @@ def _settle(run: Run, event: Settled) -> Run:
         reason=verdict.reason,
         sha=event.sha if verdict.status is Status.KEEP else shown.sha,
     )
-    after = replace(
-        run, phase=Phase.PROPOSE, iteration=run.iteration + 1, rows=(*run.rows, row)
-    )
+    after = replace(run, phase=Phase.PROPOSE, iteration=run.iteration + 1, rows=(*run.rows, row))
     if verdict.status is not Status.KEEP or run.comparison is None:
         return replace(after, misses=run.misses + 1, last_gain=Gain.NONE)
     family = {run.proposal.family}
@@ -370,8 +385,10 @@ def _settle(run: Run, event: Settled) -> Run:
 
 
 def stop_reason(run: Run) -> StopReason | None:
-    """Whether the run must stop before its next iteration, and why. The playbook is not its matter."""
+    """Whether the run must stop before its next iteration, and why; the playbook aside."""
     options = run.options
+    if run.escalation:
+        return StopReason.ESCALATED
     if options.time_budget_s is not None and run.spent_s >= options.time_budget_s:
         return StopReason.TIME
     if run.iteration > options.max_iterations:

@@ -114,8 +114,12 @@ def compare(
     return Comparison(
         configs=configs,
         overall=paired_effect(overall, alpha),
-        incumbent_ms=math.exp(math.fsum(share[c.config] * math.log(c.incumbent_ms) for c in configs)),
-        candidate_ms=math.exp(math.fsum(share[c.config] * math.log(c.candidate_ms) for c in configs)),
+        incumbent_ms=math.exp(
+            math.fsum(share[c.config] * math.log(c.incumbent_ms) for c in configs)
+        ),
+        candidate_ms=math.exp(
+            math.fsum(share[c.config] * math.log(c.candidate_ms) for c in configs)
+        ),
         resolvable=minimum_detectable_effect(overall, alpha),
         pairs=len(pairs),
     )

@@ -1,0 +1,1 @@
+"""Runs the user's pytest in isolated workers and brings back what happened, as values."""

@@ -1,0 +1,199 @@
+"""The parent's side of the fork server: starts it, asks it for workers, sets their deadlines."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import tile_agent_pytest
+from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
+from tile_agent_pytest.server import MAX_REQUEST_BYTES
+from tile_agent_pytest.wire import Channel, Closed, Message
+
+START_TIMEOUT_S = 180.0
+"""Importing torch, Triton and cuda.tile from a cold disk takes a while."""
+EXIT_TIMEOUT_S = 10.0
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)", re.IGNORECASE)
+
+
+class ForkServer:
+    """A process that has imported the heavy packages and forks a worker for each job."""
+
+    def __init__(self, python: str, environment: Mapping[str, str], log: Path) -> None:
+        """Start it.
+
+        Args:
+            python: the interpreter of the user's environment.
+            environment: variables for the workers, on top of this process's own.
+            log: file for what the server itself prints.
+
+        Raises:
+            UsageError: that interpreter cannot run it.
+        """
+        self._marks = itertools.count(1)
+        self._exits: dict[str, int] = {}
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [python, str(Path(tile_agent_pytest.__file__).parent), str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=worker_environment(os.environ, environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        hello = self._event(START_TIMEOUT_S)
+        if hello is None:
+            self.close()
+            raise UsageError(
+                f"{python} cannot start a worker: see {log}; "
+                "name an interpreter that has torch and pytest with --python"
+            )
+        self.imported = frozenset(hello["imported"])
+        self.missing: dict[str, str] = hello["missing"]
+        if "pytest" not in self.imported:
+            self.close()
+            raise UsageError(f"{python} has no pytest: {python} -m pip install pytest")
+
+    def fork(self, job: Message) -> WorkerProcess:
+        """Start a worker on a job. The job's keys are described in `tile_agent_pytest.worker`."""
+        mark = str(next(self._marks))
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._send({"op": "fork", "id": mark}, [theirs.fileno()])
+        channel = Channel(ours)
+        channel.send(job)
+        return WorkerProcess(self, mark, channel)
+
+    def kill(self, mark: str) -> None:
+        """Kill a worker with all its descendants and wait until it is gone."""
+        with contextlib.suppress(WorkerError):
+            self._send({"op": "kill", "id": mark})
+        self.exit_code(mark, EXIT_TIMEOUT_S)
+
+    def exit_code(self, mark: str, timeout_s: float) -> int | None:
+        """The exit code of a worker, below zero for a signal; None while it is alive."""
+        deadline = time.monotonic() + timeout_s
+        while mark not in self._exits:
+            event = self._event(max(0.0, deadline - time.monotonic()))
+            if event is None:
+                return None
+            if event["event"] == "exited":
+                self._exits[event["id"]] = event["code"]
+        return self._exits[mark]
+
+    def close(self) -> None:
+        """End the server and every worker."""
+        self._control.close()
+        try:
+            self._process.wait(EXIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _send(self, message: Message, fds: list[int] | None = None) -> None:
+        try:
+            socket.send_fds(self._control, [json.dumps(message).encode()], fds or [])
+        except OSError as gone:
+            raise WorkerDied("the fork server is gone") from gone
+
+    def _event(self, timeout_s: float) -> Message | None:
+        """The next event; None at the timeout or when the server is gone."""
+        with contextlib.suppress(OSError, ValueError):
+            if select.select([self._control], [], [], timeout_s)[0]:
+                data = self._control.recv(16 * MAX_REQUEST_BYTES)
+                if data:
+                    event: Message = json.loads(data)
+                    return event
+        return None
+
+
+class WorkerProcess:
+    """One forked worker and the conversation with it."""
+
+    def __init__(self, server: ForkServer, mark: str, channel: Channel) -> None:
+        self._server = server
+        self._mark = mark
+        self._channel = channel
+
+    def receive(self, deadline: float) -> Message:
+        """Wait for the worker's next message.
+
+        Args:
+            deadline: on the clock of `time.monotonic`.
+
+        Raises:
+            WorkerTimedOut: the deadline passed; the worker's process tree has been killed.
+            WorkerDied: it ended without a message; the error names the signal or exit code.
+        """
+        begin = time.monotonic()
+        try:
+            return self._channel.receive(max(0.0, deadline - begin))
+        except TimeoutError:
+            self.kill()
+            waited_s = time.monotonic() - begin
+            raise WorkerTimedOut(f"no answer after {waited_s:.0f} s; killed") from None
+        except Closed:
+            code = self._server.exit_code(self._mark, EXIT_TIMEOUT_S)
+            self.kill()
+            raise WorkerDied(_death(code)) from None
+
+    def send(self, message: Message) -> None:
+        """Send a message. Raises `WorkerDied`."""
+        try:
+            self._channel.send(message)
+        except Closed:
+            code = self._server.exit_code(self._mark, EXIT_TIMEOUT_S)
+            raise WorkerDied(_death(code)) from None
+
+    def kill(self) -> None:
+        """End it at once, with all its descendants."""
+        self._channel.close()
+        self._server.kill(self._mark)
+
+    def close(self) -> None:
+        """Let it finish its session; kill it when it does not."""
+        self._channel.close()
+        if self._server.exit_code(self._mark, EXIT_TIMEOUT_S) is None:
+            self._server.kill(self._mark)
+
+
+def worker_environment(base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    """This process's variables without anything that looks like a secret, plus `extra`.
+
+    A kernel under test, and a model's candidate, have no business with API keys.
+    """
+    kept = {name: value for name, value in base.items() if not _SECRET.search(name)}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
+
+
+def _death(code: int | None) -> str:
+    import signal
+
+    if code is None:
+        return "the worker closed its connection without an answer"
+    if code < 0:
+        return f"the worker was killed by {signal.Signals(-code).name}"
+    return f"the worker ended by itself with exit code {code}"

@@ -1,0 +1,192 @@
+"""The fork server: imports torch, triton, cuda.tile and pytest once, then forks a worker a job.
+
+A forked worker is ready in a fraction of a second, where a fresh interpreter pays several for its
+imports, and it is as isolated as a fresh process as far as the user's code is concerned: none of
+it has run here. CUDA is never initialised in this process, because a context does not survive a
+fork.
+
+The server ends when its parent does, and takes every worker along. As a child subreaper it
+inherits what a worker leaves behind (a daemon, a `setsid` grandchild) and kills that too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from tile_agent_pytest.wire import Channel, Message
+
+PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
+WORKER_MARK = "TILE_AGENT_WORKER"
+MAX_REQUEST_BYTES = 4096
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def serve(control_fd: int) -> None:
+    """Answer the parent until it goes away."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    Server(socket.socket(fileno=control_fd)).run()
+
+
+class Server:
+    """The event loop: forks on demand, reports exits, kills on demand.
+
+    The control socket keeps message boundaries, and every message is small: a worker reads its job
+    from its own socket, whose descriptor comes with the request to fork.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._workers: dict[int, str] = {}
+        self._wakeup, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+
+    def run(self) -> None:
+        """Serve until the parent closes its end."""
+        imported, missing = _preload()
+        try:
+            self._tell({"event": "hello", "imported": imported, "missing": missing})
+            while True:
+                ready, _, _ = select.select([self._control.fileno(), self._wakeup], [], [])
+                if self._wakeup in ready:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._wakeup, 4096)
+                    self._reap()
+                if self._control.fileno() in ready and not self._answer():
+                    break
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        finally:
+            for pid in list(self._workers):
+                kill_tree(pid)
+            self._kill_orphans(alive=set())
+            os._exit(0)
+
+    def _tell(self, message: Message) -> None:
+        self._control.send(json.dumps(message).encode())
+
+    def _answer(self) -> bool:
+        """Serve one request; False when the parent is gone."""
+        data, fds, _, _ = socket.recv_fds(self._control, MAX_REQUEST_BYTES, 1)
+        if not data:
+            return False
+        request = json.loads(data)
+        if request["op"] == "fork":
+            self._fork(str(request["id"]), fds[0])
+        elif request["op"] == "kill":
+            for pid, mark in self._workers.items():
+                if mark == request["id"]:
+                    kill_tree(pid)
+        return True
+
+    def _fork(self, mark: str, fd: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(fd, mark)
+        os.close(fd)
+        self._workers[pid] = mark
+
+    def _become_worker(self, fd: int, mark: str) -> None:
+        """Leave the server behind and do the job that waits on the socket; never returns."""
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.setsid()
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            self._control.close()
+            os.close(self._wakeup)
+            os.environ[WORKER_MARK] = mark
+            from tile_agent_pytest.worker import work
+
+            code = work(Channel(socket.socket(fileno=fd)))
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            mark = self._workers.pop(pid, None)
+            if mark is None:
+                continue
+            self._kill_orphans(alive=set(self._workers.values()))
+            code = os.waitstatus_to_exitcode(status)
+            self._tell({"event": "exited", "id": mark, "code": code})
+
+    def _kill_orphans(self, *, alive: set[str]) -> None:
+        """Kill what dead workers left behind: our children that are neither workers nor theirs."""
+        for pid in children(os.getpid()):
+            if pid not in self._workers and _mark_of(pid) not in alive:
+                kill_tree(pid)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all its descendants. Stops them first, so that none forks meanwhile."""
+    tree = [pid]
+    for member in tree:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(member, signal.SIGSTOP)
+        tree += [child for child in children(member) if child not in tree]
+    for member in reversed(tree):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(member, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    """Child processes of every thread of `pid`; empty when it is gone."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def _mark_of(pid: int) -> str | None:
+    with contextlib.suppress(OSError):
+        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            name, _, value = entry.partition(b"=")
+            if name.decode(errors="replace") == WORKER_MARK:
+                return value.decode(errors="replace")
+    return None
+
+
+def _preload() -> tuple[list[str], dict[str, str]]:
+    imported: list[str] = []
+    missing: dict[str, str] = {}
+    for name in PRELOADED:
+        try:
+            importlib.import_module(name)
+            imported.append(name)
+        except Exception as problem:
+            missing[name] = f"{type(problem).__name__}: {problem}"
+    return imported, missing
+
+
+def _prctl(option: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
