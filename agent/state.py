@@ -195,9 +195,11 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class Settled(Event):
-    """Git has followed the verdict; on a keep `sha` is the new commit of the branch."""
+    """Git has followed the verdict; `sha` is the incumbent from here on."""
 
     sha: str
+    note: str = ""
+    """Why the user's branch could not be moved, if it could not."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,7 @@ class Run:
     escalation: str = ""
     rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    notes: tuple[str, ...] = ()
     stopped: Stopped | None = None
     finished: Finished | None = None
     spent_s: float = 0.0
@@ -370,7 +373,13 @@ def _settle(run: Run, event: Settled) -> Run:
         reason=verdict.reason,
         sha=event.sha if verdict.status is Status.KEEP else shown.sha,
     )
-    after = replace(run, phase=Phase.PROPOSE, iteration=run.iteration + 1, rows=(*run.rows, row))
+    after = replace(
+        run,
+        phase=Phase.PROPOSE,
+        iteration=run.iteration + 1,
+        rows=(*run.rows, row),
+        notes=(*run.notes, event.note) if event.note else run.notes,
+    )
     if verdict.status is not Status.KEEP or run.comparison is None:
         return replace(after, misses=run.misses + 1, last_gain=Gain.NONE)
     family = {run.proposal.family}

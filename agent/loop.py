@@ -1,0 +1,285 @@
+"""The effects of each phase, and the while loop that drives them.
+
+An effect looks at the run, does something to the world and returns the event that says what
+happened. It can be repeated: a crash may come after the effect and before its event is on disk.
+What is wrong with a candidate is an event; only a fault of ours, or a baseline that the user has
+to mend, is an exception.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agent.backends.base import KernelClass
+from agent.decision import Status
+from agent.errors import UsageError
+from agent.harness.arm import Checkout, deadline_in
+from agent.harness.judge import Failure, Judge
+from agent.journal import Journal
+from agent.playbook.base import Hardware, Subject
+from agent.prompting import render
+from agent.proposers.base import Declined, Proposal, Proposer
+from agent.state import (
+    Baselined,
+    Candidate,
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    Phase,
+    Proposed,
+    Run,
+    Screened,
+    ScreenResult,
+    Settled,
+    Skipped,
+    Started,
+    StopReason,
+    Stopped,
+    Verified,
+    advance,
+    stop_reason,
+)
+from agent.statistics import geometric_mean
+from agent.syntax import Source
+from agent.workspace import Workspace
+
+Effect = Callable[[Run], Event]
+Observer = Callable[[Run, Event], None]
+
+SCREEN_SHARE = 0.5
+"""The part of an iteration's time that the variants of a sweep may take together."""
+
+
+def drive(run: Run, journal: Journal, effects: Mapping[Phase, Effect], observe: Observer) -> Run:
+    """Go on until the run is done.
+
+    An event that the state machine refuses never reaches the journal; one that it accepts is on
+    disk before the next effect begins.
+    """
+    while run.phase is not Phase.DONE:
+        begin = time.monotonic()
+        event = effects[run.phase](run)
+        event = replace(event, took_s=round(time.monotonic() - begin, 3))
+        after = advance(run, event)
+        journal.append(event)
+        run = after
+        observe(run, event)
+    return run
+
+
+@dataclass
+class Effects:
+    """What the phases do to the world. The journal and the state machine are not its matter."""
+
+    workspace: Workspace
+    judge: Judge
+    proposer: Proposer
+    kernel_class: KernelClass
+    hardware: Hardware
+    python_path: Callable[[Path], tuple[Path, ...]]
+    """Where Python finds the modules of a checkout, given its root."""
+
+    def __post_init__(self) -> None:
+        self._iteration_ends = 0.0
+        self._iteration = -1
+
+    def table(self) -> Mapping[Phase, Effect]:
+        """Phase -> effect."""
+        return {
+            Phase.BASELINE: self.baseline,
+            Phase.PROPOSE: self.propose,
+            Phase.SCREEN: self.screen,
+            Phase.VERIFY: self.verify,
+            Phase.MEASURE: self.measure,
+            Phase.SETTLE: self.settle,
+            Phase.FINISH: self.finish,
+        }
+
+    def baseline(self, run: Run) -> Event:
+        """The kernel as the user gave it must be right and measurable.
+
+        Raises:
+            UsageError: it is not, and the user has to mend that first.
+        """
+        deadline = self._deadline(run)
+        checkout = self._checkout(run, run.incumbent_sha)
+        verified = self.judge.verify(checkout, deadline)
+        if isinstance(verified, Failure):
+            raise UsageError(f"the correctness tests fail before any change: {verified.reason}")
+        timing = self.judge.time(checkout, deadline)
+        if isinstance(timing, Failure):
+            raise UsageError(f"the perf tests fail before any change: {timing.reason}")
+        return Baselined(timing.records, verified.passed, timing.pass_s)
+
+    def propose(self, run: Run) -> Event:
+        """Choose ONE optimization and commit its variants, or stop."""
+        if reason := stop_reason(run):
+            return Stopped(reason, run.escalation if reason is StopReason.ESCALATED else "")
+        kernel = _started(run).kernel
+        text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
+        subject = Subject(Source(text, kernel), self.kernel_class, self.hardware)
+        proposal = self.proposer.propose(run, subject)
+        if proposal is None:
+            return Stopped(StopReason.EXHAUSTED)
+        if isinstance(proposal, Declined):
+            return Skipped(proposal.optimization, proposal.reason)
+        return Proposed(
+            optimization=proposal.optimization,
+            family=proposal.family,
+            hypothesis=proposal.hypothesis,
+            candidates=tuple(self._commit_variants(run, proposal)),
+        )
+
+    def screen(self, run: Run) -> Event:
+        """Look at every variant of a sweep once, cheaply, and rank them.
+
+        The winner's figure is biased by being the winner's, so it decides nothing: the winner is
+        verified and measured afresh.
+        """
+        end = self._deadline(run)
+        stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
+        results = []
+        for candidate in run.candidates:
+            if time.monotonic() > stop:
+                results.append(ScreenResult(candidate.sha, None, "not reached in time"))
+                continue
+            timing = self.judge.time(self._checkout(run, candidate.sha), stop)
+            self.workspace.release(candidate.sha)
+            if isinstance(timing, Failure):
+                results.append(ScreenResult(candidate.sha, None, timing.reason))
+                continue
+            latencies = [record.latency_ms for record in timing.records]
+            results.append(ScreenResult(candidate.sha, geometric_mean(latencies)))
+        ranked = sorted((r.latency_ms, r.sha) for r in results if r.latency_ms is not None)
+        if not ranked:
+            first = results[0].reason
+            reason = f"none of {len(results)} variants could be timed: {first}"
+            return Failed(Status.CRASH, correct=False, reason=reason)
+        return Screened(tuple(results), tuple(sha for _, sha in ranked))
+
+    def verify(self, run: Run) -> Event:
+        """Run the correctness tests; a sweep is represented by its best variant that passes."""
+        rejected: list[ScreenResult] = []
+        failure: Failure | None = None
+        for candidate in run.candidates:
+            outcome = self.judge.verify(self._checkout(run, candidate.sha), self._deadline(run))
+            if not isinstance(outcome, Failure):
+                return Verified(candidate.sha, outcome.passed, tuple(rejected))
+            failure = failure or outcome
+            rejected.append(ScreenResult(candidate.sha, None, outcome.reason))
+            self.workspace.release(candidate.sha)
+        assert failure is not None  # a proposal has at least one candidate
+        return Failed(failure.status, correct=False, reason=failure.reason)
+
+    def measure(self, run: Run) -> Event:
+        """Candidate against incumbent, interleaved."""
+        assert run.candidate is not None
+        outcome = self.judge.compare(
+            self._checkout(run, run.incumbent_sha),
+            self._checkout(run, run.candidate.sha),
+            run.baseline.pass_s if run.baseline else 0.0,
+            self._deadline(run),
+        )
+        if isinstance(outcome, Failure):
+            return Failed(outcome.status, outcome.correct, outcome.reason, outcome.incumbent)
+        return Measured(outcome)
+
+    def settle(self, run: Run) -> Event:
+        """Let git follow the verdict: the branch moves to a kept candidate, or does not."""
+        assert run.verdict is not None
+        sha, note = run.incumbent_sha, None
+        if run.verdict.status is Status.KEEP:
+            sha = self._commit_kept(run)
+            note = self.workspace.advance_branch(_started(run).branch, sha)
+        for candidate in run.candidates:
+            self.workspace.release(candidate.sha)
+        if sha != run.incumbent_sha:
+            self.workspace.release(run.incumbent_sha)
+        return Settled(sha, note or "")
+
+    def finish(self, run: Run) -> Event:
+        """Measure the best against the origin afresh: that figure is the one to report."""
+        if not run.kept:
+            self.workspace.close()
+            return Finished(None)
+        outcome = self.judge.compare(
+            self._checkout(run, _started(run).origin_sha),
+            self._checkout(run, run.incumbent_sha),
+            run.baseline.pass_s if run.baseline else 0.0,
+            deadline_in(run.options.iteration_timeout_s),
+        )
+        self.workspace.close()
+        if isinstance(outcome, Failure):
+            return Finished(None, f"the final comparison failed: {outcome.reason}")
+        return Finished(outcome)
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _deadline(self, run: Run) -> float:
+        """When the current iteration must be over. A resumed iteration has its time again."""
+        if run.iteration != self._iteration:
+            self._iteration = run.iteration
+            self._iteration_ends = deadline_in(run.options.iteration_timeout_s)
+        return self._iteration_ends
+
+    def _checkout(self, run: Run, sha: str) -> Checkout:
+        root = self.workspace.checkout(sha)
+        return Checkout(root, self.python_path(root), _started(run).kernel)
+
+    def _commit_variants(self, run: Run, proposal: Proposal) -> list[Candidate]:
+        started = _started(run)
+        candidates = []
+        for number, variant in enumerate(proposal.variants, start=1):
+            sha = self.workspace.commit_candidate(
+                run.incumbent_sha,
+                started.kernel,
+                variant.source.encode(),
+                f"tile-agent: try {variant.title}\n",
+                _when(run),
+            )
+            self.workspace.keep_ref(f"{run.iteration:02d}-{proposal.optimization}-{number}", sha)
+            candidates.append(Candidate(sha, dict(variant.params), variant.title))
+        return candidates
+
+    def _commit_kept(self, run: Run) -> str:
+        """One commit a kept optimization: what, why, and the figures."""
+        started, candidate, proposal = _started(run), run.candidate, run.proposal
+        assert candidate is not None and proposal is not None
+        message = render(
+            "commit_message.j2",
+            kernel=Path(started.kernel).stem,
+            title=candidate.title,
+            hypothesis=proposal.hypothesis,
+            comparison=run.comparison,
+            machine=machine_line(started),
+            run_id=started.run_id,
+            iteration=run.iteration,
+        )
+        return self.workspace.commit_kept(run.incumbent_sha, candidate.sha, message, _when(run))
+
+
+def machine_line(started: Started) -> str:
+    """The machine of a run in one line: GPU and driver, or the CPU's stand-in, and the versions."""
+    environment = started.environment
+    gpus = environment["gpus"]
+    where = f"{gpus[0]['name']}, driver {gpus[0]['driver']}" if gpus else "no GPU (CPU interpreter)"
+    versions = ", ".join(
+        f"{name} {version}"
+        for name, version in environment["versions"].items()
+        if version and name in ("torch", "triton", "cuda-tile")
+    )
+    return f"{where}; {versions}"
+
+
+def _started(run: Run) -> Started:
+    assert run.started is not None  # every phase but SETUP comes after it
+    return run.started
+
+
+def _when(run: Run) -> float:
+    """A time that repeating the effect gives again, so that commits come out the same."""
+    return _started(run).began_at_s + run.spent_s

@@ -1,0 +1,41 @@
+"""Renders the templates of `prompts/`. A missing variable is an error, never a blank."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+_PACKAGED = Path(__file__).parent / "_prompts"
+"""Where a wheel holds them; a checkout, and so an editable install, has them beside `agent/`."""
+_CHECKED_OUT = Path(__file__).parent.parent / "prompts"
+
+
+def render(template: str, **variables: Any) -> str:
+    """Render `prompts/<template>`.
+
+    Raises:
+        jinja2.UndefinedError: the template uses a variable that was not given.
+        jinja2.TemplateNotFound: there is no such template.
+    """
+    return _environment().get_template(template).render(**variables)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    from agent.decision import percent, signed
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([_PACKAGED, _CHECKED_OUT]),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # plain text and Markdown for people and models, never a web page
+    )
+    environment.filters["percent"] = percent
+    environment.filters["signed"] = signed
+    environment.filters["ms"] = lambda value: f"{value:.6f} ms"
+    return environment
