@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -56,6 +57,18 @@ def probe() -> Environment:
         python=platform.python_version(),
         system=platform.platform(),
     )
+
+
+def describe(environment: Mapping[str, Any]) -> str:
+    """A machine in one line, from `Environment.to_json()`: the GPU and the versions that matter."""
+    gpus = environment["gpus"]
+    where = f"{gpus[0]['name']}, driver {gpus[0]['driver']}" if gpus else "no GPU"
+    versions = [
+        f"{name} {version}"
+        for name, version in environment["versions"].items()
+        if version and name in ("torch", "triton", "cuda-tile")
+    ]
+    return "; ".join([where, *versions])
 
 
 def _version(distribution: str) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from agent.backends.base import KernelClass
 from agent.decision import Status
+from agent.environment import describe
 from agent.errors import UsageError
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.judge import Failure, Judge
@@ -37,8 +38,8 @@ from agent.state import (
     Settled,
     Skipped,
     Started,
-    StopReason,
     Stopped,
+    StopReason,
     Verified,
     advance,
     stop_reason,
@@ -255,24 +256,11 @@ class Effects:
             title=candidate.title,
             hypothesis=proposal.hypothesis,
             comparison=run.comparison,
-            machine=machine_line(started),
+            machine=describe(started.environment),
             run_id=started.run_id,
             iteration=run.iteration,
         )
         return self.workspace.commit_kept(run.incumbent_sha, candidate.sha, message, _when(run))
-
-
-def machine_line(started: Started) -> str:
-    """The machine of a run in one line: GPU and driver, or the CPU's stand-in, and the versions."""
-    environment = started.environment
-    gpus = environment["gpus"]
-    where = f"{gpus[0]['name']}, driver {gpus[0]['driver']}" if gpus else "no GPU (CPU interpreter)"
-    versions = ", ".join(
-        f"{name} {version}"
-        for name, version in environment["versions"].items()
-        if version and name in ("torch", "triton", "cuda-tile")
-    )
-    return f"{where}; {versions}"
 
 
 def _started(run: Run) -> Started:

@@ -1,0 +1,169 @@
+"""`doctor`, `classify`, `verify`, `bench`: steps of the loop on their own. They change nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from agent.cli import output
+from agent.cli.options import Json, Kernel, Python, Tests
+
+if TYPE_CHECKING:
+    from agent.harness.judge import Failure
+    from agent.setup import Request
+
+FAILED = 3
+"""Exit code of `verify` and `bench` when the tests fail: an answer, not a fault."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(doctor)
+    app.command()(classify)
+    app.command()(verify)
+    app.command()(bench)
+
+
+def doctor(as_json: Json = False) -> None:
+    """Say what this machine can do: GPU, driver, toolchains, backends."""
+    output.use_json(as_json)
+    from agent.backends import BACKENDS
+    from agent.environment import probe
+
+    environment = probe()
+    backends = {
+        name: {
+            "usable": (refusal := backend.refusal(environment)) is None,
+            "detail": refusal or backend.latency_meaning(environment),
+        }
+        for name, backend in BACKENDS.items()
+    }
+    lines = [f"python     {environment.python} on {environment.system}"]
+    lines += [
+        f"gpu        {gpu.name}, sm_{gpu.sm}, {gpu.memory_mib} MiB, driver {gpu.driver}"
+        for gpu in environment.gpus
+    ] or ["gpu        none that NVML can see"]
+    lines += [f"{name:<10} {version or '-'}" for name, version in environment.versions.items()]
+    lines += [f"tileiras   {environment.tileiras or 'not found'}"]
+    lines += [
+        f"{name:<10} {'ready' if backend['usable'] else 'not usable'}: {backend['detail']}"
+        for name, backend in backends.items()
+    ]
+    output.result(environment.to_json() | {"backends": backends}, "\n".join(lines))
+
+
+def classify(kernel: Kernel, as_json: Json = False) -> None:
+    """Estimate what bounds a kernel, and list the optimizations in the order that follows."""
+    output.use_json(as_json)
+    from agent.playbook import ordered
+    from agent.preflight import read_file
+    from agent.target import parse
+
+    source, backend = parse(read_file(kernel), str(kernel))
+    found = backend.classify(source)
+    order = [entry.name for entry in ordered(backend.name, found.kernel_class)]
+    kernels = [kernel.name for kernel in backend.kernels(source)]
+    output.result(
+        {
+            "kernel": str(kernel),
+            "backend": backend.name,
+            "kernels": kernels,
+            "kernel_class": found.kernel_class.value,
+            "flop_per_byte": found.flop_per_byte,
+            "evidence": list(found.evidence),
+            "order": order,
+        },
+        "\n".join(
+            [
+                f"{kernel} ({backend.name}: {', '.join(kernels)})",
+                f"{found.kernel_class.value}, about {found.flop_per_byte:.3g} FLOP/B",
+                *(f"  {line}" for line in found.evidence),
+                f"order: {', '.join(order)}",
+            ]
+        ),
+    )
+
+
+def verify(
+    kernel: Kernel,
+    tests: Tests = None,
+    correctness_k: str | None = typer.Option(None, help="pytest -k expression."),
+    timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Run the correctness tests on the committed kernel, as the loop does."""
+    output.use_json(as_json)
+    from agent import setup
+    from agent.harness.arm import deadline_in
+    from agent.harness.judge import Failure
+
+    request = _request(kernel, python, tests, correctness_k=correctness_k)
+    with setup.opened(request) as session:
+        outcome = session.judge.verify(session.checkout(session.origin_sha), deadline_in(timeout_s))
+    if isinstance(outcome, Failure):
+        _fail(outcome)
+    else:
+        output.result(
+            {"correct": True, "passed": outcome.passed},
+            f"right: {outcome.passed} correctness tests pass",
+        )
+
+
+def bench(
+    kernel: Kernel,
+    tests: Tests = None,
+    perf_k: str | None = typer.Option(None, help="pytest -k expression."),
+    timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Run the perf tests on the committed kernel once, as the loop does."""
+    output.use_json(as_json)
+    from agent import setup
+    from agent.harness.arm import deadline_in
+    from agent.harness.judge import Failure
+    from agent.journal import to_json
+
+    request = _request(kernel, python, tests, perf_k=perf_k)
+    with setup.opened(request) as session:
+        outcome = session.judge.time(session.checkout(session.origin_sha), deadline_in(timeout_s))
+        meaning = session.latency_meaning
+    if isinstance(outcome, Failure):
+        _fail(outcome)
+    else:
+        lines = [f"{r.latency_ms:.6f} ms  {r.config}  ({r.method})" for r in outcome.records]
+        output.result(
+            {
+                "latency_meaning": meaning,
+                "pass_s": outcome.pass_s,
+                "records": to_json(outcome.records),
+            },
+            "\n".join([*lines, meaning]),
+        )
+
+
+def _request(
+    kernel: Kernel,
+    python: str,
+    tests: list[str] | None,
+    *,
+    correctness_k: str | None = None,
+    perf_k: str | None = None,
+) -> Request:
+    from agent.setup import Request
+
+    return Request(
+        kernel=kernel,
+        python=python,
+        tests=tuple(tests or ()),
+        correctness_k=correctness_k,
+        perf_k=perf_k,
+    )
+
+
+def _fail(failure: Failure) -> None:
+    output.result({"correct": failure.correct, "reason": failure.reason}, failure.reason)
+    raise typer.Exit(FAILED)

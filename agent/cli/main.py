@@ -1,0 +1,74 @@
+"""The application: its commands, and what becomes of an error."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from agent import __version__
+from agent.cli import inspect, output, playbook, runs
+from agent.errors import TileAgentError, UsageError
+from agent.report.result import ExitCode
+
+# Newer typer carries click inside itself and older typer depends on it: ask typer for the class
+# of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
+_BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="tile-agent",
+    help="Makes a cuTile or Triton kernel faster: one optimization at a time, each one tested, "
+    "timed, and kept or reverted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+runs.register(app)
+inspect.register(app)
+app.add_typer(playbook.app, name="playbook")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit."),
+) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit
+
+
+def main() -> NoReturn:
+    """Run the command line; the process ends here."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    sys.exit(_run())
+
+
+def _run() -> int:
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except _BadCommandLine as problem:
+        return output.failed(str(problem), ExitCode.USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        return output.failed("interrupted; nothing is lost", ExitCode.STOPPED)
+    except UsageError as problem:
+        return output.failed(str(problem), ExitCode.USAGE)
+    except TileAgentError as problem:
+        return output.failed(str(problem), ExitCode.FAULT)
+    except OSError as problem:
+        if problem.errno != errno.ENOSPC:
+            raise
+        return output.failed(
+            f"the disk is full ({problem.filename or 'writing'}): free some space, then "
+            "`tile-agent resume`",
+            ExitCode.USAGE,
+        )
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    """A polite kill and a closed terminal end a run as Ctrl-C does: cleanly, to be resumed."""
+    raise KeyboardInterrupt

@@ -1,0 +1,42 @@
+"""Results to stdout, progress to stderr, JSON where it was asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+_json = False
+
+
+def use_json(wanted: bool) -> None:
+    """From here on results and errors are JSON."""
+    global _json
+    _json = wanted
+
+
+def result(value: dict[str, Any], text: str) -> None:
+    """The result of a command: the value as JSON, or the text for a person."""
+    if _json:
+        print(json.dumps(value, indent=2))
+    else:
+        print(text.rstrip("\n"))
+
+
+def progress(line: str) -> None:
+    """One line on what is going on."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def failed(message: str, code: int) -> int:
+    """One line on what went wrong. Returns the exit code."""
+    line = " ".join(message.split())
+    if _json:
+        print(json.dumps({"error": line, "exit_code": int(code)}))
+    print(f"tile-agent: {line}", file=sys.stderr, flush=True)
+    return int(code)
+
+
+def interactive() -> bool:
+    """Whether a person can answer a question."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

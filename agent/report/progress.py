@@ -1,0 +1,54 @@
+"""A running commentary: what each event of a run means, in a line for a person."""
+
+from __future__ import annotations
+
+from agent.state import (
+    Baselined,
+    Event,
+    Failed,
+    Measured,
+    Proposed,
+    Run,
+    Screened,
+    Settled,
+    Skipped,
+    Stopped,
+    Verified,
+)
+
+
+def lines(run: Run, event: Event) -> list[str]:
+    """The lines for an event; `run` is the state after it."""
+    match event:
+        case Baselined():
+            return [
+                f"baseline   {run.incumbent_ms:.6f} ms over {len(event.records)} configs; "
+                f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)"
+            ]
+        case Skipped():
+            return [f"skip       {event.optimization}: {event.reason}"]
+        case Proposed():
+            count = len(event.candidates)
+            title = event.candidates[0].title if count == 1 else f"{count} variants"
+            return [f"[{run.iteration:2d}] try    {event.optimization}: {title}"]
+        case Screened():
+            return [
+                _variant(run, result.sha, result.latency_ms, result.reason)
+                for result in event.results
+            ]
+        case Verified():
+            return [f"     right  {event.passed} correctness tests pass"]
+        case Measured() | Failed():
+            verdict = run.verdict
+            assert verdict is not None
+            return [f"     {verdict.status.value:<6} {verdict.reason}"]
+        case Settled() if event.note:
+            return [f"note       {event.note}"]
+        case Stopped():
+            return [f"stop       {event.reason.value}"]
+    return []
+
+
+def _variant(run: Run, sha: str, latency_ms: float | None, reason: str) -> str:
+    title = next((c.title for c in run.candidates if c.sha == sha), sha[:12])
+    return f"     screen {title}: " + (f"{latency_ms:.6f} ms" if latency_ms else reason)

@@ -1,0 +1,67 @@
+"""What a run amounts to, as plain values: the source of `--json`, the summary and the exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from agent.journal import to_json
+from agent.state import Phase, Run, StopReason
+
+
+class ExitCode(IntEnum):
+    """What the command line answers with."""
+
+    DONE = 0
+    FAULT = 1
+    """A fault of ours, with a traceback."""
+    USAGE = 2
+    """Bad usage or bad input; nothing has been changed."""
+    NO_IMPROVEMENT = 3
+    ESCALATED = 4
+    STOPPED = 5
+    """At a budget, or by the user."""
+
+
+def exit_code(run: Run) -> ExitCode:
+    """The exit code of a run, finished or not."""
+    if run.phase is not Phase.DONE or run.stopped is None:
+        return ExitCode.STOPPED
+    if run.stopped.reason is StopReason.ESCALATED:
+        return ExitCode.ESCALATED
+    if run.stopped.reason in (StopReason.TIME, StopReason.ITERATIONS):
+        return ExitCode.STOPPED
+    return ExitCode.DONE if run.kept else ExitCode.NO_IMPROVEMENT
+
+
+def speedup(run: Run) -> float | None:
+    """Origin over best, from the final comparison; None where there is none."""
+    comparison = run.finished.comparison if run.finished else None
+    return comparison.incumbent_ms / comparison.candidate_ms if comparison else None
+
+
+def to_result(run: Run) -> dict[str, Any]:
+    """The run as plain JSON values."""
+    started = run.started
+    return {
+        "run": started.run_id if started else None,
+        "kernel": started.kernel if started else None,
+        "backend": started.backend if started else None,
+        "kernel_class": started.kernel_class if started else None,
+        "branch": started.branch if started else None,
+        "latency_meaning": started.latency_meaning if started else None,
+        "phase": run.phase.value,
+        "iteration": run.iteration,
+        "origin_sha": started.origin_sha if started else None,
+        "best_sha": run.incumbent_sha,
+        "baseline_ms": run.rows[0].latency_ms if run.rows else None,
+        "best_ms": run.incumbent_ms,
+        "speedup": speedup(run),
+        "final": to_json(run.finished.comparison) if run.finished else None,
+        "stop": to_json(run.stopped) if run.stopped else None,
+        "rows": to_json(run.rows),
+        "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
+        "notes": [*(started.tests.notes if started else ()), *run.notes],
+        "spent_s": round(run.spent_s, 1),
+        "exit_code": int(exit_code(run)),
+    }

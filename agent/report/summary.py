@@ -1,0 +1,46 @@
+"""The end of a run, for a person to act on."""
+
+from __future__ import annotations
+
+from agent.prompting import render
+from agent.report.result import speedup
+from agent.report.table import render as render_table
+from agent.state import Run
+
+
+def summarize(run: Run, machine: str) -> str:
+    """The summary as text.
+
+    Args:
+        run: a run that has at least started.
+        machine: what it was measured on, in one line.
+    """
+    started = run.started
+    assert started is not None
+    final = run.finished.comparison if run.finished else None
+    stopped = "not yet; it can be resumed"
+    if run.stopped:
+        detail = f" ({run.stopped.detail})" if run.stopped.detail else ""
+        stopped = f"{run.stopped.reason.value}{detail}"
+    return render(
+        "summary.md.j2",
+        kernel=started.kernel,
+        run_id=started.run_id,
+        branch=started.branch,
+        origin_sha=started.origin_sha,
+        best=final is not None,
+        final=final,
+        final_note=run.finished.note if run.finished else "",
+        speedup=speedup(run),
+        origin_ms=final.incumbent_ms if final else None,
+        best_ms=final.candidate_ms if final else None,
+        interpreted=not started.environment["gpus"],
+        kept=len(run.kept),
+        table=render_table(run.rows),
+        reasons=[row for row in run.rows if row.reason],
+        skipped=run.skipped,
+        stopped=stopped,
+        latency_meaning=started.latency_meaning,
+        machine=machine,
+        notes=[*started.tests.notes, *run.notes],
+    )

@@ -1,0 +1,300 @@
+"""Before a run and around it: what is needed is found, checked and opened, and closed again.
+
+`opened` changes nothing of the user's: it looks, starts the fork server and checks out the commit
+in a worktree of its own. `begin` is the one step that writes into the repository, and `abandon`
+takes it back.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agent import environment as machine
+from agent.backends import BACKENDS
+from agent.backends.base import Classification
+from agent.environment import Environment
+from agent.errors import UsageError
+from agent.harness.arm import Checkout, deadline_in
+from agent.harness.discovery import Selection, discover
+from agent.harness.judge import PytestJudge
+from agent.harness.server import ForkServer
+from agent.journal import Journal, read, replay
+from agent.loop import Effects
+from agent.playbook import ordered
+from agent.playbook.base import Hardware
+from agent.preflight import preflight
+from agent.proposers.playbook import PlaybookProposer
+from agent.repository import Repository
+from agent.state import Options, Phase, Run, Started, TestPlan, advance
+from agent.syntax import Source
+from agent.target import Target, Tree, find_target
+from agent.workspace import SANDBOX, Setup, Workspace, state_dir
+
+COLLECT_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    kernel: Path
+    python: str
+    tests: tuple[str, ...] = ()
+    correctness_k: str | None = None
+    perf_k: str | None = None
+    branch: str | None = None
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A kernel, its tests and this machine, ready to be judged."""
+
+    workspace: Workspace
+    target: Target
+    classification: Classification
+    environment: Environment
+    origin_sha: str
+    plan: TestPlan
+    judge: PytestJudge
+    python: str
+    logs: Path
+    notes: tuple[str, ...]
+    branch: str
+    options: Options
+
+    @property
+    def folder(self) -> Path:
+        """Where this run writes inside the user's repository."""
+        return runs_folder(self.workspace.repository) / self.workspace.run_id
+
+    @property
+    def hardware(self) -> Hardware:
+        """What a precondition may ask of the machine."""
+        gpu = self.environment.gpu
+        return Hardware(sm=gpu.sm if gpu else 0, interpreted=gpu is None)
+
+    @property
+    def latency_meaning(self) -> str:
+        """What 'latency' means here."""
+        return BACKENDS[self.target.backend].latency_meaning(self.environment)
+
+    def checkout(self, sha: str) -> Checkout:
+        """A commit on disk."""
+        root = self.workspace.checkout(sha)
+        return Checkout(root, self.target.sys_path(root), self.target.kernel)
+
+    def effects(self) -> Effects:
+        """What the phases do."""
+        kernel_class = self.classification.kernel_class
+        return Effects(
+            workspace=self.workspace,
+            judge=self.judge,
+            proposer=PlaybookProposer(ordered(self.target.backend, kernel_class)),
+            kernel_class=kernel_class,
+            hardware=self.hardware,
+            python_path=self.target.sys_path,
+        )
+
+
+# --- opening ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(request: Request) -> Iterator[Session]:
+    """Find and check everything that a run needs, and hold it while the block lasts.
+
+    Raises:
+        UsageError: something is missing or wrong; nothing has been changed.
+    """
+    found = preflight(request.kernel)
+    run_id = _run_id(Path(found.kernel), time.time())
+    workspace = Workspace(found.repository, run_id)
+    tree = _tree(found.repository, found.head_sha, found.repository.changes())
+    target = find_target(tree, found.kernel, request.tests)
+    with ExitStack() as stack:
+        stack.enter_context(workspace.lock(found.kernel))
+        stack.callback(workspace.close)
+        session = _open(stack, request, workspace, target, found.head_sha, plan=None)
+        yield replace(session, notes=(*found.notes, *session.plan.notes))
+
+
+@contextmanager
+def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run, Journal]]:
+    """Open an interrupted run again, with the tests and the options that it began with.
+
+    Raises:
+        UsageError: there is no such run, it is done or alive, or this is another machine.
+    """
+    path = runs_folder(repository) / run_id / "journal.jsonl"
+    if not path.exists():
+        raise UsageError(f"there is no run {run_id} here: see `tile-agent status`")
+    run = replay([entry.event for entry in read(path)])
+    if run.started is None:
+        raise UsageError(f"run {run_id} had not begun: start it again with `tile-agent run`")
+    if run.phase is Phase.DONE:
+        raise UsageError(f"run {run_id} is done: see `tile-agent status {run_id}`")
+    started = run.started
+    workspace = Workspace(repository, run_id)
+    tree = _tree(repository, started.origin_sha, changes=())
+    target = find_target(tree, started.kernel, started.tests.files)
+    request = Request(
+        kernel=repository.root / started.kernel,
+        python=started.python,
+        tests=started.tests.files,
+        branch=started.branch,
+        options=started.options,
+    )
+    with ExitStack() as stack:
+        stack.enter_context(workspace.lock(started.kernel))
+        session = _open(stack, request, workspace, target, started.origin_sha, started.tests)
+        _check_machine(started, session)
+        journal = Journal(path)
+        stack.callback(journal.close)
+        yield session, run, journal
+
+
+def _open(
+    stack: ExitStack,
+    request: Request,
+    workspace: Workspace,
+    target: Target,
+    origin_sha: str,
+    plan: TestPlan | None,
+) -> Session:
+    environment = machine.probe()
+    backend = BACKENDS[target.backend]
+    if refusal := backend.refusal(environment):
+        raise UsageError(refusal)
+    logs = state_dir() / "logs" / workspace.run_id
+    logs.mkdir(parents=True, exist_ok=True)
+    variables = backend.worker_environment(environment)
+    server = stack.enter_context(ForkServer(request.python, variables, logs / "server.log"))
+    root = workspace.checkout(origin_sha)
+    plan = plan or discover(
+        server,
+        Checkout(root, target.sys_path(root), target.kernel),
+        Selection(target.tests, request.correctness_k, request.perf_k),
+        framework=target.backend,
+        interpreted=environment.gpu is None,
+        log=logs / "collect.log",
+        deadline=deadline_in(COLLECT_TIMEOUT_S),
+    )
+    source = workspace.repository.read(origin_sha, target.kernel).decode()
+    return Session(
+        workspace=workspace,
+        target=target,
+        classification=backend.classify(Source(source, target.kernel)),
+        environment=environment,
+        origin_sha=origin_sha,
+        plan=plan,
+        judge=PytestJudge(server, plan, framework=target.backend, logs=logs),
+        python=request.python,
+        logs=logs,
+        notes=plan.notes,
+        branch=request.branch or _branch(Path(target.kernel), time.time()),
+        options=request.options,
+    )
+
+
+# --- beginning ----------------------------------------------------------------------------------
+
+
+def begin(session: Session) -> tuple[Run, Journal, Setup]:
+    """Write into the user's repository: the branch, the run's folder, its journal.
+
+    Raises:
+        UsageError: the branch exists; nothing has been changed.
+    """
+    setup = session.workspace.set_up(session.branch, session.origin_sha, session.folder)
+    try:
+        _keep_foreign_table(session)
+        journal = Journal(session.folder / "journal.jsonl")
+        started = Started(
+            run_id=session.workspace.run_id,
+            kernel=session.target.kernel,
+            backend=session.target.backend,
+            kernel_class=session.classification.kernel_class.value,
+            branch=session.branch,
+            origin_sha=session.origin_sha,
+            began_at_s=int(time.time()),
+            python=session.python,
+            tests=session.plan,
+            environment=session.environment.to_json(),
+            latency_meaning=session.latency_meaning,
+            options=session.options,
+        )
+        journal.append(started)
+    except BaseException:
+        session.workspace.undo_setup(setup)
+        raise
+    return advance(Run(), started), journal, setup
+
+
+def runs_folder(repository: Repository) -> Path:
+    """Where the runs of a repository are kept."""
+    return repository.root / SANDBOX / "runs"
+
+
+def table_path(repository: Repository) -> Path:
+    """The table of the latest run."""
+    return repository.root / SANDBOX / "perf_results.md"
+
+
+def find_runs(repository: Repository) -> tuple[str, ...]:
+    """The ids of the repository's runs, oldest first."""
+    journals = runs_folder(repository).glob("*/journal.jsonl")
+    return tuple(p.parent.name for p in sorted(journals, key=lambda p: p.stat().st_mtime))
+
+
+def _keep_foreign_table(session: Session) -> None:
+    """A table that no run of ours wrote is kept where it cannot be overwritten."""
+    repository = session.workspace.repository
+    table = table_path(repository)
+    if not table.exists():
+        return
+    text = table.read_bytes()
+    ours = runs_folder(repository).glob("*/perf_results.md")
+    if any(path.read_bytes() == text for path in ours):
+        return
+    kept = runs_folder(repository) / f"before-{session.workspace.run_id}"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "perf_results.md").write_bytes(text)
+
+
+def _tree(repository: Repository, sha: str, changes: Collection[str]) -> Tree:
+    entries = repository.files(sha)
+
+    def read_files(paths: Iterable[str]) -> dict[str, bytes]:
+        wanted = {path: entries[path].blob for path in paths}
+        blobs = repository.read_blobs(wanted.values())
+        return {path: blobs[blob] for path, blob in wanted.items()}
+
+    return Tree(repository.root, entries, read_files, changes)
+
+
+def _run_id(kernel: Path, now_s: float) -> str:
+    return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}"
+
+
+def _branch(kernel: Path, now_s: float) -> str:
+    return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d', time.localtime(now_s))}"
+
+
+def _slug(kernel: Path) -> str:
+    """The kernel's name in letters that git and every file system take."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", kernel.stem).strip("-") or "kernel"
+
+
+def _check_machine(started: Started, session: Session) -> None:
+    """Figures of another GPU, or of the interpreter, do not belong into the same table."""
+    if started.latency_meaning != session.latency_meaning:
+        raise UsageError(
+            f"run {started.run_id} measured {started.latency_meaning.lower()}; here it would be "
+            f"{session.latency_meaning.lower()}: resume it on its own machine, or begin a new run"
+        )
