@@ -1,4 +1,4 @@
-"""The errors of tile-agent, in one tree.
+"""The exit codes of tile-agent, and its errors in one tree.
 
     TileAgentError
     ├── UsageError          the user can mend it: one line, exit code 2, nothing changed
@@ -16,6 +16,22 @@ exceptions for the loop: they become events, and rows of the table. `NotApplicab
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the command line answers with."""
+
+    DONE = 0
+    FAULT = 1
+    """A fault of ours, with a traceback."""
+    USAGE = 2
+    """Bad usage or bad input; nothing has been changed."""
+    NO_IMPROVEMENT = 3
+    ESCALATED = 4
+    STOPPED = 5
+    """At a budget, or by the user."""
 
 
 class TileAgentError(Exception):

@@ -12,8 +12,7 @@ import typer
 
 from agent import __version__
 from agent.cli import inspect, output, playbook, runs
-from agent.errors import TileAgentError, UsageError
-from agent.report.result import ExitCode
+from agent.errors import ExitCode, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
@@ -52,7 +51,7 @@ def _run() -> int:
     try:
         return int(app(standalone_mode=False) or 0)
     except _BadCommandLine as problem:
-        return output.failed(str(problem), ExitCode.USAGE)
+        return output.failed(_message(problem), ExitCode.USAGE)
     except (KeyboardInterrupt, typer.Abort):
         return output.failed("interrupted; nothing is lost", ExitCode.STOPPED)
     except UsageError as problem:
@@ -72,3 +71,9 @@ def _run() -> int:
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """A polite kill and a closed terminal end a run as Ctrl-C does: cleanly, to be resumed."""
     raise KeyboardInterrupt
+
+
+def _message(problem: Exception) -> str:
+    """What click would have said, in one line."""
+    format_message = getattr(problem, "format_message", None)
+    return f"{format_message() if format_message else problem} (see tile-agent --help)"

@@ -14,7 +14,6 @@ import typer
 from agent.cli import output
 from agent.cli.options import Json, Kernel, Only, Python, Tests
 from agent.errors import UsageError
-from agent.state import Options
 
 if TYPE_CHECKING:
     from agent.journal import Journal
@@ -62,6 +61,7 @@ def run(
     """Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert."""
     output.use_json(as_json)
     from agent import setup
+    from agent.state import Options
 
     options = Options(
         max_iterations=max_iterations,

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
+from agent.errors import ExitCode
 from agent.journal import to_json
 from agent.state import Phase, Run, StopReason
-
-
-class ExitCode(IntEnum):
-    """What the command line answers with."""
-
-    DONE = 0
-    FAULT = 1
-    """A fault of ours, with a traceback."""
-    USAGE = 2
-    """Bad usage or bad input; nothing has been changed."""
-    NO_IMPROVEMENT = 3
-    ESCALATED = 4
-    STOPPED = 5
-    """At a budget, or by the user."""
 
 
 def exit_code(run: Run) -> ExitCode:
