@@ -1,0 +1,152 @@
+"""A run without pytest and without a GPU: the judge reads its verdicts from the kernel's text.
+
+The kernel says `LATENCY_MS = 1.0`, and may say `WRONG = True`, `CRASH = True` or `HANG = True`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.backends.base import KernelClass
+from agent.decision import Status
+from agent.harness.arm import Checkout
+from agent.harness.judge import Failure, Timing, Verification
+from agent.journal import Journal
+from agent.loop import Effects
+from agent.playbook.base import Hardware, Subject
+from agent.proposers.base import Declined, Proposal, ProposedVariant
+from agent.repository import Repository
+from agent.state import Options, Record, Run, Started, TestPlan, advance
+from agent.statistics import Blocks, Comparison, compare
+from agent.workspace import Workspace
+
+KERNEL = "kernel.py"
+PLAN = TestPlan(("tests",), ("tests::test_right",), ("tests::test_perf",))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One scripted optimization: the kernel texts of its variants, or a refusal."""
+
+    name: str
+    texts: tuple[str, ...] = ()
+    family: str = "tiles"
+    refusal: str = ""
+
+
+def kernel(latency_ms: float, *flags: str) -> str:
+    """A kernel text that the scripted judge reads."""
+    return "\n".join([f"LATENCY_MS = {latency_ms}", *(f"{flag} = True" for flag in flags), ""])
+
+
+class ScriptedJudge:
+    """Exact, repeatable verdicts; `noise` spreads the pairs."""
+
+    def verify(self, checkout: Checkout, deadline: float) -> Verification | Failure:
+        text = _text(checkout)
+        if "CRASH" in text:
+            return Failure(Status.CRASH, correct=False, reason="killed by SIGSEGV")
+        if "WRONG" in text:
+            return Failure(Status.REVERT, correct=False, reason="test_right: off by one")
+        return Verification(1)
+
+    def time(self, checkout: Checkout, deadline: float) -> Timing | Failure:
+        if "HANG" in _text(checkout):
+            return Failure(Status.CRASH, correct=True, reason="timed out")
+        return Timing((Record("c", _latency(checkout), "scripted"),), 0.01)
+
+    def compare(
+        self, incumbent: Checkout, candidate: Checkout, pass_s: float, deadline: float
+    ) -> Comparison | Failure:
+        if "HANG" in _text(candidate):
+            return Failure(Status.CRASH, correct=True, reason="timed out")
+        if "SICK" in _text(candidate):
+            return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
+        before, after = _latency(incumbent), _latency(candidate)
+        pairs = [
+            {"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)
+        ]
+        return compare(pairs, alpha=0.0125)
+
+
+@dataclass
+class ScriptedProposer:
+    """Goes through its steps once."""
+
+    steps: Sequence[Step]
+
+    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | None:
+        for step in self.steps:
+            if step.name in run.tried:
+                continue
+            if step.refusal:
+                return Declined(step.name, step.refusal)
+            variants = tuple(
+                ProposedVariant({"n": n}, f"{step.name} (n={n})", text)
+                for n, text in enumerate(step.texts)
+            )
+            return Proposal(step.name, step.family, "it should help", variants)
+        return None
+
+
+@dataclass
+class ScriptedRun:
+    """Everything a scripted run needs in a repository, opened as `run` or `resume` would."""
+
+    repo: Path
+    steps: Sequence[Step]
+    options: Options = field(default_factory=Options)
+    run_id: str = "kernel-1"
+    branch: str = "tile-agent/kernel"
+
+    def __post_init__(self) -> None:
+        self.repository = Repository.open(self.repo)
+        self.workspace = Workspace(self.repository, self.run_id)
+        self.folder = self.repo / "sandbox" / "runs" / self.run_id
+
+    def begin(self) -> tuple[Run, Journal]:
+        """Set up and write the first event."""
+        origin = self.repository.head()
+        assert origin is not None
+        self.workspace.set_up(self.branch, origin, self.folder)
+        journal = Journal(self.folder / "journal.jsonl")
+        started = Started(
+            run_id=self.run_id,
+            kernel=KERNEL,
+            backend="triton",
+            kernel_class=KernelClass.MEMORY.value,
+            branch=self.branch,
+            origin_sha=origin,
+            began_at_s=1_700_000_000,
+            python="python3",
+            tests=PLAN,
+            environment={"gpus": [], "versions": {"torch": "2.0"}},
+            latency_meaning="scripted",
+            options=self.options,
+        )
+        journal.append(started)
+        return advance(Run(), started), journal
+
+    def effects(self) -> Effects:
+        """The loop's own effects over the scripted judge and proposer."""
+        return Effects(
+            workspace=self.workspace,
+            judge=ScriptedJudge(),
+            proposer=ScriptedProposer(self.steps),
+            kernel_class=KernelClass.MEMORY,
+            hardware=Hardware(),
+            python_path=lambda root: (root,),
+        )
+
+
+def _text(checkout: Checkout) -> str:
+    return (checkout.root / checkout.kernel).read_text()
+
+
+def _latency(checkout: Checkout) -> float:
+    found = re.search(r"LATENCY_MS = ([\d.]+)", _text(checkout))
+    assert found is not None
+    return float(found.group(1))

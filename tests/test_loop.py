@@ -1,0 +1,170 @@
+"""The loop over a scripted judge: every verdict, every stop, and a kill at every point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.decision import Status
+from agent.journal import Journal, replay
+from agent.loop import drive
+from agent.report.table import render
+from agent.state import Options, Phase, Run, StopReason
+from tests.support.repo import git, isolate, make_repo, snapshot
+from tests.support.scenario import ORIGIN, STEPS
+from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
+
+REPO_ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+def finish(scripted: ScriptedRun) -> Run:
+    run, journal = scripted.begin()
+    run = drive(run, journal, scripted.effects().table(), lambda *_: None)
+    journal.close()
+    return run
+
+
+def test_a_run_meets_every_verdict(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    run = finish(ScriptedRun(repo, STEPS))
+    assert [(r.optimization, r.status.value, r.correct) for r in run.rows] == [
+        ("baseline", "keep", True),
+        ("major (n=0)", "keep", True),
+        ("wrong (n=0)", "revert", False),
+        ("sweep (n=1)", "keep", True),
+        ("slower (n=0)", "revert", True),
+        ("minor (n=0)", "keep", True),
+        ("crash (n=0)", "crash", False),
+        ("hang (n=0)", "crash", True),
+    ]
+    assert run.stopped is not None and run.stopped.reason is StopReason.NO_IMPROVEMENT
+    assert [s.optimization for s in run.skipped] == ["declined"]
+    assert run.demoted == {"cache"}
+    assert run.finished is not None and run.finished.comparison is not None
+    assert run.finished.comparison.overall.improvement == pytest.approx(0.42)
+
+
+def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    run = finish(ScriptedRun(repo, STEPS))
+    subjects = git(repo, "log", "--format=%s", "main..tile-agent/kernel").splitlines()
+    assert subjects == ["kernel: minor (n=0)", "kernel: sweep (n=1)", "kernel: major (n=0)"]
+    assert git(repo, "show", f"tile-agent/kernel:{KERNEL}") + "\n" == kernel(0.58)
+    body = git(repo, "log", "-1", "--format=%b", "tile-agent/kernel")
+    assert "it should help" in body
+    assert "0.600000 ms -> 0.580000 ms" in body
+    assert run.incumbent_sha == git(repo, "rev-parse", "tile-agent/kernel")
+
+
+def test_rejected_candidates_stay_reachable(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    finish(ScriptedRun(repo, STEPS))
+    kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent/kernel-1/")
+    assert "refs/tile-agent/kernel-1/02-wrong-1" in kept.splitlines()
+    wrong = git(repo, "show", f"refs/tile-agent/kernel-1/02-wrong-1:{KERNEL}") + "\n"
+    assert wrong == kernel(0.1, "WRONG")
+
+
+def test_the_users_checkout_is_untouched(tmp_path: Path) -> None:
+    files = {KERNEL: ORIGIN, "other.py": "x = 1\n", ".gitignore": "*.log\n"}
+    repo = make_repo(tmp_path, files)
+    (repo / "other.py").write_text("x = 2  # not committed\n")
+    (repo / "untracked.txt").write_text("mine")
+    (repo / "run.log").write_text("ignored")
+    (repo / "stashed.py").write_text("y = 1\n")
+    git(repo, "stash", "push", "--include-untracked", "--quiet", "--", "stashed.py")
+    git(repo, "add", "--intent-to-add", "untracked.txt")
+    before = snapshot(repo)
+    finish(ScriptedRun(repo, STEPS))
+    after = snapshot(repo)
+    differing = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
+    assert differing - ours == {"refs/heads/tile-agent/kernel", "git info/exclude"}
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "reason"),
+    [
+        (Options(max_iterations=1), STEPS, StopReason.ITERATIONS),
+        (Options(time_budget_s=0.0), STEPS, StopReason.TIME),
+        (Options(), (Step("a", (kernel(0.99),)), Step("b", (kernel(0.5),))), None),
+        (Options(), (Step("a", (kernel(0.9),)),), StopReason.EXHAUSTED),
+        (Options(), (Step("a", (kernel(0.9, "SICK"),)), *STEPS), StopReason.ESCALATED),
+    ],
+)
+def test_it_stops(
+    tmp_path: Path, options: Options, steps: tuple[Step, ...], reason: StopReason | None
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    run = finish(ScriptedRun(repo, steps, options))
+    assert run.stopped is not None
+    assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
+
+
+def test_keep_going_passes_over_a_small_improvement(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    steps = (Step("a", (kernel(0.99),)), Step("b", (kernel(0.5),)))
+    run = finish(ScriptedRun(repo, steps, Options(keep_going=True)))
+    assert [row.status for row in run.rows] == [Status.KEEP] * 3
+
+
+def test_a_checked_out_branch_is_not_moved_under_the_user(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, STEPS)
+    run, journal = scripted.begin()
+    git(repo, "checkout", "--quiet", scripted.branch)
+    run = drive(run, journal, scripted.effects().table(), lambda *_: None)
+    assert git(repo, "rev-parse", "HEAD") == run.started.origin_sha  # type: ignore[union-attr]
+    assert git(repo, "rev-parse", "refs/tile-agent/kernel-1/best") == run.incumbent_sha
+    assert any("checked out" in note for note in run.notes)
+
+
+def outcome(repo: Path) -> tuple[str, str, list[str]]:
+    """What a run leaves behind, without the shas, whose dates hold the time that was spent."""
+    scripted = ScriptedRun(repo, STEPS)
+    run = replay(Journal(scripted.folder / "journal.jsonl").events)
+    log = git(repo, "log", "--format=%s%n%T", "tile-agent/kernel")
+    refs = git(repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent/").splitlines()
+    return render(run.rows), log, refs
+
+
+def attempt(repo: Path, phase: str = "-", moment: str = "-") -> int:
+    end = subprocess.run(
+        [sys.executable, "-m", "tests.support.scripted_run", str(repo), phase, moment],
+        cwd=REPO_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert end.returncode in (0, -9), end.stderr
+    return end.returncode
+
+
+PHASES = [phase.value for phase in Phase if phase not in (Phase.SETUP, Phase.DONE)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
+    tmp_path: Path, phase: str
+) -> None:
+    """Killed at every moment of a phase, one after the other, and resumed each time."""
+    calm = make_repo(tmp_path / "calm", {KERNEL: ORIGIN})
+    assert attempt(calm) == 0
+    repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
+    for moment in ("before", "after", "torn", "written"):
+        assert attempt(repo, phase, moment) == -9, moment
+        if phase in ("baseline", "finish") and moment == "written":
+            break
+    attempt(repo)
+    assert outcome(repo) == outcome(calm)
+    assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "worktree", "list").count("\n") == 0
