@@ -1,0 +1,50 @@
+# `make demo` and `make test` each create the environment they need, in .venv.
+# PYTHON picks the interpreter it is made with; 3.11 or newer.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# torch by its exact version and first: left to a dependency, pip may fetch another build of it.
+TORCH  := torch==2.13.0
+DEMO   ?= triton_layer_norm
+
+.PHONY: help demo test test-fast lint types ci clean
+
+help:
+	@echo "make demo   run tile-agent on an example kernel to its end (DEMO=$(DEMO))"
+	@echo "make test   run the tests"
+	@echo "make lint   ruff: rules and formatting"
+	@echo "make types  mypy"
+	@echo "make ci     all of them, as .ci/run does"
+
+$(VENV)/.demo: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet --editable '.[triton]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(BIN)/python -m pip install --quiet --editable '.[triton,cutile,dev]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	./examples/demo.sh $(CURDIR)/$(BIN) $(DEMO)
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+ci: lint types test demo
+
+clean:
+	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache
