@@ -7,14 +7,14 @@ and name it in `agent.backends.BACKENDS`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Protocol
 
 from agent.environment import Environment
 from agent.syntax import Source
 
 
-class KernelClass(str, Enum):
+class KernelClass(StrEnum):
     """What bounds a kernel on the roofline; it only orders the playbook."""
 
     MEMORY = "memory-bound"

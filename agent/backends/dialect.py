@@ -1,0 +1,186 @@
+"""What two kernel languages differ in, as data; and finding kernels and launches, which they share.
+
+A `Dialect` holds fully qualified names only. Whoever asks what a kernel does with a tile (the
+classification here, the playbook's tile sizes) asks in these terms and works for both languages.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelFunction
+from agent.syntax import Function, Source, argument, descendants
+
+MODULE = "<module>"
+"""Where a launch stands that is in no function."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Where a call takes one of its values."""
+
+    position: int
+    keyword: str
+
+    def of(self, call: cst.Call) -> cst.BaseExpression | None:
+        """The value that a call passes."""
+        return argument(call, self.position, self.keyword)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One place that launches a kernel."""
+
+    node: cst.Call
+    kernel: Function
+    function: Function | None
+    """The function it stands in; None at the level of the module."""
+    grid: cst.BaseExpression
+    arguments: Mapping[str, cst.BaseExpression]
+    """Parameter of the kernel -> the value it is given, as far as the source shows."""
+    hints: Mapping[str, cst.BaseExpression]
+    """Compiler options given at the launch."""
+    complete: bool
+    """No `*` or `**` hides arguments."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the file with everything that launches it."""
+
+    function: Function
+    decorator: cst.Decorator
+    constants: tuple[str, ...]
+    launches: tuple[Launch, ...]
+
+    @property
+    def name(self) -> str:
+        """The function's dotted name."""
+        return self.function.name
+
+
+class Dialect(ABC):
+    """A kernel language."""
+
+    decorator: ClassVar[str]
+    constant: ClassVar[str]
+    """The annotation of a parameter fixed at compile time."""
+    loads: ClassVar[Collection[str]]
+    stores: ClassVar[Mapping[str, Parameter]]
+    """What writes memory -> the value it writes."""
+    dots: ClassVar[Collection[str]]
+    shapes: ClassVar[Mapping[str, Parameter]]
+    """What takes a tile shape -> where."""
+    shape_queries: ClassVar[Mapping[str, tuple[Parameter, Parameter]]]
+    """What counts tiles along an axis -> its axis and its tile shape."""
+    accumulators: ClassVar[Collection[str]]
+    """What makes a tile out of nothing: the accumulator of a dot."""
+    iotas: ClassVar[Collection[str]]
+    """What counts 0, 1, 2, ... along a tile."""
+    cdivs: ClassVar[Collection[str]]
+    ranges: ClassVar[Collection[str]]
+    reductions: ClassVar[Collection[str]]
+    arithmetic: ClassVar[Collection[str]]
+    """Calls that count as one operation an element."""
+    program_ids: ClassVar[Collection[str]]
+    methods: ClassVar[Mapping[str, str]] = {}
+    """Method of a descriptor -> the function it is the same as."""
+
+    @abstractmethod
+    def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:
+        """Whether a load or store is right for a tile that reaches past the array's end.
+
+        `in_loop`: the tile's extent is stepped over by a loop, which adds up what it loads.
+        """
+
+    @abstractmethod
+    def launch(self, source: Source, call: cst.Call) -> Launch | None:
+        """What a call launches, if it launches a kernel of this file."""
+
+    def kernels(self, source: Source) -> tuple[Kernel, ...]:
+        """The kernels of the file, in its order."""
+        launches = [found for c in source.calls if (found := self.launch(source, c)) is not None]
+        return tuple(
+            Kernel(
+                function,
+                decorator,
+                self._constants(source, function),
+                tuple(x for x in launches if x.kernel is function),
+            )
+            for function in source.functions
+            if (decorator := source.decorator(function, self.decorator)) is not None
+        )
+
+    def launched(self, source: Source) -> tuple[Kernel, ...]:
+        """The kernels that this file launches; all of them when it launches none."""
+        kernels = self.kernels(source)
+        return tuple(k for k in kernels if k.launches) or kernels
+
+    def called(self, source: Source, call: cst.Call) -> str | None:
+        """The dotted name of what a call calls; methods of descriptors by their function."""
+        named = source.name(call.func)
+        if isinstance(call.func, cst.Attribute) and not self.owns(named):
+            return self.methods.get(call.func.attr.value, named)
+        return named
+
+    def stored(self, source: Source, call: cst.Call) -> cst.BaseExpression | None:
+        """The value that a call writes to memory, if it writes."""
+        called = self.called(source, call)
+        if called is None or called not in self.stores:
+            return None
+        where = self.stores[called]
+        is_method = not self.owns(source.name(call.func))
+        return argument(call, where.position - is_method, where.keyword)
+
+    def owns(self, name: str | None) -> bool:
+        """Whether a dotted name belongs to the language."""
+        return name is not None and name.startswith(self.decorator.rpartition(".")[0] + ".")
+
+    def find(self, source: Source, node: cst.CSTNode, names: Collection[str]) -> Iterator[cst.Call]:
+        """The calls below a node to any of those names, in the order of the file."""
+        return (c for c in descendants(node, cst.Call) if self.called(source, c) in names)
+
+    def reached(self, source: Source, kernel: Kernel) -> tuple[Function, ...]:
+        """The kernel's function and the functions of the file that it calls, however deep."""
+        found = [kernel.function]
+        for function in found:
+            for call in descendants(function.node.body, cst.Call):
+                helper = source.function_of(call.func)
+                if helper is not None and helper not in found:
+                    found.append(helper)
+        return tuple(found)
+
+    def has_dot(self, source: Source, kernel: Kernel) -> bool:
+        """Whether the kernel multiplies tiles, itself or in a helper."""
+        reached = self.reached(source, kernel)
+        return any(True for f in reached for _ in self.find(source, f.node.body, self.dots))
+
+    def functions(self, source: Source) -> tuple[KernelFunction, ...]:
+        """The kernels as the loop knows them."""
+        return tuple(
+            KernelFunction(
+                name=kernel.name,
+                line=kernel.function.line,
+                parameters=tuple(p.name.value for p in kernel.function.parameters),
+                constants=kernel.constants,
+                launched_from=tuple(dict.fromkeys(where(x) for x in kernel.launches)),
+            )
+            for kernel in self.kernels(source)
+        )
+
+    def _constants(self, source: Source, function: Function) -> tuple[str, ...]:
+        return tuple(
+            p.name.value
+            for p in function.parameters
+            if p.annotation and source.name(p.annotation.annotation) == self.constant
+        )
+
+
+def where(launch: Launch) -> str:
+    """The function a launch stands in, as a name."""
+    return launch.function.name if launch.function else MODULE

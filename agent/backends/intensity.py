@@ -1,0 +1,246 @@
+"""Estimate a kernel's arithmetic intensity from its source alone.
+
+The estimate only orders the playbook, so it is coarse on purpose, and every assumption is one of
+its evidence lines. It counts, for one element of a tile, the operations on loaded values and the
+loads and stores, textually: a loop that streams memory repeats both alike. A dot is another
+matter. What it reuses depends on the tile: an M x N tile does 2*M*N*K operations on (M + N)*K
+elements.
+
+The thresholds are those of TileGym's cuTile performance skill; see `class_of`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.base import Classification, class_of
+from agent.backends.dialect import Dialect, Kernel
+from agent.errors import UsageError
+from agent.syntax import Function, Literal, Source, Untraceable, assigned, descendants, positional
+
+BYTES = 2
+"""Bytes an element: kernels worth tuning mostly move 16-bit types."""
+TILE = 64
+"""An edge of a dot's tile that the source does not tell."""
+L2_SHARING = 4
+"""How often a tile fetched for a looped dot is found in L2 by a neighbouring block."""
+TRIPS = 16
+"""Iterations of a loop that touches no memory and whose count the source does not tell."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one kernel does."""
+
+    kernel: Kernel
+    flop_per_byte: float
+    rank: tuple[bool, bool, int]
+    """Orders kernels by their work: a looped dot, any dot, operations and accesses."""
+    evidence: tuple[str, ...]
+
+
+def classify(dialect: Dialect, source: Source) -> Classification:
+    """Classify the launched kernel with the most work, with the helpers that it calls.
+
+    Raises:
+        UsageError: the file holds no kernel.
+    """
+    works = [_work(dialect, source, kernel) for kernel in dialect.launched(source)]
+    if not works:
+        raise UsageError(f"{source.path} holds no {dialect.decorator} kernel")
+    most = max(works, key=lambda work: work.rank)
+    others = [w.kernel.name for w in works if w is not most]
+    evidence = most.evidence
+    if others:
+        evidence = (*evidence, f"{most.kernel.name} does the most work; also: {', '.join(others)}")
+    return Classification(class_of(most.flop_per_byte), most.flop_per_byte, evidence)
+
+
+def _work(dialect: Dialect, source: Source, kernel: Kernel) -> Work:
+    functions = dialect.reached(source, kernel)
+    dots = [c for f in functions for c in dialect.find(source, f.node.body, dialect.dots)]
+    dots_by_operator = [
+        b
+        for f in functions
+        for b in descendants(f.node.body, cst.BinaryOperation)
+        if isinstance(b.operator, cst.MatrixMultiply)
+    ]
+    operations, accesses = _count(dialect, source, functions)
+    if dots or dots_by_operator:
+        return _dot_work(dialect, source, kernel, functions, [*dots, *dots_by_operator])
+    per_byte = operations / max(accesses * BYTES, 1)
+    evidence = (
+        f"{kernel.name}, line {kernel.function.line}: {operations} operations on each element "
+        f"against {accesses} loads and stores, no dot",
+        f"assumed: {BYTES} bytes an element",
+    )
+    return Work(kernel, per_byte, (False, False, operations + accesses), evidence)
+
+
+def _dot_work(
+    dialect: Dialect,
+    source: Source,
+    kernel: Kernel,
+    functions: tuple[Function, ...],
+    dots: list[cst.Call | cst.BinaryOperation],
+) -> Work:
+    looped = next((d for d in dots if _in_loop(source, d)), None)
+    shown = looped if looped is not None else dots[0]
+    known = _accumulator_edges(dialect, source, kernel, functions)
+    m, n = (edge or TILE for edge in known)
+    reuse = 2 * m * n / ((m + n) * BYTES)
+    assumed = [f"{BYTES} bytes an element"]
+    if None in known:
+        assumed.append(f"{TILE} for the edge of a tile that the source does not tell")
+    if looped is not None:
+        assumed.append(f"neighbouring blocks find a tile in L2 {L2_SHARING} times")
+    evidence = (
+        f"{kernel.name}, line {source.line(shown)}: a dot "
+        + ("inside a loop" if looped is not None else "outside any loop"),
+        f"a {m} x {n} tile does {reuse:.0f} operations for each byte its block loads",
+        f"assumed: {'; '.join(assumed)}",
+    )
+    per_byte = reuse * (L2_SHARING if looped is not None else 1)
+    return Work(kernel, per_byte, (looped is not None, True, len(dots)), evidence)
+
+
+def _accumulator_edges(
+    dialect: Dialect, source: Source, kernel: Kernel, functions: tuple[Function, ...]
+) -> tuple[int | None, int | None]:
+    """M and N of the largest two-dimensional tile the kernel makes: the accumulator of its dot."""
+    best: tuple[int | None, int | None] = (None, None)
+    for function in functions:
+        for call in dialect.find(source, function.node.body, dialect.accumulators):
+            shape = dialect.shapes[dialect.called(source, call) or ""].of(call)
+            if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) >= 2:
+                *_, m, n = (tile_extent(source, kernel, e.value) for e in shape.elements)
+                best = max(best, (m, n), key=lambda edges: (edges[0] or 0) * (edges[1] or 0))
+    return best
+
+
+def tile_extent(source: Source, kernel: Kernel, expression: cst.BaseExpression) -> int | None:
+    """The extent an expression of a tile shape has at the kernel's first launch, where told."""
+    try:
+        return source.trace(expression).value
+    except Untraceable:
+        found = constant_at_launch(source, kernel, source.code(expression))
+        return found.value if found else None
+
+
+def constant_at_launch(source: Source, kernel: Kernel, name: str) -> Literal | None:
+    """What a compile-time constant is bound to at the first launch that tells."""
+    for launch in kernel.launches:
+        if name in launch.arguments:
+            try:
+                return source.trace(launch.arguments[name])
+            except Untraceable:
+                continue
+    return None
+
+
+def _count(dialect: Dialect, source: Source, functions: tuple[Function, ...]) -> tuple[int, int]:
+    """Operations on loaded values, and loads and stores, of one element."""
+    values = _Values(dialect, source, functions)
+    memory = {*dialect.loads, *dialect.stores}
+    counted = {*dialect.arithmetic, *dialect.reductions}
+    operations = accesses = 0
+    for function in functions:
+        accesses += sum(1 for _ in dialect.find(source, function.node.body, memory))
+        for node in _expressions(function):
+            if isinstance(node, cst.Call) and dialect.called(source, node) not in counted:
+                continue
+            if values.held_by(function, node):
+                operations += _trips(dialect, source, node, memory)
+    return operations, accesses
+
+
+def _expressions(function: Function) -> Iterator[cst.CSTNode]:
+    """What may be arithmetic."""
+    body = function.node.body
+    yield from descendants(body, cst.BinaryOperation)
+    yield from descendants(body, cst.AugAssign)
+    yield from descendants(body, cst.Call)
+    for node in descendants(body, cst.UnaryOperation):
+        if isinstance(node.operator, cst.Minus):
+            yield node
+
+
+class _Values:
+    """Which names hold values: what was loaded, and what came of it. Addresses are not values."""
+
+    def __init__(self, dialect: Dialect, source: Source, functions: tuple[Function, ...]) -> None:
+        self.dialect = dialect
+        self.source = source
+        self.loading = {*dialect.loads} | {
+            f.name
+            for f in functions[1:]
+            if any(True for _ in dialect.find(source, f.node.body, dialect.loads))
+        }
+        self.names: dict[str, set[str]] = {f.name: set() for f in functions}
+        for function in functions:
+            self._follow(function)
+            for call in descendants(function.node.body, cst.Call):
+                helper = source.function_of(call.func)
+                if helper is not None and helper is not function:
+                    self._hand_over(function, call, helper)
+
+    def held_by(self, function: Function, node: cst.CSTNode) -> bool:
+        """Whether a node computes with a value; the address of a load is not looked at."""
+        if isinstance(node, cst.Call):
+            called = self.dialect.called(self.source, node)
+            if called in self.loading:
+                return True
+            if called in self.dialect.stores:
+                return False
+        if isinstance(node, cst.Name):
+            return node.value in self.names[function.name]
+        return any(self.held_by(function, child) for child in node.children)
+
+    def _follow(self, function: Function) -> None:
+        """Mark what is assigned from values, until nothing more is."""
+        names = self.names[function.name]
+        before = -1
+        while before != len(names):
+            before = len(names)
+            for target, value in assigned(function.node.body):
+                if self.held_by(function, value):
+                    names.update(n.value for n in descendants(target, cst.Name))
+
+    def _hand_over(self, caller: Function, call: cst.Call, helper: Function) -> None:
+        """Mark the parameters of a helper that are given values."""
+        names = [p.name.value for p in helper.parameters]
+        for name, value in zip(names, positional(call), strict=False):
+            if self.held_by(caller, value):
+                self.names[helper.name].add(name)
+
+
+def _trips(dialect: Dialect, source: Source, node: cst.CSTNode, memory: set[str]) -> int:
+    """How often an operation runs for one access: the loops around it that touch no memory."""
+    trips = 1
+    for loop in source.ancestors(node):
+        if isinstance(loop, cst.FunctionDef):
+            break
+        if isinstance(loop, cst.For) and not any(True for _ in dialect.find(source, loop, memory)):
+            trips *= _trip_count(source, loop)
+    return trips
+
+
+def _trip_count(source: Source, loop: cst.For) -> int:
+    if isinstance(loop.iter, cst.Call) and len(loop.iter.args) == 1:
+        try:
+            return source.trace(loop.iter.args[0].value).value
+        except Untraceable:
+            pass
+    return TRIPS
+
+
+def _in_loop(source: Source, node: cst.CSTNode) -> bool:
+    for around in source.ancestors(node):
+        if isinstance(around, cst.For | cst.While):
+            return True
+        if isinstance(around, cst.FunctionDef):
+            return False
+    return False

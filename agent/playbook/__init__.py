@@ -1,0 +1,61 @@
+"""The playbook: every optimization tile-agent can make, one a file.
+
+To add one, write its file beside the others and name it here; the tests find it by this tuple.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from agent.backends.base import KernelClass
+from agent.errors import UsageError
+from agent.playbook.base import Optimization
+from agent.playbook.cutile.load_latency import LoadLatency
+from agent.playbook.cutile.num_ctas import NumCtas
+from agent.playbook.cutile.occupancy_hint import OccupancyHint
+from agent.playbook.cutile.store_without_tma import StoreWithoutTma
+from agent.playbook.cutile.tile_sizes import TileSizes
+from agent.playbook.triton.block_size import BlockSize
+from agent.playbook.triton.eviction_policy import EvictionPolicy
+from agent.playbook.triton.loop_stages import LoopStages
+from agent.playbook.triton.reciprocal_square_root import ReciprocalSquareRoot
+from agent.playbook.triton.warps_and_stages import WarpsAndStages
+
+PLAYBOOK: tuple[Optimization, ...] = (
+    OccupancyHint(),
+    TileSizes(),
+    StoreWithoutTma(),
+    LoadLatency(),
+    NumCtas(),
+    WarpsAndStages(),
+    BlockSize(),
+    LoopStages(),
+    EvictionPolicy(),
+    ReciprocalSquareRoot(),
+)
+
+LAST = 1000
+"""Priority of an optimization for a kernel class that it does not name."""
+
+
+def for_backend(backend: str) -> tuple[Optimization, ...]:
+    """The optimizations of one kernel language."""
+    return tuple(o for o in PLAYBOOK if o.backend == backend)
+
+
+def ordered(backend: str, kernel_class: KernelClass) -> tuple[Optimization, ...]:
+    """Those of one kernel language, the most promising for a kernel class first."""
+    return tuple(sorted(for_backend(backend), key=lambda o: o.priority.get(kernel_class, LAST)))
+
+
+def get(name: str) -> Optimization:
+    """The optimization of that name.
+
+    Raises:
+        UsageError: there is none; the message names those it is near to.
+    """
+    by_name = {o.name: o for o in PLAYBOOK}
+    if name in by_name:
+        return by_name[name]
+    near = get_close_matches(name, by_name, n=3) or sorted(by_name)
+    raise UsageError(f"no optimization is called {name!r}; did you mean {' or '.join(near)}?")

@@ -1,0 +1,1 @@
+"""The optimizations of cuTile kernels, one a file."""

@@ -1,0 +1,169 @@
+"""What a compile-time constant does inside a kernel: is it a tile size and nothing else?
+
+A tile size may change only if no result depends on it. It may shape tiles, step loops, and take
+part in addresses and masks. It may not reach a stored value: then it is part of the mathematics
+(a mean over a block, a scale for each block of a quantization).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from agent.backends.dialect import Dialect, Kernel
+from agent.syntax import Source, argument, assigned, descendants
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Where the value of one constant goes in one kernel."""
+
+    dialect: Dialect
+    source: Source
+    kernel: Kernel
+    constant: str
+
+    @property
+    def body(self) -> cst.BaseSuite:
+        """The statements of the kernel."""
+        return self.kernel.function.node.body
+
+    @property
+    def shapes(self) -> Iterator[cst.BaseExpression]:
+        """The tile shapes that the constant is part of."""
+        for call in descendants(self.body, cst.Call):
+            shape = self._shape(call)
+            if shape is not None and self._mentions(shape):
+                yield shape
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The constant and the names whose values are computed from it."""
+        names = {self.constant}
+        while True:
+            found = {n for target, value in assigned(self.body) if self._carries(value, names)
+                     for n in _targets(target)}  # fmt: skip
+            if found <= names:
+                return frozenset(names)
+            names |= found
+
+    def carries(self, node: cst.CSTNode) -> bool:
+        """Whether the value of a node is computed from the constant."""
+        return self._carries(node, self.names)
+
+    @property
+    def in_loop(self) -> bool:
+        """Whether a loop's bounds or step are computed from it, so that the loop covers the axis
+        whatever the tile."""
+        loops = descendants(self.body, cst.For)
+        return any(self.carries(loop.iter) for loop in loops)
+
+    def refusal(self) -> str | None:
+        """Why a result of the kernel may depend on it; None when none does."""
+        for call in descendants(self.body, cst.Call):
+            stored = self.dialect.stored(self.source, call)
+            if stored is not None and self.carries(stored):
+                return f"it is part of what line {self.source.line(call)} stores"
+        for division in descendants(self.body, cst.BinaryOperation):
+            if drops_remainder(division, {self.constant}):
+                return f"line {self.source.line(division)} drops a remainder by it"
+        if not self.in_loop and (reduction := self._reduction_along()) is not None:
+            return f"line {self.source.line(reduction)} reduces along it, block by block"
+        return None
+
+    def guarded(self) -> bool:
+        """Whether every access that depends on it is right past the end of an array.
+
+        If not, the present size is taken to divide the axis, as its halves then do.
+        """
+        in_loop = self.in_loop
+        accesses = {*self.dialect.loads, *self.dialect.stores}
+        return all(
+            self.dialect.guarded(self.source, call, in_loop=in_loop)
+            for call in self.dialect.find(self.source, self.body, accesses)
+            if any(self.carries(a.value) or self._mentions(a.value) for a in call.args)
+        )
+
+    def _carries(self, node: cst.CSTNode, names: set[str] | frozenset[str]) -> bool:
+        if isinstance(node, cst.Name):
+            return node.value in names
+        if isinstance(node, cst.Attribute | cst.Arg):
+            return self._carries(node.value, names)
+        if isinstance(node, cst.Comparison):
+            return False
+        if isinstance(node, cst.Call):
+            called = self.dialect.called(self.source, node) or ""
+            if called in self.dialect.loads:
+                return False
+            if called in self.dialect.shape_queries:
+                return self._counts_tiles(node, called, names)
+            if called in self.dialect.shapes and called not in self.dialect.iotas:
+                shape = self._shape(node)
+                return any(self._carries(a, names) for a in node.args if a.value is not shape)
+        return any(self._carries(child, names) for child in node.children)
+
+    def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
+        """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""
+        axis_of, shape_of = self.dialect.shape_queries[called]
+        axis, shape = axis_of.of(call), shape_of.of(call)
+        if isinstance(shape, cst.Tuple | cst.List) and isinstance(axis, cst.Integer):
+            index = axis.evaluated_value
+            if index < len(shape.elements):
+                return self._carries(shape.elements[index].value, names)
+        return self._mentions(call)
+
+    def _shape(self, call: cst.Call) -> cst.BaseExpression | None:
+        called = self.dialect.called(self.source, call) or ""
+        if called in self.dialect.shapes:
+            return self.dialect.shapes[called].of(call)
+        if called in self.dialect.shape_queries:
+            return self.dialect.shape_queries[called][1].of(call)
+        return None
+
+    def _mentions(self, node: cst.CSTNode) -> bool:
+        return any(name.value == self.constant for name in descendants(node, cst.Name))
+
+    def _reduction_along(self) -> cst.Call | None:
+        """A reduction that may run along the constant's axis.
+
+        The axis is known from the shapes with two or more dimensions; without one, any may be.
+        """
+        axes = {
+            (index, len(shape.elements))
+            for shape in self.shapes
+            if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) > 1
+            for index, element in enumerate(shape.elements)
+            if self._mentions(element)
+        }
+        for call in self.dialect.find(self.source, self.body, self.dialect.reductions):
+            axis = _integer(argument(call, 1, "axis"))
+            if axis is None or not axes or any(axis % rank == index for index, rank in axes):
+                return call
+        return None
+
+
+def drops_remainder(division: cst.BinaryOperation, names: set[str]) -> bool:
+    """Whether it is `n // BLOCK` rather than `(n + BLOCK - 1) // BLOCK` or `-(-n // BLOCK)`."""
+    return (
+        isinstance(division.operator, cst.FloorDivide)
+        and isinstance(division.right, cst.Name)
+        and division.right.value in names
+        and not isinstance(division.left, cst.UnaryOperation)
+        and not any(n.value in names for n in descendants(division.left, cst.Name))
+    )
+
+
+def _targets(target: cst.BaseExpression) -> Iterator[str]:
+    return (name.value for name in descendants(target, cst.Name))
+
+
+def _integer(expression: cst.BaseExpression | None) -> int | None:
+    if isinstance(expression, cst.Integer):
+        return expression.evaluated_value
+    if isinstance(expression, cst.UnaryOperation) and isinstance(expression.operator, cst.Minus):
+        inner = _integer(expression.expression)
+        return None if inner is None else -inner
+    return None

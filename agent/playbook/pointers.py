@@ -1,0 +1,80 @@
+"""Where the addresses of a Triton kernel come from."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.syntax import Source, assigned, descendants, positional
+
+
+def root(source: Source, kernel: Kernel, address: cst.BaseExpression) -> str | None:
+    """The parameter a pointer expression begins with: `x_ptr` of `x_ptr + row * stride + cols`.
+
+    A local name is followed to its first assignment. None when there is no such parameter.
+    """
+    parameters = {p.name.value for p in kernel.function.parameters}
+    first: dict[str, cst.BaseExpression] = {}
+    for target, value in assigned(kernel.function.node.body):
+        if isinstance(target, cst.Name):
+            first.setdefault(target.value, value)
+    for _ in range(1 + len(first)):
+        address = _leftmost(source, address)
+        if not isinstance(address, cst.Name):
+            return None
+        if address.value in parameters:
+            return address.value
+        if address.value not in first:
+            return None
+        address = first[address.value]
+    return None
+
+
+def names_by_program(kernel: Kernel, source: Source) -> frozenset[str]:
+    """The names of a kernel whose values differ from one program of the grid to another."""
+    names: set[str] = set()
+    while True:
+        found = {
+            name.value
+            for target, value in assigned(kernel.function.node.body)
+            if by_program(source, value, names)
+            for name in descendants(target, cst.Name)
+        }
+        if found <= names:
+            return frozenset(names)
+        names |= found
+
+
+def by_program(
+    source: Source, expression: cst.BaseExpression, names: frozenset[str] | set[str]
+) -> bool:
+    """Whether an expression differs from one program of the grid to another."""
+    return any(n.value in names for n in descendants(expression, cst.Name)) or any(
+        True for _ in TRITON.find(source, expression, TRITON.program_ids)
+    )
+
+
+def spelling(source: Source, call: cst.Call) -> str | None:
+    """How the file spells triton.language: 'tl' where it says `tl.load`; None where `load`."""
+    if isinstance(call.func, cst.Attribute):
+        return source.code(call.func.value)
+    return None
+
+
+def _leftmost(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:
+    """Down the left of sums, through `tl.multiple_of` and the like, and methods as `.to()`."""
+    while True:
+        if isinstance(expression, cst.BinaryOperation):
+            expression = expression.left
+        elif isinstance(expression, cst.Call):
+            own = TRITON.owns(source.name(expression.func))
+            values = positional(expression)
+            if own and values:
+                expression = values[0]
+            elif isinstance(expression.func, cst.Attribute) and not own:
+                expression = expression.func.value
+            else:
+                return expression
+        else:
+            return expression

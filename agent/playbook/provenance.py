@@ -1,0 +1,194 @@
+"""Which constants of a kernel are nothing but tile sizes, and which integers set them.
+
+A tile size can be changed when
+
+- the kernel uses it as one, and no result depends on it (`agent.playbook.flow`);
+- every launch binds it to the same integer of the file;
+- that integer serves no other purpose there: its names are used for tiles and grids only;
+- the grid or a loop of the kernel is computed from it, so that every element is still covered.
+
+Otherwise the reason is told, in one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.dialect import Dialect, Kernel, Launch
+from agent.playbook.base import NotApplicable
+from agent.playbook.flow import Flow, drops_remainder
+from agent.syntax import Literal, Source, Untraceable, descendants
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A constant that is a tile size, and the integers that set it."""
+
+    kernel: Kernel
+    constant: str
+    literals: tuple[Literal, ...]
+    may_grow: bool
+    """False: an access is unguarded, so only sizes that divide the present one are safe."""
+
+    @property
+    def size(self) -> int:
+        """What it is now."""
+        return self.literals[0].value
+
+    def allows(self, size: int) -> bool:
+        """Whether a size may be tried."""
+        return self.may_grow or size <= self.size
+
+
+def tile_names(dialect: Dialect, source: Source, kernel: Kernel) -> tuple[str, ...]:
+    """The constants in the kernel's tile shapes: its parameters, and integers of the module."""
+    names: dict[str, None] = {}
+    for call in descendants(kernel.function.node.body, cst.Call):
+        called = dialect.called(source, call) or ""
+        taken = dialect.shapes.get(called)
+        for name in descendants(taken.of(call) or cst.Pass(), cst.Name) if taken else ():
+            if name.value in kernel.constants or _module_integer(source, name) is not None:
+                names[name.value] = None
+    return tuple(names)
+
+
+def _module_integer(source: Source, name: cst.Name) -> Literal | None:
+    try:
+        literal = source.trace(name)
+    except Untraceable:
+        return None
+    return None if literal.is_default else literal
+
+
+def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> Tile:
+    """The tile behind a constant, or `NotApplicable` with the first rule it breaks."""
+    literals = _literals(source, kernel, constant)
+    flow = Flow(dialect, source, kernel, constant)
+    if (refusal := flow.refusal()) is not None:
+        raise NotApplicable(refusal)
+    values = {literal.value for literal in literals}
+    if len(values) > 1:
+        raise NotApplicable(f"its launches give it different values: {sorted(values)}")
+    size = literals[0].value
+    if size < 1 or size & (size - 1):
+        raise NotApplicable(f"{size} is no power of two")
+    may_grow = flow.guarded()
+    for literal in literals:
+        may_grow &= _only_tiles(dialect, source, literal)
+    if not flow.in_loop and not all(
+        _sizes_grid(source, launch, constant, literals) for launch in kernel.launches
+    ):
+        raise NotApplicable("neither the grid nor a loop is computed from it")
+    return Tile(kernel, constant, literals, may_grow)
+
+
+def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, ...]:
+    """The integers that set a constant: one for each launch, or one of the module."""
+    if not kernel.launches:
+        raise NotApplicable("this file does not launch the kernel")
+    if constant not in kernel.constants:
+        name = next(n for n in descendants(kernel.function.node.body, cst.Name)
+                    if n.value == constant)  # fmt: skip
+        return (source.trace(name),)
+    found: dict[cst.Integer, Literal] = {}
+    for launch in kernel.launches:
+        line = source.line(launch.node)
+        expression = launch.arguments.get(constant) or _default(kernel, constant)
+        if expression is None or not launch.complete:
+            raise NotApplicable(f"the launch at line {line} does not show what it is given")
+        try:
+            literal = source.trace(expression)
+        except Untraceable as reason:
+            raise NotApplicable(f"what the launch at line {line} gives {reason}") from None
+        if literal.is_default:
+            raise NotApplicable(f"a caller chooses it: line {line} passes on a parameter")
+        found[literal.node] = literal
+    return tuple(found.values())
+
+
+def _default(kernel: Kernel, constant: str) -> cst.BaseExpression | None:
+    return next(p.default for p in kernel.function.parameters if p.name.value == constant)
+
+
+def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
+    """Whether growth is safe wherever an integer's names are used.
+
+    Raises `NotApplicable` when one of the uses is neither a tile size nor part of a grid.
+    """
+    kernels = dialect.kernels(source)
+    launches = [launch for kernel in kernels for launch in kernel.launches]
+    given = {
+        value: Flow(dialect, source, kernel, name)
+        for kernel in kernels
+        for launch in kernel.launches
+        for name, value in launch.arguments.items()
+        if name in kernel.constants
+    }
+    grids = [node for launch in launches for node in _grid_nodes(source, launch)]
+    may_grow = True
+    for assignment in literal.assignments:
+        for use in source.uses(assignment):
+            line = source.line(use)
+            around = (use, *source.ancestors(use))
+            inside = next((k for k in kernels if k.function.node in around), None)
+            flow = given.get(use) or (
+                Flow(dialect, source, inside, use.value) if inside is not None else None
+            )
+            if flow is not None:
+                if (refusal := flow.refusal()) is not None:
+                    raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
+                may_grow &= flow.guarded()
+            elif any(node in grids for node in around):
+                _check_grid_use(source, use, around, grids)
+            elif use not in literal.names:
+                raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
+    return may_grow
+
+
+def _check_grid_use(
+    source: Source, use: cst.Name, around: tuple[cst.CSTNode, ...], grids: list[cst.CSTNode]
+) -> None:
+    """A grid may use a tile size, if it rounds up and what it computes serves no other purpose."""
+    for node in around:
+        if isinstance(node, cst.BinaryOperation) and drops_remainder(node, {use.value}):
+            raise NotApplicable(f"the grid at line {source.line(node)} drops a remainder by it")
+        if isinstance(node, cst.AssignTarget | cst.FunctionDef):
+            break
+        if isinstance(node, cst.Assign):
+            for name in (n for t in node.targets for n in descendants(t.target, cst.Name)):
+                for assignment in source.assignments(name):
+                    for other in source.uses(assignment):
+                        if not any(n in grids for n in (other, *source.ancestors(other))):
+                            raise NotApplicable(
+                                f"line {source.line(other)} uses `{other.value}`, which is "
+                                "computed from it, for more than the grid"
+                            )
+
+
+def _grid_nodes(source: Source, launch: Launch) -> list[cst.CSTNode]:
+    """The expression of the grid and those that it is computed from."""
+    nodes: list[cst.CSTNode] = [launch.grid]
+    for node in nodes:
+        for name in descendants(node, cst.Name):
+            function = source.function_of(name)
+            value = function.node.body if function else source.resolve(name)
+            if value is not name and value not in nodes and not isinstance(value, cst.Integer):
+                nodes.append(value)
+    return nodes
+
+
+def _sizes_grid(
+    source: Source, launch: Launch, constant: str, literals: tuple[Literal, ...]
+) -> bool:
+    """Whether the grid of a launch is computed from the constant or the integer that sets it."""
+    integers = {literal.node for literal in literals}
+    for node in _grid_nodes(source, launch):
+        for name in descendants(node, cst.Name):
+            if source.resolve(name) in integers:
+                return True
+        for text in descendants(node, cst.SimpleString):
+            if text.raw_value == constant:
+                return True
+    return False

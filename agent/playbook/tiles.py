@@ -1,0 +1,163 @@
+"""Tile sizes: what to try for them, and the edit. Shared by the entries of both languages.
+
+Which constants can be changed at all is the matter of `agent.playbook.provenance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import libcst as cst
+
+from agent.backends.dialect import Dialect
+from agent.playbook.base import NotApplicable, Params
+from agent.playbook.provenance import Tile, tile_names, tile_of
+from agent.syntax import Source
+
+MATMUL = (
+    (128, 128, 64),
+    (128, 128, 32),
+    (128, 64, 64),
+    (64, 128, 64),
+    (128, 256, 64),
+    (256, 128, 64),
+    (64, 64, 64),
+    (64, 64, 32),
+)
+"""M, N, K to try for a matrix product: those that TileGym's autotuning recipes start from."""
+FACTORS = (0.5, 2, 4)
+"""What to multiply any other tile size by."""
+MOST_ELEMENTS = 65536
+"""Of a tile: past this, a block's registers cannot hold it."""
+SMALLEST_DOT = 16
+"""Edge of a tile that the tensor cores take."""
+MOST_VARIANTS = 8
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tile sizes of a file that can be changed, kernel by kernel."""
+
+    dialect: Dialect
+    source: Source
+    kernels: Mapping[str, tuple[Tile, ...]]
+
+    @classmethod
+    def of(cls, dialect: Dialect, source: Source) -> Tiles:
+        """Find them. Raises `NotApplicable`, with the reasons, when there is none."""
+        kernels: dict[str, tuple[Tile, ...]] = {}
+        reasons: list[str] = []
+        for kernel in dialect.launched(source):
+            tiles = []
+            for constant in tile_names(dialect, source, kernel):
+                try:
+                    tiles.append(tile_of(dialect, source, kernel, constant))
+                except NotApplicable as refusal:
+                    reasons.append(f"{constant} of {kernel.name}: {refusal}")
+            if tiles and not _shared(tiles, kernels.values()):
+                kernels[kernel.name] = tuple(tiles)
+        if not kernels:
+            raise NotApplicable("; ".join(reasons) or "no launched kernel has a named tile size")
+        return cls(dialect, source, kernels)
+
+    def variants(self) -> Sequence[Params]:
+        """Sizes worth trying: for a matrix product M, N and K together, else factors of each.
+
+        With several kernels the parameters name the one they change: `{"kernel": "bwd", ...}`.
+        """
+        share = MOST_VARIANTS // len(self.kernels) or 1
+        found: list[Params] = []
+        for name, tiles in self.kernels.items():
+            named = {"kernel": name} if len(self.kernels) > 1 else {}
+            sizes = [s for s in self._sizes(tiles) if self._fits(tiles, s)]
+            found += [{**named, **s} for s in sizes[:share]]
+        if not found:
+            raise NotApplicable("every tile size worth trying is out of bounds or already there")
+        return found[:MOST_VARIANTS]
+
+    def resize(self, params: Params) -> str:
+        """The source with other tile sizes. Raises `NotApplicable` when nothing changes."""
+        sizes = dict(params)
+        name = sizes.pop("kernel", None) or next(iter(self.kernels))
+        tiles = {t.constant: t for t in self.kernels.get(str(name), ())}
+        if unknown := sorted(sizes.keys() - tiles.keys()):
+            raise NotApplicable(f"{', '.join(unknown)} is no tile size of {name} that can change")
+        wanted: dict[cst.Integer, int] = {}
+        for constant, size in sizes.items():
+            if not tiles[constant].allows(int(size)):
+                raise NotApplicable(f"{constant} cannot grow to {size}: an access is unguarded")
+            for literal in tiles[constant].literals:
+                if wanted.setdefault(literal.node, int(size)) != int(size):
+                    raise NotApplicable(f"one integer sets {constant} and another tile size")
+        changed = {n: s for n, s in wanted.items() if n.evaluated_value != s}
+        if not changed:
+            raise NotApplicable("the tile sizes are already these")
+        return self.source.rewrite({n: _setting(size) for n, size in changed.items()})
+
+    def _sizes(self, tiles: tuple[Tile, ...]) -> Iterable[dict[str, int]]:
+        by_name = {t.constant: t for t in tiles}
+        if (mnk := _matmul_names(self.dialect, self.source, tiles)) is not None:
+            return [dict(zip(mnk, sizes, strict=True)) for sizes in MATMUL]
+        if len(tiles) == 1:
+            (tile,) = tiles
+            return [{tile.constant: int(tile.size * f)} for f in FACTORS]
+        now = {name: t.size for name, t in by_name.items()}
+        single = [now | {n: int(t.size * f)} for n, t in by_name.items() for f in (2, 0.5)]
+        both = [
+            dict(zip(now, (int(s * f) for s, f in zip(now.values(), factors, strict=True)),
+                     strict=True))
+            for factors in product((2, 0.5), repeat=len(now))
+        ]  # fmt: skip
+        return [*single, *both]
+
+    def _fits(self, tiles: tuple[Tile, ...], sizes: dict[str, int]) -> bool:
+        by_name = {t.constant: t for t in tiles}
+        kernel = tiles[0].kernel
+        body = kernel.function.node.body
+        has_dot = any(True for _ in self.dialect.find(self.source, body, self.dialect.dots))
+        smallest = SMALLEST_DOT if has_dot else 1
+        by_literal: dict[cst.Integer, int] = {}
+        return (
+            any(by_name[n].size != s for n, s in sizes.items())
+            and all(by_name[n].allows(s) and s >= smallest for n, s in sizes.items())
+            and prod(sorted(sizes.values())[-2:]) <= MOST_ELEMENTS
+            and all(
+                by_literal.setdefault(literal.node, s) == s
+                for n, s in sizes.items()
+                for literal in by_name[n].literals
+            )
+        )
+
+
+def _matmul_names(
+    dialect: Dialect, source: Source, tiles: tuple[Tile, ...]
+) -> tuple[str, str, str] | None:
+    """The constants that are M, N and K of a matrix product: M x N is its accumulator."""
+    names = [t.constant for t in tiles]
+    kernel = tiles[0].kernel
+    body = kernel.function.node.body
+    if len(names) != 3 or not any(True for _ in dialect.find(source, body, dialect.dots)):
+        return None
+    for call in dialect.find(source, body, dialect.accumulators):
+        shape = dialect.shapes[dialect.called(source, call) or ""].of(call)
+        if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 2:
+            m, n = (source.code(element.value) for element in shape.elements)
+            rest = [name for name in names if name not in (m, n)]
+            if m in names and n in names and len(rest) == 1:
+                return m, n, rest[0]
+    return None
+
+
+def _shared(tiles: Sequence[Tile], others: Iterable[tuple[Tile, ...]]) -> bool:
+    """Whether the same integers set the tiles of another kernel: they change together."""
+    integers = {literal.node for tile in tiles for literal in tile.literals}
+    return any(
+        integers & {literal.node for tile in group for literal in tile.literals} for group in others
+    )
+
+
+def _setting(size: int) -> Callable[[cst.Integer], cst.Integer]:
+    return lambda old: old.with_changes(value=str(size))

@@ -1,0 +1,1 @@
+"""The optimizations of Triton kernels, one a file."""

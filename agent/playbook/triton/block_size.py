@@ -1,0 +1,73 @@
+"""Change the sizes of the blocks that a program works on.
+
+When: a Triton kernel whose `tl.constexpr` tile sizes are set to integers in the file. Not one whose
+    block must hold a whole row, as with `next_power_of_2(n_cols)`.
+Do: for a matrix product try combinations of M, N and K; else half, double and four times the size.
+Risk: none to results while the constant is a tile size only, which is checked; a kernel without
+    masks is only given smaller sizes, which divide what the present one divides.
+Source: Triton's tutorials and Helion's heuristics: about 8 KiB of traffic a program for
+    element-wise kernels on H100, at most 32768 fp32 accumulators for a matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from agent.backends.base import KernelClass
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.tiles import Tiles
+
+
+class BlockSize(Optimization):
+    """Other integers where the block sizes are set."""
+
+    name = "block-size"
+    title = "block size"
+    backend = "triton"
+    family = "tiles"
+    priority: ClassVar = {KernelClass.COMPUTE: 10, KernelClass.BALANCED: 10, KernelClass.MEMORY: 20}
+    expected = "10 to 50 % over a guessed size, as TileGym reports of tuning"
+    hypothesis = "A larger block reuses more and launches less; a smaller one leaves more of them."
+    example: ClassVar[Params] = {"BLOCK": 2048}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+BLOCK_SIZE = 1024
+
+
+@triton.jit
+def gelu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = x / (1 + tl.exp(-1.702 * x))
+    tl.store(y_ptr + offsets, y, mask=mask)
+
+
+def gelu(x):
+    y = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), BLOCK_SIZE),)
+    gelu_kernel[grid](x, y, x.numel(), BLOCK=BLOCK_SIZE)
+    return y
+"""
+    after = before.replace("BLOCK_SIZE = 1024", "BLOCK_SIZE = 2048")
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """The sizes worth trying for the constants that are tile sizes and nothing else."""
+        return _tiles(subject).variants()
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Set them where the launches take them from."""
+        return _tiles(subject).resize(params)
+
+
+def _tiles(subject: Subject) -> Tiles:
+    kernels = [k for k in TRITON.kernels(subject.source) if k.launches]
+    if kernels and all(TRITON.autotuned(subject.source, k.function) for k in kernels):
+        names = ", ".join(k.name for k in kernels)
+        raise NotApplicable(f"Triton tunes the block sizes itself: {names} is autotuned")
+    return Tiles.of(TRITON, subject.source)

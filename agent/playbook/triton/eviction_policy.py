@@ -1,0 +1,132 @@
+"""Tell the caches which loads are read once and which are read again.
+
+When: a Triton kernel without `tl.dot` that waits for memory. In a matrix product the blocks share
+    what they load, so that hints about one block mislead.
+Do: `eviction_policy="evict_first"` on loads of what only this program reads, and only once;
+    `"evict_last"` on loads of what is read again: the first passes over a row, and weights that
+    every program reads.
+Risk: none to results; a wrong guess costs a few percent.
+Source: Helion searches the policy of every load. Compiled with Triton 3.6 the policies become
+    `ld.global.L1::evict_first` and `L1::evict_last` with a matching L2 hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.pointers import by_program, names_by_program, root
+from agent.syntax import Source, argument, keyword, setting
+
+POLICY = "eviction_policy"
+POLICIES = {"streamed": "evict_first", "reread": "evict_last"}
+DECIDED = (POLICY, "cache_modifier", "volatile")
+"""Keywords with which the author has decided about a load."""
+
+
+class EvictionPolicy(Optimization):
+    """`tl.load(p)` -> `tl.load(p, eviction_policy="evict_first")`."""
+
+    name = "eviction-policy"
+    title = "eviction policy"
+    backend = "triton"
+    family = "cache"
+    priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 40}
+    expected = "a few percent either way"
+    hypothesis = "Data that is read once no longer displaces data that is read again."
+    example: ClassVar[Params] = POLICIES
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rms_norm_kernel(x_ptr, weight_ptr, y_ptr, stride, n_cols, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    x_ptr += row * stride
+    square = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < n_cols, other=0.0)
+        square += x * x
+    scale = 1.0 / tl.sqrt(tl.sum(square, axis=0) / n_cols + eps)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + cols, mask=cols < n_cols, other=0.0)
+        weight = tl.load(weight_ptr + cols, mask=cols < n_cols)
+        tl.store(y_ptr + row * stride + cols, x * scale * weight, mask=cols < n_cols)
+
+
+def rms_norm(x, weight, eps=1e-6):
+    y = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    rms_norm_kernel[(n_rows,)](x, weight, y, x.stride(0), n_cols, eps, BLOCK=1024)
+    return y
+"""
+    after = (
+        before.replace("other=0.0)", 'other=0.0, eviction_policy="evict_last")', 1)
+        .replace("other=0.0)", 'other=0.0, eviction_policy="evict_first")', 1)
+        .replace(
+            "weight_ptr + cols, mask=cols < n_cols)",
+            'weight_ptr + cols, mask=cols < n_cols, eviction_policy="evict_last")',
+        )
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """The streamed loads, the others, or both."""
+        kinds = {kind for kind, _ in _loads(subject)}
+        each: list[Params] = [{kind: POLICIES[kind]} for kind in POLICIES if kind in kinds]
+        return [dict(POLICIES), *each] if len(each) > 1 else each
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Set the policies on the loads whose author has not decided."""
+        edits: dict[cst.Call, Callable[[cst.Call], cst.Call]] = {
+            call: setting(POLICY, f'"{params[kind]}"')
+            for kind, call in _loads(subject)
+            if kind in params
+        }
+        if not edits:
+            raise NotApplicable(f"no {' or '.join(params)} load is undecided")
+        return subject.source.rewrite(edits)
+
+
+def _loads(subject: Subject) -> list[tuple[str, cst.Call]]:
+    """The undecided loads, streamed or reread. Raises `NotApplicable` when there is none."""
+    if subject.hardware.interpreted:
+        raise NotApplicable("Triton's interpreter has no cache")
+    source = subject.source
+    launched = TRITON.launched(source)
+    kernels = [k for k in launched if not TRITON.has_dot(source, k)]
+    if launched and not kernels:
+        raise NotApplicable("blocks that multiply tiles share what they load")
+    found = [item for kernel in kernels for item in _loads_of(source, kernel)]
+    if not found:
+        raise NotApplicable("every tl.load has a policy already, or there is none")
+    return found
+
+
+def _loads_of(source: Source, kernel: Kernel) -> list[tuple[str, cst.Call]]:
+    by_address: dict[tuple[str, str], list[cst.Call]] = {}
+    for call in TRITON.find(source, kernel.function.node.body, ("triton.language.load",)):
+        address = argument(call, 0, "pointer")
+        if address is not None and (parameter := root(source, kernel, address)) is not None:
+            by_address.setdefault((parameter, source.code(address)), []).append(call)
+    names = names_by_program(kernel, source)
+    found: list[tuple[str, cst.Call]] = []
+    for *earlier, last in by_address.values():
+        address = argument(last, 0, "pointer")
+        own = address is not None and by_program(source, address, names)
+        found += [("reread", call) for call in earlier]
+        found.append(("streamed" if own else "reread", last))
+    return [
+        (kind, call)
+        for kind, call in found
+        if all(keyword(call, decided) is None for decided in DECIDED)
+    ]

@@ -1,0 +1,115 @@
+"""Take a reciprocal square root with one instruction.
+
+When: a Triton kernel that divides by `tl.sqrt(...)`, as normalizations do.
+Do: `1 / tl.sqrt(e)` -> `tl.rsqrt(e)`, and `x / tl.sqrt(e)` -> `x * tl.rsqrt(e)`.
+Risk: the result may differ in its last bits.
+Source: compiled with Triton 3.6: one `rsqrt.approx` instead of a square root and a division.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.pointers import spelling
+from agent.syntax import Source, descendants, positional
+
+ROOTS = ("triton.language.sqrt", "triton.language.math.sqrt")
+
+
+class ReciprocalSquareRoot(Optimization):
+    """`1 / tl.sqrt(e)` -> `tl.rsqrt(e)`."""
+
+    name = "reciprocal-square-root"
+    title = "reciprocal square root"
+    backend = "triton"
+    family = "arithmetic"
+    priority: ClassVar = {KernelClass.MEMORY: 60, KernelClass.BALANCED: 50, KernelClass.COMPUTE: 60}
+    expected = "small; hidden entirely where the kernel waits for memory"
+    hypothesis = "One instruction replaces a square root and a division."
+    example: ClassVar[Params] = {}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def layer_norm_kernel(x_ptr, y_ptr, stride, n_cols, eps, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0)
+    mean = tl.sum(x, axis=0) / n_cols
+    centered = tl.where(cols < n_cols, x - mean, 0.0)
+    variance = tl.sum(centered * centered, axis=0) / n_cols
+    y = centered * (1.0 / tl.sqrt(variance + eps))
+    tl.store(y_ptr + row * stride + cols, y, mask=cols < n_cols)
+
+
+def layer_norm(x, eps=1e-5):
+    y = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    block = triton.next_power_of_2(n_cols)
+    layer_norm_kernel[(n_rows,)](x, y, x.stride(0), n_cols, eps, BLOCK=block)
+    return y
+"""
+    after = before.replace("(1.0 / tl.sqrt(variance + eps))", "tl.rsqrt(variance + eps)")
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Rewrite every such division of the launched kernels and of the helpers they call."""
+        source = subject.source
+        edits = {
+            division: _multiplying(language)
+            for kernel in TRITON.launched(source)
+            for function in TRITON.reached(source, kernel)
+            for division in descendants(function.node.body, cst.BinaryOperation)
+            if (language := _root_language(source, division)) is not None
+        }
+        if not edits:
+            raise NotApplicable("no launched kernel divides by tl.sqrt(...)")
+        return source.rewrite(edits)
+
+
+def _root_language(source: Source, division: cst.BinaryOperation) -> str | None:
+    """How the file spells the module of the square root that is divided by, if one is."""
+    root = division.right
+    if (
+        isinstance(division.operator, cst.Divide)
+        and isinstance(root, cst.Call)
+        and source.name(root.func) in ROOTS
+        and len(positional(root)) == 1
+    ):
+        return spelling(source, root)
+    return None
+
+
+def _multiplying(language: str) -> Callable[[cst.BinaryOperation], cst.BaseExpression]:
+    def edit(division: cst.BinaryOperation) -> cst.BaseExpression:
+        root = division.right.with_changes(func=cst.parse_expression(f"{language}.rsqrt"))
+        left, slash = division.left, division.operator
+        if isinstance(left, cst.Integer | cst.Float) and left.evaluated_value == 1:
+            if _only_groups(division):
+                return root
+            return root.with_changes(lpar=division.lpar, rpar=division.rpar)
+        assert isinstance(slash, cst.Divide)
+        times = cst.Multiply(slash.whitespace_before, slash.whitespace_after)
+        return division.with_changes(operator=times, right=root)
+
+    return edit
+
+
+def _only_groups(expression: cst.BaseExpression) -> bool:
+    """Whether an expression's parentheses, if any, neither break a line nor hold a comment."""
+    spaces = [p.whitespace_after for p in expression.lpar]
+    spaces += [p.whitespace_before for p in expression.rpar]
+    return all(isinstance(space, cst.SimpleWhitespace) for space in spaces)

@@ -1,0 +1,165 @@
+"""Whether a run on a kernel can begin. Every refusal is one line with its mend; nothing changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import UsageError
+from agent.repository import Repository, shown
+from agent.target import Tree
+from agent.workspace import SANDBOX, state_dir
+
+_LARGEST_BYTES = 2 * 2**20
+_LEAST_FREE_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """A kernel that a run can begin on."""
+
+    repository: Repository
+    kernel: str
+    """Its path from the root of the repository."""
+    head_sha: str
+    """The commit that the run starts from."""
+    tree: Tree
+    """That commit, for `find_target`."""
+    notes: tuple[str, ...]
+    """What the user should know, though nothing is wrong with it."""
+
+
+def preflight(path: Path) -> Preflight:
+    """Look at the kernel and its repository.
+
+    Raises:
+        UsageError: the run cannot begin; the message says why and what to do.
+    """
+    _check_file(path)
+    repository = Repository.open(path.absolute().parent)
+    real = path.resolve()
+    if not real.is_relative_to(repository.root):
+        raise UsageError(
+            f"{shown(path)} leads to {shown(real)}, outside the repository: name the file itself"
+        )
+    kernel = real.relative_to(repository.root).as_posix()
+    head_sha = repository.head()
+    if head_sha is None:
+        raise UsageError("the repository has no commit yet: commit the kernel and its tests")
+    changes = repository.changes()
+    _check_committed(repository, head_sha, kernel, changes.pop(kernel, ""))
+    _check_places(repository, head_sha)
+    tree = tree_of(repository, head_sha, changes)
+    return Preflight(repository, kernel, head_sha, tree, tuple(_notes(repository, changes)))
+
+
+def tree_of(repository: Repository, sha: str, changes: Collection[str] = ()) -> Tree:
+    """A commit as `find_target` reads it; a resumed run has no changes to mind."""
+    files = repository.files(sha)
+
+    def read(paths: Iterable[str]) -> Mapping[str, bytes]:
+        entries = {path: files[path].blob for path in paths}
+        contents = repository.read_blobs(set(entries.values()))
+        return {path: contents[blob] for path, blob in entries.items()}
+
+    return Tree(repository.root, files.keys(), read, tuple(changes))
+
+
+def _check_file(path: Path) -> None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        link = path.is_symlink()
+        raise UsageError(
+            f"{shown(path)} is a link to nothing: name the kernel's own file"
+            if link
+            else f"{shown(path)}: no such file; name the Python file that holds the kernel"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{shown(path)} cannot be read: {error.strerror}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{shown(path)} is a folder: name the Python file that holds the kernel")
+    if not stat.S_ISREG(found.st_mode):
+        raise UsageError(f"{shown(path)} is not a regular file: name the kernel's Python file")
+    if found.st_size > _LARGEST_BYTES:
+        size = f"{found.st_size / 2**20:.1f} MiB"
+        raise UsageError(f"{shown(path)} has {size}, more than 2: move the kernel to its own file")
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{shown(path)} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{shown(path)} is not UTF-8 (byte {error.start}): save it as UTF-8 and commit it"
+        ) from None
+    if text.startswith("\ufeff"):
+        raise UsageError(
+            f"{shown(path)} begins with a byte-order mark: save it without one and commit it"
+        )
+
+
+def _check_committed(repository: Repository, head_sha: str, kernel: str, change: str) -> None:
+    name = shown(kernel)
+    if "U" in change or change in ("AA", "DD"):
+        raise UsageError(f"{name} has merge conflicts: resolve them and commit it")
+    if repository.entry(head_sha, kernel) is None:
+        force = " (by `git add -f`, since git ignores it)" if repository.ignores(kernel) else ""
+        raise UsageError(f"{name} is not committed: add and commit it{force}, and run again")
+    # Git does not look at a file marked assume-unchanged or skip-worktree, so look ourselves.
+    checked_out = (repository.root / kernel).read_bytes()
+    hidden = _lines(checked_out) != _lines(repository.read(head_sha, kernel))
+    if change or hidden:
+        raise UsageError(
+            f"{name} has uncommitted changes, and a run works from the commit: commit them first"
+        )
+
+
+def _lines(content: bytes) -> bytes:
+    """Line endings are what git may turn into others between a commit and a checkout."""
+    return content.replace(b"\r\n", b"\n")
+
+
+def _check_places(repository: Repository, head_sha: str) -> None:
+    """The folders that a run writes to: the repository, the sandbox, the state directory."""
+    state = state_dir()
+    if state.is_relative_to(repository.root):
+        raise UsageError(
+            f"{shown(state)} is inside the repository, but worktrees must not be:"
+            " set TILE_AGENT_STATE_DIR to a folder outside it"
+        )
+    sandbox = repository.root / SANDBOX
+    if os.path.lexists(sandbox) and (sandbox.is_symlink() or not sandbox.is_dir()):
+        raise UsageError(f"{SANDBOX} is not a folder, and a run writes there: move it away")
+    if repository.entry(head_sha, f"{SANDBOX}/perf_results.md"):
+        raise UsageError(
+            f"{SANDBOX}/perf_results.md is committed, and a run writes it: `git rm --cached` it"
+        )
+    for folder in (repository.common_dir, repository.root, _existing(state)):
+        if not folder.is_dir():
+            raise UsageError(f"{shown(folder)} is not a folder: set TILE_AGENT_STATE_DIR to one")
+        if not os.access(folder, os.W_OK):
+            raise UsageError(f"{shown(folder)} cannot be written: mend its permissions")
+        if (free := shutil.disk_usage(folder).free) < _LEAST_FREE_BYTES:
+            raise UsageError(
+                f"only {free // 2**20} MiB are free where {shown(folder)} lies: make room for 64"
+            )
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())
+
+
+def _notes(repository: Repository, changes: dict[str, str]) -> Iterator[str]:
+    if repository.branch() is None:
+        yield "HEAD is detached: the run starts from its commit"
+    if modified := [path for path, change in changes.items() if change != "??"]:
+        more = f" and {len(modified) - 1} more" if len(modified) > 1 else ""
+        yield f"uncommitted changes are not part of the run: {shown(modified[0])}{more}"
+    if (repository.root / ".gitmodules").exists():
+        yield "submodules are not checked out in the run's worktrees"
+    if (repository.root / ".jj").exists():
+        yield "a Jujutsu repository: its next command imports the branch that the run makes"

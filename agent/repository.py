@@ -1,0 +1,222 @@
+"""The user's git repository, read. The only file that runs git, always through `Repository.git`.
+
+Nothing here writes: not a ref, not an object, and not the index either, which a plain `git status`
+would refresh. What a run adds to the repository is in `agent.workspace`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import GitError, UsageError
+
+# `git rev-parse --local-env-vars` without the configuration: git sets these around hooks and
+# `rebase --exec`, and each would point our git at another repository, index or object store.
+_UNSET = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_DIR",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_GRAFT_FILE",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+)
+_SET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+_CONFIG = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.splitIndex=false",
+    "commit.gpgSign=false",
+    "gc.auto=0",
+    "i18n.commitEncoding=UTF-8",
+    "index.sparse=false",
+    "maintenance.auto=false",
+    "submodule.recurse=false",
+    "worktree.useRelativePaths=false",
+)
+_ENV = ("env", *(f"-u{name}" for name in _UNSET))
+_GIT = ("git", "--no-pager", *(word for setting in _CONFIG for word in ("-c", setting)))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a git command ended."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        """The output without its last newline; a path that is not UTF-8 survives the round trip."""
+        return os.fsdecode(self.out.removesuffix(b"\n"))
+
+    @property
+    def complaint(self) -> str:
+        """What git complained of, in one line."""
+        return next((line for line in self.err.splitlines() if line), f"status {self.status}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of a commit."""
+
+    mode: str
+    """As git writes it: '100644', or '100755' for an executable."""
+    blob: str
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository with a checkout."""
+
+    root: Path
+    """The top of the user's checkout."""
+    common_dir: Path
+    """The `.git` that all worktrees of the repository share."""
+
+    @classmethod
+    def open(cls, folder: Path) -> Repository:
+        """The repository whose checkout holds `folder`.
+
+        Raises:
+            UsageError: there is none, or git refuses it.
+        """
+        if shutil.which("git") is None:
+            raise UsageError("git is not installed: install it and run again")
+        top = _ask(folder, "rev-parse", "--show-toplevel")
+        if top.status != 0:
+            raise UsageError(_why_not(folder, top))
+        root = Path(top.text).resolve()
+        common = _ask(root, "rev-parse", "--git-common-dir").text  # relative to the root, often
+        return cls(root, (root / common).resolve())
+
+    def ask(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Answer:
+        """Run git in the user's checkout and say how it ended."""
+        return _ask(self.root, *args, stdin=stdin, env=env)
+
+    def git(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Answer:
+        """Run a git command that should work.
+
+        Raises:
+            GitError: it did not.
+        """
+        answer = self.ask(*args, stdin=stdin, env=env)
+        if answer.status != 0:
+            raise GitError(f"git {args[0]}: {answer.complaint}")
+        return answer
+
+    def git_path(self, name: str) -> Path:
+        """Where git keeps `name` for this checkout: 'info/exclude' is in the common directory."""
+        return self.root / self.git("rev-parse", "--git-path", name).text
+
+    def head(self) -> str | None:
+        """The commit of the user's checkout; None before the first one."""
+        answer = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        return answer.text if answer.status == 0 else None
+
+    def branch(self) -> str | None:
+        """The branch of the user's checkout; None when HEAD is detached."""
+        answer = self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
+        return answer.text if answer.status == 0 else None
+
+    def files(self, sha: str) -> dict[str, Entry]:
+        """The regular files of a commit by their path from the root."""
+        return _entries(self.git("ls-tree", "-r", "-z", "--full-tree", sha))
+
+    def entry(self, sha: str, path: str) -> Entry | None:
+        """One file of a commit; None when the commit does not have it."""
+        return _entries(self.git("ls-tree", "-z", "--full-tree", sha, f"./{path}")).get(path)
+
+    def ignores(self, path: str) -> bool:
+        """Whether git leaves an untracked file out of its sight."""
+        return self.ask("check-ignore", "--quiet", f"./{path}").status == 0
+
+    def read(self, sha: str, path: str) -> bytes:
+        """The bytes of a file in a commit, as git stores them."""
+        return self.git("cat-file", "blob", f"{sha}:{path}").out
+
+    def read_blobs(self, blobs: Iterable[str]) -> dict[str, bytes]:
+        """Many blobs in one go: a repository may hold thousands of tests."""
+        wanted = "".join(f"{blob}\n" for blob in blobs)
+        out = io.BytesIO(self.git("cat-file", "--batch", stdin=wanted.encode()).out)
+        found = {}
+        while header := out.readline():
+            blob, _, size = header.decode().split(" ")
+            found[blob] = out.read(int(size))
+            out.readline()
+        return found
+
+    def changes(self) -> dict[str, str]:
+        """What differs from HEAD in the user's checkout: path -> two letters of `git status`.
+
+        '??' is untracked; ignored files are left out.
+        """
+        command = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
+        lines = self.git(*command, "--ignore-submodules").out.split(b"\0")
+        return {os.fsdecode(line[3:]): line[:2].decode() for line in lines if line}
+
+
+def shown(path: Path | str) -> str:
+    """A path for a message of one line: quoted when it holds a newline or is not text."""
+    text = str(path)
+    return text if text.isprintable() else repr(text)
+
+
+def _ask(
+    folder: Path, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
+) -> Answer:
+    from git import Git  # importing GitPython fails where git is missing, so not before we looked
+
+    # After the names that `env` unsets, so that a GIT_DIR or GIT_INDEX_FILE of ours holds.
+    variables = (f"{name}={value}" for name, value in {**_SET, **(env or {})}.items())
+    with tempfile.TemporaryFile() as stream:
+        stream.write(stdin)
+        stream.seek(0)
+        status, out, err = Git().execute(
+            [*_ENV, *variables, *_GIT, "-C", str(folder), *args],
+            istream=stream,
+            with_extended_output=True,
+            with_exceptions=False,
+            stdout_as_string=False,
+            strip_newline_in_stdout=False,
+        )
+    return Answer(status, out, err)
+
+
+def _entries(answer: Answer) -> dict[str, Entry]:
+    found = {}
+    for line in answer.out.split(b"\0"):
+        facts, _, path = line.partition(b"\t")
+        if facts.startswith(b"100"):
+            mode, _, blob = facts.decode().split(" ")
+            found[os.fsdecode(path)] = Entry(mode, blob)
+    return found
+
+
+def _why_not(folder: Path, answer: Answer) -> str:
+    if "not a git repository" in answer.err:
+        return f"{shown(folder)} is not in a git repository: `git init`, commit, and run again"
+    if "dubious ownership" in answer.err:
+        trust = "git config --global --add safe.directory"
+        return f"git does not trust {shown(folder)}, which another user owns: `{trust} <its root>`"
+    if "must be run in a work tree" in answer.err:
+        return f"{shown(folder)} is in a bare repository or a .git folder: run in a checkout of it"
+    return f"git cannot open {shown(folder)}: {answer.complaint}"

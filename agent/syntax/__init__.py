@@ -1,0 +1,21 @@
+"""A Python source file as a LibCST tree whose names are resolved: reading it and editing it."""
+
+from agent.syntax.edit import Edits, append_keyword, keyword, setting, with_keyword
+from agent.syntax.source import Function, Literal, Source, Untraceable
+from agent.syntax.tree import argument, assigned, descendants, positional
+
+__all__ = [
+    "Edits",
+    "Function",
+    "Literal",
+    "Source",
+    "Untraceable",
+    "append_keyword",
+    "argument",
+    "assigned",
+    "descendants",
+    "keyword",
+    "positional",
+    "setting",
+    "with_keyword",
+]

@@ -1,0 +1,278 @@
+"""Reading a source file: functions, calls, and what a name stands for.
+
+Names are resolved through the file's imports and scopes, never by their text: `T.load` is
+`triton.language.load` after `import triton.language as T`, and `json.load` is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import (
+    Assignment,
+    BaseAssignment,
+    GlobalScope,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    QualifiedName,
+    QualifiedNameProvider,
+    QualifiedNameSource,
+    Scope,
+    ScopeProvider,
+)
+
+from agent.syntax.edit import Edits, apply_edits
+from agent.syntax.tree import descendants
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+class Untraceable(Exception):
+    """An expression is not one integer of the file; the message says what it is instead."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function or method of the file."""
+
+    node: cst.FunctionDef
+    name: str
+    """Dotted as Python's `__qualname__`: 'softmax', 'Softmax.forward'."""
+    line: int
+
+    @property
+    def parameters(self) -> tuple[cst.Param, ...]:
+        """Every parameter that can be named in a call, in order."""
+        listed = self.node.params
+        return (*listed.posonly_params, *listed.params, *listed.kwonly_params)
+
+
+@dataclass(frozen=True)
+class Literal:
+    """An integer of the file and the names that carry it to where it is used."""
+
+    value: int
+    node: cst.Integer
+    names: tuple[cst.Name, ...] = ()
+    """From the use back to the literal; empty for a literal written in place."""
+    assignments: tuple[Assignment, ...] = ()
+    """What each of the names is assigned by."""
+    is_default: bool = False
+    """It is the default of a parameter, so that a caller may pass another value."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a kernel file, parsed once.
+
+    Every reading property raises `libcst.ParserSyntaxError` for a text that is not Python.
+    """
+
+    text: str
+    path: str = "kernel.py"
+
+    @cached_property
+    def wrapper(self) -> MetadataWrapper:
+        """The tree with its metadata."""
+        return MetadataWrapper(cst.parse_module(self.text))
+
+    @property
+    def module(self) -> cst.Module:
+        """The root of the tree that every other property speaks of."""
+        return self.wrapper.module
+
+    @cached_property
+    def functions(self) -> tuple[Function, ...]:
+        """All functions, nested ones and methods included, in the order of the file."""
+        return tuple(
+            Function(node, self._function_name(node), self.line(node))
+            for node in descendants(self.module, cst.FunctionDef)
+        )
+
+    @cached_property
+    def calls(self) -> tuple[cst.Call, ...]:
+        """All calls, in the order of the file."""
+        return tuple(descendants(self.module, cst.Call))
+
+    def line(self, node: cst.CSTNode) -> int:
+        """The line a node begins on, from 1; a decorated function begins at its `def`."""
+        where = node.name if isinstance(node, cst.FunctionDef) else node
+        return int(self.wrapper.resolve(PositionProvider)[where].start.line)
+
+    def code(self, node: cst.CSTNode) -> str:
+        """The text of a node on one line."""
+        return " ".join(self.module.code_for_node(node).split())
+
+    def name(self, expression: cst.CSTNode) -> str | None:
+        """The dotted name an expression stands for, or None.
+
+        Follows imports and module-level aliases, and looks through a subscript:
+        `ConstInt = ct.Constant[int]` makes `ConstInt` stand for `cuda.tile.Constant`.
+        """
+        if isinstance(expression, cst.Subscript):
+            return self.name(expression.value)
+        if isinstance(expression, cst.SimpleString):
+            return _only(self._global_scope.get_qualified_names_for(str(expression.raw_value)))
+        if not isinstance(expression, cst.Name | cst.Attribute):
+            return None
+        aliased = self.resolve(expression)
+        if aliased is not expression:
+            return self.name(aliased)
+        return _only(self._qualified_names(expression))
+
+    def resolve(self, expression: cst.BaseExpression) -> cst.BaseExpression:
+        """The value behind a name that is assigned once; any other expression itself."""
+        seen: set[Assignment] = set()
+        while isinstance(expression, cst.Name):
+            try:
+                assignment, value = self._assigned_value(expression)
+            except Untraceable:
+                break
+            if assignment in seen:
+                break
+            seen.add(assignment)
+            expression = value
+        return expression
+
+    def function_of(self, expression: cst.BaseExpression) -> Function | None:
+        """The function of this file that an expression names."""
+        named = self.name(expression)
+        return next((f for f in self.functions if f.name == named), None)
+
+    def enclosing(self, node: cst.CSTNode) -> Function | None:
+        """The innermost function whose body holds the node."""
+        child = node
+        for parent in self.ancestors(node):
+            if isinstance(parent, cst.FunctionDef) and child is parent.body:
+                return next(f for f in self.functions if f.node is parent)
+            child = parent
+        return None
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around a node, innermost first."""
+        parents = self.wrapper.resolve(ParentNodeProvider)
+        while (parent := parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def decorator(self, function: Function, name: str) -> cst.Decorator | None:
+        """The decorator of that dotted name, called or bare."""
+        for decorator in function.node.decorators:
+            expression = decorator.decorator
+            if isinstance(expression, cst.Call):
+                expression = expression.func
+            if self.name(expression) == name:
+                return decorator
+        return None
+
+    def trace(self, expression: cst.BaseExpression) -> Literal:
+        """Follow an expression back to the integer it always is.
+
+        Raises:
+            Untraceable: it is computed, imported, assigned more than once, or handed in.
+        """
+        names: list[cst.Name] = []
+        path: list[Assignment] = []
+        while isinstance(expression, cst.Name):
+            assignment, value = self._assigned_value(expression, defaults=True)
+            if assignment in path:
+                raise Untraceable(f"`{expression.value}` is assigned to itself")
+            names.append(expression)
+            path.append(assignment)
+            expression = value
+        if not isinstance(expression, cst.Integer):
+            raise Untraceable(f"is computed: `{self.code(expression)}`")
+        is_default = any(isinstance(a.node, cst.Param) for a in path)
+        found = expression.evaluated_value
+        return Literal(found, expression, tuple(names), tuple(path), is_default)
+
+    def uses(self, assignment: Assignment) -> tuple[cst.Name, ...]:
+        """Where an assigned name is read, in the order of the file."""
+        nodes = [a.node for a in assignment.references if isinstance(a.node, cst.Name)]
+        return tuple(sorted(nodes, key=self.line))
+
+    def assignments(self, name: cst.Name) -> tuple[Assignment, ...]:
+        """The assignments a name may stand for, in its scope or the ones around it."""
+        scope = self.wrapper.resolve(ScopeProvider).get(name)
+        if scope is None:
+            return ()
+        found: set[BaseAssignment] = scope[name.value]
+        return tuple(a for a in found if isinstance(a, Assignment))
+
+    def rewrite(self, edits: Edits) -> str:
+        """The text after the edits; everything they do not touch stays byte for byte."""
+        mark = BYTE_ORDER_MARK if self.text.startswith(BYTE_ORDER_MARK) else ""
+        return mark + apply_edits(self.module, edits)
+
+    @cached_property
+    def _global_scope(self) -> Scope:
+        scopes = self.wrapper.resolve(ScopeProvider).values()
+        return next(s for s in scopes if isinstance(s, GlobalScope))
+
+    def _function_name(self, node: cst.FunctionDef) -> str:
+        return next(iter(self._qualified_names(node))).name.replace(".<locals>", "")
+
+    def _qualified_names(self, node: cst.CSTNode) -> Collection[QualifiedName]:
+        names: Any = self.wrapper.resolve(QualifiedNameProvider).get(node, ())
+        found: Collection[QualifiedName] = names() if callable(names) else names
+        return found
+
+    def _assigned_value(
+        self, name: cst.Name, *, defaults: bool = False
+    ) -> tuple[Assignment, cst.BaseExpression]:
+        """The one assignment of a name and the expression it assigns."""
+        assignments = self.assignments(name)
+        if not assignments:
+            raise Untraceable(f"`{name.value}` is not assigned in this file")
+        if len(assignments) > 1:
+            raise Untraceable(f"`{name.value}` is assigned {len(assignments)} times")
+        (assignment,) = assignments
+        node = assignment.node
+        if isinstance(node, cst.Param):
+            if defaults and node.default is not None:
+                return assignment, node.default
+            raise Untraceable(f"`{name.value}` is a parameter")
+        value = self._value_assigned_to(node)
+        if value is None:
+            raise Untraceable(f"`{name.value}` is not assigned a plain value")
+        return assignment, value
+
+    def _value_assigned_to(self, target: cst.CSTNode) -> cst.BaseExpression | None:
+        """The right-hand side of `target = value` or of its element of `a, b = x, y`."""
+        parents = self.wrapper.resolve(ParentNodeProvider)
+        parent = parents.get(target)
+        if isinstance(parent, cst.AnnAssign):
+            return parent.value
+        if isinstance(parent, cst.AssignTarget):
+            return _sole_value(parents[parent])
+        if isinstance(parent, cst.Element):
+            several = parents[parent]
+            around = parents.get(several)
+            value = _sole_value(parents[around]) if isinstance(around, cst.AssignTarget) else None
+            if (
+                isinstance(several, cst.Tuple | cst.List)
+                and isinstance(value, cst.Tuple | cst.List)
+                and len(value.elements) == len(several.elements)
+                and all(isinstance(e, cst.Element) for e in (*value.elements, *several.elements))
+            ):
+                return value.elements[several.elements.index(parent)].value
+        return None
+
+
+def _sole_value(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """The value of `a = value`; None for `a = b = value`, which two names share."""
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        return statement.value
+    return None
+
+
+def _only(names: Collection[QualifiedName]) -> str | None:
+    """One name out of a set; what an import gives outranks a fallback such as `tl = None`."""
+    imported = {n.name for n in names if n.source is QualifiedNameSource.IMPORT}
+    found = imported or {n.name for n in names}
+    return found.pop().replace(".<locals>", "") if len(found) == 1 else None

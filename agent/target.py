@@ -1,0 +1,286 @@
+"""What a run works on: a kernel, its backend, its tests, and from where Python imports them.
+
+Everything is read from a commit, since a commit is what a run judges; git itself stays with
+`agent.repository`, which hands over a `Tree`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from agent.backends import detect
+from agent.backends.base import KernelFunction
+from agent.errors import UsageError
+from agent.syntax import Source
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A commit, and how the user's checkout differs from it. Paths are relative to the root."""
+
+    root: Path
+    """Of the user's checkout."""
+    files: Collection[str]
+    read: Callable[[Iterable[str]], Mapping[str, bytes]]
+    """The content of files of the commit."""
+    changes: Collection[str] = ()
+    """Files of the checkout that are modified, staged or untracked."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A kernel file with all that a run needs to judge a change of it."""
+
+    kernel: str
+    backend: str
+    kernels: tuple[KernelFunction, ...]
+    tests: tuple[str, ...]
+    """pytest node ids, relative to the root; correctness and perf tests alike."""
+    import_roots: tuple[str, ...]
+    """Folders, relative to the root, that belong on `sys.path`, in order."""
+
+    @property
+    def wrappers(self) -> tuple[str, ...]:
+        """The functions of the file that launch its kernels, in order and once each."""
+        return tuple(dict.fromkeys(name for k in self.kernels for name in k.launched_from))
+
+    def sys_path(self, worktree: Path) -> tuple[Path, ...]:
+        """What comes first on `sys.path`, so that a worktree's own files are imported."""
+        return tuple(worktree / root for root in self.import_roots)
+
+
+def correctness_filters(backend: str) -> tuple[str, str]:
+    """The `-k` expressions for correctness tests: TileGym's convention, else all but perf tests."""
+    return f"test_ and {backend} and not test_perf", "not test_perf"
+
+
+def perf_filters(backend: str) -> tuple[str, str]:
+    """The `-k` expressions for perf tests: TileGym's convention, else those of any backend."""
+    return f"test_perf and {backend}", "test_perf"
+
+
+def find_target(tree: Tree, kernel: str, tests: Collection[str] = ()) -> Target:
+    """Find out what a run on `kernel` works on; `tests` are node ids where the user gave some.
+
+    Raises:
+        UsageError: the file does not parse or holds no tile kernel, or no committed test is found.
+    """
+    source = _parse(tree, kernel)
+    backend = detect(source)
+    if backend is None:
+        raise UsageError(
+            f"{kernel} holds no tile kernel: it needs a function decorated with"
+            " cuda.tile's @ct.kernel or Triton's @triton.jit"
+        )
+    roots = tuple(_import_roots(tree, kernel))
+    return Target(
+        kernel=kernel,
+        backend=backend.name,
+        kernels=backend.kernels(source),
+        tests=tuple(_given(tree, tests) if tests else _found(tree, kernel, roots)),
+        import_roots=roots,
+    )
+
+
+def _parse(tree: Tree, kernel: str) -> Source:
+    text = tree.read([kernel])[kernel].decode("utf-8")
+    try:
+        _ast(text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        reason = getattr(error, "msg", None) or error
+        raise UsageError(f"{kernel}:{line}: {reason}: mend the syntax and commit it") from None
+    return Source(text, kernel)
+
+
+def _ast(source: str | bytes) -> ast.Module:
+    with warnings.catch_warnings():  # an invalid escape sequence in a test is not ours to report
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
+# --- import roots -------------------------------------------------------------------------------
+
+
+def _import_roots(tree: Tree, kernel: str) -> Iterator[str]:
+    """The folder above the kernel's outermost package, `src`, the root, then PYTHONPATH's."""
+    folder = PurePosixPath(kernel).parent
+    while folder.name and str(folder / "__init__.py") in tree.files:
+        folder = folder.parent
+    roots = [str(folder)]
+    if any(path.startswith("src/") for path in tree.files):
+        roots.append("src")
+    roots.append(".")
+    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        place = Path(entry).resolve()
+        if entry and place.is_relative_to(tree.root):
+            roots.append(place.relative_to(tree.root).as_posix())
+    yield from dict.fromkeys(roots)
+
+
+# --- tests --------------------------------------------------------------------------------------
+
+
+def _given(tree: Tree, tests: Iterable[str]) -> Iterator[str]:
+    """The user's node ids, relative to the root."""
+    for test in tests:
+        file, colons, rest = test.partition("::")
+        place = Path(file).resolve()
+        if not place.exists():
+            place = (tree.root / file).resolve()
+        inside = place.is_relative_to(tree.root)
+        path = place.relative_to(tree.root).as_posix() if inside else file
+        if not any(_covers(path, known) for known in tree.files):
+            mend = "commit it first" if inside and place.exists() else "give the path of a test"
+            raise UsageError(f"--tests {test}: {path} is not in the repository's commit: {mend}")
+        _check_unchanged(known for known in tree.changes if _covers(path, known))
+        yield f"{path}{colons}{rest}"
+
+
+def _covers(path: str, file: str) -> bool:
+    return path in (file, ".") or file.startswith(f"{path}/")
+
+
+def _found(tree: Tree, kernel: str, roots: Collection[str]) -> list[str]:
+    """The tests that import the kernel's module, or else those that are named after it."""
+    tests = sorted(path for path in tree.files if _is_test(path))
+    named = _named_after(kernel)
+    found = list(_importing(tree, kernel, roots, tests)) or [test for test in tests if named(test)]
+    _check_unchanged(path for path in tree.changes if path in found or named(path))
+    if not found:
+        stem = _module(kernel).name
+        raise UsageError(
+            f"no committed test imports {kernel} or is called test_{stem}.py:"
+            " name one with --tests FILE[::TEST]"
+        )
+    return found
+
+
+def _is_test(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return fnmatchcase(name, "test_*.py") or fnmatchcase(name, "*_test.py")
+
+
+def _named_after(kernel: str) -> Callable[[str], bool]:
+    stem = _module(kernel).name
+
+    def matches(path: str) -> bool:
+        name = PurePosixPath(path).name
+        exact = name in (f"test_{stem}.py", f"{stem}_test.py")
+        return exact or (name.startswith(f"test_{stem}_") and name.endswith(".py"))
+
+    return matches
+
+
+def _check_unchanged(changed: Iterable[str]) -> None:
+    if path := next(iter(changed), None):
+        raise UsageError(
+            f"{path} has uncommitted changes, and a run judges the commit: commit it first"
+        )
+
+
+# --- who imports the kernel ---------------------------------------------------------------------
+#
+# A module is a path without its suffix: 'src/pkg/softmax'. An absolute import may mean one such
+# path under each import root, a relative one means a path beside its own file.
+
+
+@dataclass(frozen=True)
+class _Imports:
+    """What a file imports."""
+
+    modules: frozenset[PurePosixPath]
+    """All that its import statements may name."""
+    names: frozenset[tuple[PurePosixPath, str, str]]
+    """(module, name, name it is given here) of `from module import name`."""
+    attributes: frozenset[str]
+
+
+def _importing(
+    tree: Tree, kernel: str, roots: Collection[str], tests: Collection[str]
+) -> Iterator[str]:
+    module = _module(kernel)
+    exports = _exports(tree, kernel, roots)
+    words = [name.encode() for name in {module.name, *(package.name for package in exports)}]
+    for test, source in tree.read(tests).items():
+        if not any(word in source for word in words):
+            continue  # parsing every test of a large repository would take minutes
+        imports = _imports(test, source, roots)
+        if module in imports.modules or any(
+            {name for origin, name, _ in imports.names if origin == package} & {*names, "*"}
+            or (package in imports.modules and imports.attributes & names)
+            for package, names in exports.items()
+        ):
+            yield test
+
+
+def _exports(
+    tree: Tree, kernel: str, roots: Collection[str]
+) -> dict[PurePosixPath, frozenset[str]]:
+    """The packages around the kernel whose `__init__` hands on names of it, and which."""
+    module = _module(kernel)
+    inits = {str(package / "__init__.py"): package for package in module.parents}
+    sources = tree.read(path for path in inits if path in tree.files)
+    exports = {}
+    for init, source in sources.items():
+        names = {
+            (name, alias)
+            for origin, name, alias in _imports(init, source, roots).names
+            if origin == module
+        }
+        exported = frozenset(alias for name, alias in names if name != "*")
+        if ("*", "*") in names:
+            exported |= _defined(tree.read([kernel])[kernel])
+        if exported:
+            exports[inits[init]] = exported
+    return exports
+
+
+def _defined(source: bytes) -> frozenset[str]:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return frozenset(node.name for node in _ast(source).body if isinstance(node, kinds))
+
+
+def _imports(path: str, source: bytes, roots: Collection[str]) -> _Imports:
+    """What a file imports anywhere in it; nothing when it does not parse."""
+    try:
+        nodes = list(ast.walk(_ast(source)))
+    except (SyntaxError, ValueError):
+        nodes = []
+    tops = [PurePosixPath(root) for root in roots]
+    modules: set[PurePosixPath] = set()
+    names: set[tuple[PurePosixPath, str, str]] = set()
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        match node:
+            case ast.Import():
+                modules |= {top / _path(alias.name) for alias in node.names for top in tops}
+            case ast.ImportFrom():
+                here = PurePosixPath(path).parents[: node.level][-1:] if node.level else tops
+                for origin in (top / _path(node.module or "") for top in here):
+                    modules.add(origin)
+                    modules |= {origin / alias.name for alias in node.names}
+                    names |= {(origin, a.name, a.asname or a.name) for a in node.names}
+            case ast.Call(
+                func=ast.Name(id="import_module" | "importorskip")
+                | ast.Attribute(attr="import_module" | "importorskip"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                modules |= {top / _path(name) for top in tops}
+    return _Imports(frozenset(modules), frozenset(names), frozenset(attributes))
+
+
+def _path(dotted: str) -> PurePosixPath:
+    return PurePosixPath(*dotted.split("."))
+
+
+def _module(path: str) -> PurePosixPath:
+    """The module of a file; a package's is its folder."""
+    file = PurePosixPath(path)
+    return file.parent if file.name == "__init__.py" else file.with_suffix("")

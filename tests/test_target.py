@@ -1,0 +1,303 @@
+"""Finding the kernel, its tests and its import roots in real repositories."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.errors import UsageError
+from agent.preflight import preflight, tree_of
+from agent.repository import Repository
+from agent.target import Target, correctness_filters, find_target, perf_filters
+from tests.support.repo import FILES, KERNEL, git, isolate, make_repo, write
+
+CUTILE = """\
+import cuda.tile as ct
+
+
+@ct.kernel
+def add_kernel(a, b, c, n: ct.Constant[int]):
+    i = ct.bid(0)
+    ct.store(c, index=(i,), tile=ct.load(a, index=(i,), shape=(n,)))
+
+
+def add(a, b, c):
+    ct.launch(None, (1,), add_kernel, (a, b, c, 16))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+def target_of(repo: Path, kernel: str, *tests: str) -> Target:
+    found = preflight(repo / kernel)
+    return find_target(found.tree, found.kernel, tests)
+
+
+def found_tests(
+    tmp_path: Path, files: dict[str, str], kernel: str = "pkg/kernels/softmax.py"
+) -> str:
+    """The tests found for a kernel in a repository of those files, in one string."""
+    packages = {"pkg/__init__.py": "", "pkg/kernels/__init__.py": ""}
+    repo = make_repo(tmp_path, {**packages, kernel: KERNEL, **files})
+    return " ".join(target_of(repo, kernel).tests)
+
+
+def refusal(repo: Path, kernel: str, *tests: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        target_of(repo, kernel, *tests)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# --- the kernel ---------------------------------------------------------------------------------
+
+
+def test_a_triton_kernel(tmp_path: Path) -> None:
+    target = target_of(make_repo(tmp_path), "kernels/softmax.py")
+    assert target.backend == "triton"
+    assert [kernel.name for kernel in target.kernels] == ["softmax_kernel"]
+    assert target.wrappers == ("softmax",)
+    assert target.tests == ("tests/test_softmax.py",)
+    assert target.import_roots == (".",)
+
+
+def test_a_cutile_kernel(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {"add.py": CUTILE, "test_add.py": "import add\n"})
+    target = target_of(repo, "add.py")
+    assert (target.backend, target.wrappers) == ("cutile", ("add",))
+
+
+def test_the_commit_counts_and_not_the_checkout(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    repository = Repository.open(repo)
+    tree = tree_of(repository, git(repo, "rev-parse", "HEAD"))
+    write(repo, {"kernels/softmax.py": "not even python"})
+    assert find_target(tree, "kernels/softmax.py").backend == "triton"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def f(:\n", "k.py:1: invalid syntax"),
+        ("x = 1\n\n  y = 2\n", "k.py:3: unexpected indent"),
+        ("x = '\0'\n", "source code string cannot contain null bytes: mend the syntax"),
+        ("", "holds no tile kernel"),
+        ("def softmax(x):\n    return x\n", "@ct.kernel or Triton's @triton.jit"),
+    ],
+)
+def test_no_kernel(tmp_path: Path, source: str, message: str) -> None:
+    assert message in refusal(make_repo(tmp_path, {"k.py": source}), "k.py")
+
+
+# --- tests that import the kernel ---------------------------------------------------------------
+
+OTHER = {"tests/test_softmax.py": "def test_softmax(): pass\n"}
+"""A test that is only called like the kernel; one that imports it comes first."""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import pkg.kernels.softmax",
+        "import pkg.kernels.softmax as s",
+        "from pkg.kernels import softmax",
+        "from pkg.kernels import other, softmax as s",
+        "from pkg.kernels.softmax import softmax",
+        "from pkg.kernels.softmax import *",
+        "def test_it():\n    from pkg.kernels.softmax import softmax",
+        "softmax = pytest.importorskip('pkg.kernels.softmax')",
+        "softmax = importlib.import_module('pkg.kernels.softmax').softmax",
+    ],
+)
+def test_imports(tmp_path: Path, statement: str) -> None:
+    assert found_tests(tmp_path, {**OTHER, "tests/test_all.py": statement}) == "tests/test_all.py"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import softmax",
+        "from other.kernels import softmax",
+        "from pkg import softmax",
+        "from pkg.kernels import softmax_v2",
+        "from .kernels import softmax",
+        "from torch.nn.functional import softmax",
+        "# from pkg.kernels import softmax",
+        "from pkg.kernels import softmax (",
+    ],
+)
+def test_imports_of_something_else(tmp_path: Path, statement: str) -> None:
+    found = found_tests(tmp_path, {**OTHER, "tests/test_all.py": statement})
+    assert found == "tests/test_softmax.py"
+
+
+def test_relative_imports(tmp_path: Path) -> None:
+    files = {
+        "pkg/kernels/test_same.py": "from .softmax import softmax",
+        "pkg/kernels/test_here.py": "from . import softmax",
+        "pkg/tests/test_up.py": "from ..kernels import softmax",
+        "pkg/tests/test_not.py": "from .kernels import softmax",
+    }
+    found = "pkg/kernels/test_here.py pkg/kernels/test_same.py pkg/tests/test_up.py"
+    assert found_tests(tmp_path, {**OTHER, **files}) == found
+
+
+@pytest.mark.parametrize(
+    ("init", "test"),
+    [
+        ("from .softmax import softmax", "from pkg.kernels import softmax as s"),
+        ("from .softmax import softmax as fast", "from pkg.kernels import fast"),
+        ("from pkg.kernels.softmax import softmax as fast", "from pkg.kernels import fast"),
+        ("from .softmax import softmax as fast", "from pkg.kernels import *"),
+        ("from .softmax import *", "import pkg.kernels as k\nk.softmax(1)"),
+        ("from .softmax import softmax as fast", "import pkg.kernels\npkg.kernels.fast(1)"),
+    ],
+)
+def test_a_package_that_hands_on_the_kernel(tmp_path: Path, init: str, test: str) -> None:
+    files = {"pkg/kernels/__init__.py": init, "tests/test_all.py": test}
+    assert found_tests(tmp_path, {**OTHER, **files}) == "tests/test_all.py"
+
+
+def test_a_package_that_hands_on_others_too(tmp_path: Path) -> None:
+    files = {
+        "pkg/kernels/__init__.py": "from .softmax import softmax as fast\nfrom .gelu import gelu",
+        "tests/test_gelu.py": "from pkg.kernels import gelu",
+    }
+    assert found_tests(tmp_path, {**OTHER, **files}) == "tests/test_softmax.py"
+
+
+def test_src_layout_and_scripts(tmp_path: Path) -> None:
+    src = {"src/pkg/__init__.py": "", "tests/test_all.py": "from pkg import softmax"}
+    assert found_tests(tmp_path / "src", src, "src/pkg/softmax.py") == "tests/test_all.py"
+    script = {"ops/test_all.py": "from softmax import softmax"}
+    assert found_tests(tmp_path / "script", script, "ops/softmax.py") == "ops/test_all.py"
+    spread = {"tests/test_all.py": "from ops.softmax import softmax"}
+    assert found_tests(tmp_path / "spread", spread, "ops/softmax.py") == "tests/test_all.py"
+
+
+def test_a_kernel_in_a_package_file(tmp_path: Path) -> None:
+    files = {"tests/test_all.py": "from pkg.softmax import softmax"}
+    assert found_tests(tmp_path, files, "pkg/softmax/__init__.py") == "tests/test_all.py"
+
+
+# --- tests by name ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("tests/ops/test_softmax.py", True),
+        ("test_softmax_perf.py", True),
+        ("tests/softmax_test.py", True),
+        ("tests/test_softmaxes.py", False),
+        ("tests/test_log_softmax.py", False),
+        ("tests/check_softmax.py", False),
+    ],
+)
+def test_names(tmp_path: Path, path: str, found: bool) -> None:
+    files = {path: "def test_it(): pass\n", "src/tilegym/ops/cutile/softmax.py": KERNEL}
+    repo = make_repo(tmp_path, files)
+    if found:
+        assert target_of(repo, "src/tilegym/ops/cutile/softmax.py").tests == (path,)
+    else:
+        message = refusal(repo, "src/tilegym/ops/cutile/softmax.py")
+        assert "no committed test imports" in message
+        assert "--tests FILE[::TEST]" in message
+
+
+# --- tests that are not committed ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["tests/test_softmax.py", "tests/test_softmax_perf.py"])
+def test_uncommitted_tests(tmp_path: Path, name: str) -> None:
+    repo = make_repo(tmp_path)
+    write(repo, {name: "def test_new(): pass\n"})
+    assert refusal(repo, "kernels/softmax.py").startswith(f"{name} has uncommitted changes")
+
+
+def test_uncommitted_tests_of_something_else(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    write(repo, {"tests/test_gelu.py": "def test_new(): pass\n", "scratch.py": ""})
+    assert target_of(repo, "kernels/softmax.py").tests == ("tests/test_softmax.py",)
+
+
+# --- tests that the user names ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("tests/test_softmax.py", "tests/test_softmax.py"),
+        ("tests/test_softmax.py::test_a[x::y]", "tests/test_softmax.py::test_a[x::y]"),
+        ("../repo/tests", "tests"),
+        ("./tests/../tests/", "tests"),
+        (".", "."),
+    ],
+)
+def test_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, found: str) -> None:
+    repo = make_repo(tmp_path)
+    monkeypatch.chdir(repo)
+    assert target_of(repo, "kernels/softmax.py", given).tests == (found,)
+
+
+def test_given_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = make_repo(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for given in ("tests/test_softmax.py", "repo/tests/test_softmax.py", f"{repo}/tests"):
+        assert target_of(repo, "kernels/softmax.py", given).tests[0].startswith("tests")
+
+
+def test_given_but_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = make_repo(tmp_path)
+    monkeypatch.chdir(repo)
+    write(repo, {"tests/test_new.py": "", "tests/test_softmax.py": "changed = 1\n"})
+    kernel = "kernels/softmax.py"
+    assert "not in the repository's commit: commit it" in refusal(repo, kernel, "tests/test_new.py")
+    assert "give the path of a test" in refusal(repo, kernel, "tests/none.py::test_x")
+    assert "give the path of a test" in refusal(repo, kernel, "/etc/hosts")
+    assert "has uncommitted changes" in refusal(repo, kernel, "tests/test_softmax.py::test_x")
+    assert "has uncommitted changes" in refusal(repo, kernel, "tests")
+
+
+# --- import roots -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "kernel", "roots"),
+    [
+        ([], "k.py", (".",)),
+        ([], "ops/k.py", ("ops", ".")),
+        (["ops/__init__.py"], "ops/k.py", (".",)),
+        (["src/pkg/__init__.py", "src/pkg/a/__init__.py"], "src/pkg/a/k.py", ("src", ".")),
+        (["python/pkg/__init__.py"], "python/pkg/k.py", ("python", ".")),
+        (["src/pkg/__init__.py"], "bench/k.py", ("bench", "src", ".")),
+        (["__init__.py"], "k.py", (".",)),
+    ],
+)
+def test_import_roots(tmp_path: Path, files: list[str], kernel: str, roots: tuple[str]) -> None:
+    repo = make_repo(tmp_path, {**dict.fromkeys(files, ""), kernel: KERNEL, "test_k.py": ""})
+    target = target_of(repo, kernel)
+    assert target.import_roots == roots
+    assert target.sys_path(Path("/w")) == tuple(Path("/w") / root for root in roots)
+
+
+def test_pythonpath_inside_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = make_repo(tmp_path, {**FILES, "lib/helper.py": ""})
+    monkeypatch.chdir(repo)
+    entries = ["lib", "", str(repo / "vendor"), "/usr/lib", str(repo)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(entries))
+    assert target_of(repo, "kernels/softmax.py").import_roots == (".", "lib", "vendor")
+
+
+# --- what pytest is asked to select -------------------------------------------------------------
+
+
+def test_filters() -> None:
+    assert correctness_filters("cutile") == ("test_ and cutile and not test_perf", "not test_perf")
+    assert perf_filters("triton") == ("test_perf and triton", "test_perf")
