@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,12 +27,12 @@ from agent.journal import Journal, read, replay
 from agent.loop import Effects
 from agent.playbook import ordered
 from agent.playbook.base import Hardware
-from agent.preflight import preflight
+from agent.preflight import preflight, tree_of
 from agent.proposers.playbook import PlaybookProposer
 from agent.repository import Repository
 from agent.state import Options, Phase, Run, Started, TestPlan, advance
 from agent.syntax import Source
-from agent.target import Target, Tree, find_target
+from agent.target import Target, find_target
 from agent.workspace import SANDBOX, Setup, Workspace, state_dir
 
 COLLECT_TIMEOUT_S = 300.0
@@ -115,8 +115,7 @@ def opened(request: Request) -> Iterator[Session]:
     found = preflight(request.kernel)
     run_id = _run_id(Path(found.kernel), time.time())
     workspace = Workspace(found.repository, run_id)
-    tree = _tree(found.repository, found.head_sha, found.repository.changes())
-    target = find_target(tree, found.kernel, request.tests)
+    target = find_target(found.tree, found.kernel, request.tests)
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
@@ -141,7 +140,7 @@ def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run
         raise UsageError(f"run {run_id} is done: see `tile-agent status {run_id}`")
     started = run.started
     workspace = Workspace(repository, run_id)
-    tree = _tree(repository, started.origin_sha, changes=())
+    tree = tree_of(repository, started.origin_sha)
     target = find_target(tree, started.kernel, started.tests.files)
     request = Request(
         kernel=repository.root / started.kernel,
@@ -265,17 +264,6 @@ def _keep_foreign_table(session: Session) -> None:
     kept = runs_folder(repository) / f"before-{session.workspace.run_id}"
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "perf_results.md").write_bytes(text)
-
-
-def _tree(repository: Repository, sha: str, changes: Collection[str]) -> Tree:
-    entries = repository.files(sha)
-
-    def read_files(paths: Iterable[str]) -> dict[str, bytes]:
-        wanted = {path: entries[path].blob for path in paths}
-        blobs = repository.read_blobs(wanted.values())
-        return {path: blobs[blob] for path, blob in wanted.items()}
-
-    return Tree(repository.root, entries, read_files, changes)
 
 
 def _run_id(kernel: Path, now_s: float) -> str:

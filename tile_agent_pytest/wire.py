@@ -19,7 +19,7 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 Message = dict[str, Any]
 
 
-class Closed(Exception):  # noqa: N818 - a fact about the peer, not always an error
+class Closed(Exception):
     """The peer has closed its end."""
 
 

@@ -17,8 +17,9 @@ def list_entries(
 ) -> None:
     """List the optimizations with their expected effect."""
     output.use_json(as_json)
+    from agent.backends import BACKENDS
     from agent.errors import UsageError
-    from agent.playbook import BACKENDS, PLAYBOOK
+    from agent.playbook import PLAYBOOK
 
     if backend is not None and backend not in BACKENDS:
         raise UsageError(f"there is no backend {backend!r}: choose from {', '.join(BACKENDS)}")

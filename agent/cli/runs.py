@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.journal import Journal
     from agent.repository import Repository
     from agent.setup import Session
-    from agent.state import Run
+    from agent.state import Event, Run
 
 STOP_TIMEOUT_S = 60.0
 
@@ -165,7 +165,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
     from agent.report.summary import summarize
     from agent.setup import table_path
 
-    def observe(run: Run, event: object) -> None:
+    def observe(run: Run, event: Event) -> None:
         for line in progress.lines(run, event):
             output.progress(line)
         if run.rows:

@@ -21,7 +21,7 @@ Params = Mapping[str, Any]
 """An optimization's parameters: JSON values only, so that the journal can hold them."""
 
 
-class NotApplicable(Exception):  # noqa: N818 - a signal, not an error
+class NotApplicable(Exception):
     """The optimization does not apply; the message says why in one line, with the numbers."""
 
 
