@@ -28,7 +28,6 @@ SCHEMA = 1
 
 _TYPES = {kind.__name__: kind for kind in EVENTS}
 _converter = cattrs.Converter(forbid_extra_keys=True)
-_converter.register_unstructure_hook(tuple, list)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,9 @@ def replay(events: Sequence[Event]) -> Run:
 
 
 def to_json(value: Any) -> Any:
-    """Events and their parts as plain JSON values."""
+    """Events and their parts, and tuples of them, as plain JSON values."""
+    if isinstance(value, tuple | list):
+        return [to_json(item) for item in value]
     return _converter.unstructure(value)
 
 
@@ -142,7 +143,7 @@ def _parse(data: bytes, path: Path) -> tuple[list[Entry], int]:
             if end < 0:
                 raise ValueError("no newline")
             entries.append(_decode(line, len(entries), path))
-        except (ValueError, KeyError) as problem:
+        except ValueError as problem:
             if end >= 0 and end + 1 < len(data):
                 raise JournalError(
                     f"{path} is damaged at line {len(entries) + 1}: {problem}"
@@ -153,17 +154,29 @@ def _parse(data: bytes, path: Path) -> tuple[list[Entry], int]:
 
 
 def _decode(line: bytes, seq: int, path: Path) -> Entry:
+    """Read one line.
+
+    Raises:
+        ValueError: it is not as it was written.
+        JournalError: it is, but another version wrote it.
+    """
     body = json.loads(line)
     text = "{" + line.decode()[len('{"crc":"00000000",') :]
-    if body["crc"] != _checksum(text) or body["seq"] != seq:
+    if not isinstance(body, dict) or body.get("crc") != _checksum(text) or body["seq"] != seq:
         raise ValueError("its checksum or its number is wrong")
     if body.get("schema", SCHEMA) != SCHEMA:
         raise JournalError(
             f"{path} has schema {body['schema']}; this tile-agent reads {SCHEMA}: "
             "finish the run with the version that began it"
         )
-    kind = _TYPES[body["type"]]
-    return Entry(seq, body["time"], _converter.structure(body["data"], kind))
+    try:
+        event = _converter.structure(body["data"], _TYPES[body["type"]])
+    except (KeyError, cattrs.BaseValidationError) as problem:
+        raise JournalError(
+            f"{path} holds an event at line {seq + 1} that this tile-agent does not know "
+            f"({body['type']}): finish the run with the version that began it"
+        ) from problem
+    return Entry(seq, body["time"], event)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -39,7 +39,7 @@ def preflight(path: Path) -> Preflight:
     Raises:
         UsageError: the run cannot begin; the message says why and what to do.
     """
-    _check_file(path)
+    read_file(path)
     repository = Repository.open(path.absolute().parent)
     real = path.resolve()
     if not real.is_relative_to(repository.root):
@@ -69,7 +69,12 @@ def tree_of(repository: Repository, sha: str, changes: Collection[str] = ()) -> 
     return Tree(repository.root, files.keys(), read, tuple(changes))
 
 
-def _check_file(path: Path) -> None:
+def read_file(path: Path) -> str:
+    """The text of a kernel's file, wherever it lies.
+
+    Raises:
+        UsageError: there is no such file, or it cannot hold a kernel.
+    """
     try:
         found = path.stat()
     except FileNotFoundError:
@@ -100,6 +105,7 @@ def _check_file(path: Path) -> None:
         raise UsageError(
             f"{shown(path)} begins with a byte-order mark: save it without one and commit it"
         )
+    return text
 
 
 def _check_committed(repository: Repository, head_sha: str, kernel: str, change: str) -> None:

@@ -141,7 +141,8 @@ def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run
     started = run.started
     workspace = Workspace(repository, run_id)
     tree = tree_of(repository, started.origin_sha)
-    target = find_target(tree, started.kernel, started.tests.files)
+    files = [str(repository.root / file) for file in started.tests.files]
+    target = find_target(tree, started.kernel, files)
     request = Request(
         kernel=repository.root / started.kernel,
         python=started.python,

@@ -14,6 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
+_LARGEST_LOG = 700.0
+
+
 @dataclass(frozen=True)
 class Blocks:
     """The blocks of one config in one process pair, each a latency in ms."""
@@ -168,5 +171,8 @@ def _standard_error(values: Sequence[float]) -> float:
 
 
 def _improvement(log_ratio: float) -> float:
-    """log(incumbent / candidate) -> 1 - candidate / incumbent."""
-    return -math.expm1(-log_ratio)
+    """log(incumbent / candidate) -> 1 - candidate / incumbent, always a number that JSON knows.
+
+    A few pairs of a very noisy config among many reach a bound that would overflow.
+    """
+    return -math.expm1(min(-log_ratio, _LARGEST_LOG))

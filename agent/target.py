@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from agent.backends import detect
-from agent.backends.base import KernelFunction
+from agent.backends.base import Backend, KernelFunction
 from agent.errors import UsageError
 from agent.syntax import Source
 
@@ -71,13 +71,7 @@ def find_target(tree: Tree, kernel: str, tests: Collection[str] = ()) -> Target:
     Raises:
         UsageError: the file does not parse or holds no tile kernel, or no committed test is found.
     """
-    source = _parse(tree, kernel)
-    backend = detect(source)
-    if backend is None:
-        raise UsageError(
-            f"{kernel} holds no tile kernel: it needs a function decorated with"
-            " cuda.tile's @ct.kernel or Triton's @triton.jit"
-        )
+    source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
     roots = tuple(_import_roots(tree, kernel))
     return Target(
         kernel=kernel,
@@ -88,15 +82,26 @@ def find_target(tree: Tree, kernel: str, tests: Collection[str] = ()) -> Target:
     )
 
 
-def _parse(tree: Tree, kernel: str) -> Source:
-    text = tree.read([kernel])[kernel].decode("utf-8")
+def parse(text: str, path: str) -> tuple[Source, Backend]:
+    """A kernel's file and its language.
+
+    Raises:
+        UsageError: it does not parse, or holds no tile kernel.
+    """
     try:
         _ast(text)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
         reason = getattr(error, "msg", None) or error
-        raise UsageError(f"{kernel}:{line}: {reason}: mend the syntax and commit it") from None
-    return Source(text, kernel)
+        raise UsageError(f"{path}:{line}: {reason}: mend the syntax and commit it") from None
+    source = Source(text, path)
+    backend = detect(source)
+    if backend is None:
+        raise UsageError(
+            f"{path} holds no tile kernel: it needs a function decorated with"
+            " cuda.tile's @ct.kernel or Triton's @triton.jit"
+        )
+    return source, backend
 
 
 def _ast(source: str | bytes) -> ast.Module:

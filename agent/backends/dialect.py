@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import libcst as cst
@@ -104,22 +105,25 @@ class Dialect(ABC):
 
     def kernels(self, source: Source) -> tuple[Kernel, ...]:
         """The kernels of the file, in its order."""
-        launches = [found for c in source.calls if (found := self.launch(source, c)) is not None]
-        return tuple(
-            Kernel(
-                function,
-                decorator,
-                self._constants(source, function),
-                tuple(x for x in launches if x.kernel is function),
-            )
-            for function in source.functions
-            if (decorator := source.decorator(function, self.decorator)) is not None
-        )
+        return _kernels(self, source)
 
     def launched(self, source: Source) -> tuple[Kernel, ...]:
-        """The kernels that this file launches; all of them when it launches none."""
+        """The kernels that this file runs: launched in plain sight, or handed on by host code.
+
+        All of them when it runs none.
+        """
         kernels = self.kernels(source)
-        return tuple(k for k in kernels if k.launches) or kernels
+        return tuple(k for k in kernels if k.launches or self.holders(source, k)) or kernels
+
+    def holders(self, source: Source, kernel: Kernel) -> tuple[str, ...]:
+        """The functions that mention the kernel and are not kernels: a tuner's, a cache's."""
+        device = {k.function.node for k in self.kernels(source)}
+        found = []
+        for name in source.mentions(kernel.function):
+            around = source.enclosing(name)
+            if around is None or around.node not in device:
+                found.append(around.name if around else MODULE)
+        return tuple(dict.fromkeys(found))
 
     def called(self, source: Source, call: cst.Call) -> str | None:
         """The dotted name of what a call calls; methods of descriptors by their function."""
@@ -168,17 +172,30 @@ class Dialect(ABC):
                 line=kernel.function.line,
                 parameters=tuple(p.name.value for p in kernel.function.parameters),
                 constants=kernel.constants,
-                launched_from=tuple(dict.fromkeys(where(x) for x in kernel.launches)),
+                launched_from=tuple(dict.fromkeys(where(x) for x in kernel.launches))
+                or self.holders(source, kernel),
             )
             for kernel in self.kernels(source)
         )
 
-    def _constants(self, source: Source, function: Function) -> tuple[str, ...]:
-        return tuple(
-            p.name.value
-            for p in function.parameters
-            if p.annotation and source.name(p.annotation.annotation) == self.constant
+
+@lru_cache(maxsize=16)
+def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
+    launches = [found for c in source.calls if (found := dialect.launch(source, c)) is not None]
+    return tuple(
+        Kernel(
+            function,
+            decorator,
+            tuple(
+                p.name.value
+                for p in function.parameters
+                if p.annotation and source.name(p.annotation.annotation) == dialect.constant
+            ),
+            tuple(launch for launch in launches if launch.kernel is function),
         )
+        for function in source.functions
+        if (decorator := source.decorator(function, dialect.decorator)) is not None
+    )
 
 
 def where(launch: Launch) -> str:

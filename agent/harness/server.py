@@ -43,6 +43,7 @@ class ForkServer:
         """
         self._marks = itertools.count(1)
         self._exits: dict[str, int] = {}
+        self._retired: dict[str, float] = {}
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -92,6 +93,16 @@ class ForkServer:
             if event["event"] == "exited":
                 self._exits[event["id"]] = event["code"]
         return self._exits[mark]
+
+    def retire(self, mark: str) -> None:
+        """Expect a worker to end by itself; those that had time enough and did not are killed."""
+        now = time.monotonic()
+        self._retired[mark] = now
+        for other, since in list(self._retired.items()):
+            if self.exit_code(other, 0.0) is not None:
+                del self._retired[other]
+            elif now - since > EXIT_TIMEOUT_S:
+                self.kill(other)
 
     def close(self) -> None:
         """End the server and every worker."""
@@ -174,10 +185,9 @@ class WorkerProcess:
         self._server.kill(self._mark)
 
     def close(self) -> None:
-        """Let it finish its session; kill it when it does not."""
+        """Let it finish its session, and do not wait: giving up a CUDA context takes a second."""
         self._channel.close()
-        if self._server.exit_code(self._mark, EXIT_TIMEOUT_S) is None:
-            self._server.kill(self._mark)
+        self._server.retire(self._mark)
 
 
 def worker_environment(base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:

@@ -16,20 +16,23 @@ def hintable(source: Source, hint: str, kernels: Iterable[Kernel]) -> tuple[Kern
     """The kernels whose decorator decides the hint.
 
     Raises:
-        NotApplicable: another place decides it for one of them, or there is none.
+        NotApplicable: there is none; the message says what else decides it.
     """
-    found = tuple(kernels)
-    for kernel in found:
+    found: list[Kernel] = []
+    reasons: list[str] = []
+    for kernel in kernels:
+        overriding = [x for x in kernel.launches if hint in x.hints]
         if (tuning := CUTILE.tuned(source, kernel)) is not None:
-            raise NotApplicable(f"{kernel.name} is tuned at line {source.line(tuning)}")
-        for launch in kernel.launches:
-            if hint in launch.hints:
-                line = source.line(launch.node)
-                raise NotApplicable(f"the launch at line {line} sets {hint} itself")
-        hint_of(source, kernel, hint)
+            reasons.append(f"{kernel.name} is tuned at line {source.line(tuning)}")
+        elif overriding:
+            line = source.line(overriding[0].node)
+            reasons.append(f"the launch at line {line} sets {hint} itself")
+        else:
+            hint_of(source, kernel, hint)
+            found.append(kernel)
     if not found:
-        raise NotApplicable("the file holds no cuTile kernel that this suits")
-    return found
+        raise NotApplicable("; ".join(reasons) or "the file holds no cuTile kernel to set it for")
+    return tuple(found)
 
 
 def hint_of(source: Source, kernel: Kernel, hint: str) -> int | None:

@@ -37,11 +37,11 @@ def lines(run: Run, event: Event) -> list[str]:
                 for result in event.results
             ]
         case Verified():
-            return [f"     right  {event.passed} correctness tests pass"]
+            return [f"     right  {event.passed} correctness tests pass ({event.took_s:.0f} s)"]
         case Measured() | Failed():
             verdict = run.verdict
             assert verdict is not None
-            return [f"     {verdict.status.value:<6} {verdict.reason}"]
+            return [f"     {verdict.status.value:<6} {verdict.reason} ({event.took_s:.0f} s)"]
         case Settled() if event.note:
             return [f"note       {event.note}"]
         case Stopped():

@@ -8,6 +8,7 @@ that was never timed has `nan` there, which pandas and people both read as 'no n
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,13 +41,14 @@ def render(rows: Sequence[Row]) -> str:
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Put the table in place at once, or not at all: a reader never sees half of it."""
     text = render(rows)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
+        Path(temporary).chmod(mode)
         os.replace(temporary, path)  # noqa: PTH105 - the atomic rename is the point
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -56,7 +58,7 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         str(row.iteration),
-        row.optimization.replace("|", "\\|").replace("\n", " "),
+        " ".join(row.optimization.split()).replace("|", "\\|"),
         "nan" if row.latency_ms is None else f"{row.latency_ms:.6f}",
         "PASS" if row.correct else "FAIL",
         row.status.value,

@@ -66,11 +66,11 @@ class Literal:
     """It is the default of a parameter, so that a caller may pass another value."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Source:
     """The text of a kernel file, parsed once.
 
-    Every reading property raises `libcst.ParserSyntaxError` for a text that is not Python.
+    Two sources are never equal, since their trees share no node. Every reading property raises `libcst.ParserSyntaxError` for a text that is not Python.
     """
 
     text: str
@@ -142,14 +142,14 @@ class Source:
     def function_of(self, expression: cst.BaseExpression) -> Function | None:
         """The function of this file that an expression names."""
         named = self.name(expression)
-        return next((f for f in self.functions if f.name == named), None)
+        return self._functions_by_name.get(named) if named is not None else None
 
     def enclosing(self, node: cst.CSTNode) -> Function | None:
         """The innermost function whose body holds the node."""
         child = node
         for parent in self.ancestors(node):
             if isinstance(parent, cst.FunctionDef) and child is parent.body:
-                return next(f for f in self.functions if f.node is parent)
+                return self._functions_by_node[parent]
             child = parent
         return None
 
@@ -196,6 +196,13 @@ class Source:
         nodes = [a.node for a in assignment.references if isinstance(a.node, cst.Name)]
         return tuple(sorted(nodes, key=self.line))
 
+    def mentions(self, function: Function) -> tuple[cst.Name, ...]:
+        """Where a function is named, but for its own definition."""
+        wanted = function.node.name.value
+        names = (n for n in descendants(self.module, cst.Name) if n.value == wanted)
+        return tuple(n for n in names if self.function_of(n) is function
+                     and n is not function.node.name)  # fmt: skip
+
     def assignments(self, name: cst.Name) -> tuple[Assignment, ...]:
         """The assignments a name may stand for, in its scope or the ones around it."""
         scope = self.wrapper.resolve(ScopeProvider).get(name)
@@ -208,6 +215,14 @@ class Source:
         """The text after the edits; everything they do not touch stays byte for byte."""
         mark = BYTE_ORDER_MARK if self.text.startswith(BYTE_ORDER_MARK) else ""
         return mark + apply_edits(self.module, edits)
+
+    @cached_property
+    def _functions_by_name(self) -> dict[str, Function]:
+        return {f.name: f for f in reversed(self.functions)}
+
+    @cached_property
+    def _functions_by_node(self) -> dict[cst.FunctionDef, Function]:
+        return {f.node: f for f in self.functions}
 
     @cached_property
     def _global_scope(self) -> Scope:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TypeVar
 
 import libcst as cst
 
+WHITESPACE = (cst.BaseParenthesizableWhitespace, cst.TrailingWhitespace, cst.EmptyLine)
 Node = TypeVar("Node", bound=cst.CSTNode)
 
 
@@ -14,8 +16,14 @@ def descendants(node: cst.CSTNode, kind: type[Node]) -> Iterator[Node]:
     """The nodes of one kind below a node and itself, in the order of the file."""
     if isinstance(node, kind):
         yield node
-    for child in node.children:
+    for child in _children(node):
         yield from descendants(child, kind)
+
+
+@lru_cache(maxsize=2**16)
+def _children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """A node's children but for whitespace; LibCST finds them anew, and slowly, on each asking."""
+    return tuple(child for child in node.children if not isinstance(child, WHITESPACE))
 
 
 def assigned(

@@ -75,4 +75,6 @@ def matmul(a, b):
             raise NotApplicable(f"sm_{subject.hardware.sm} has no pairs of thread blocks")
         source = subject.source
         multiplying = [k for k in CUTILE.launched(source) if CUTILE.has_dot(source, k)]
+        if not multiplying:
+            raise NotApplicable("no launched kernel multiplies tiles")
         return hintable(source, HINT, multiplying)

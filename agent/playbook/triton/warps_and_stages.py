@@ -136,12 +136,16 @@ def _kernels(subject: Subject) -> tuple[list[Kernel], bool]:
 
 
 def _given(source: Source, launch: Launch, name: str) -> Literal | None:
-    """The integer a launch gives an option. Raises `NotApplicable` when it is computed."""
-    if name not in launch.hints:
+    """The integer a launch gives an option. Raises `NotApplicable` when it is computed.
+
+    A kernel may take the option as a parameter of the same name as well.
+    """
+    given = launch.hints.get(name) or launch.arguments.get(name)
+    if given is None:
         return None
     line = source.line(launch.node)
     try:
-        literal = source.trace(launch.hints[name])
+        literal = source.trace(given)
     except Untraceable as reason:
         raise NotApplicable(f"{name} of the launch at line {line} {reason}") from None
     if literal.is_default:
