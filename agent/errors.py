@@ -34,6 +34,13 @@ class ExitCode(IntEnum):
     """At a budget, or by the user."""
 
 
+class Interrupted(BaseException):
+    """The user, or the system, asked the process to end: Ctrl-C, `tile-agent stop`, a hang-up.
+
+    Like KeyboardInterrupt it is no Exception, so that nothing swallows it on its way out.
+    """
+
+
 class TileAgentError(Exception):
     """Root of every error this project raises on purpose."""
 

@@ -113,7 +113,7 @@ def opened(request: Request) -> Iterator[Session]:
         UsageError: something is missing or wrong; nothing has been changed.
     """
     found = preflight(request.kernel)
-    run_id = _run_id(Path(found.kernel), time.time())
+    run_id = _run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
     target = find_target(found.tree, found.kernel, request.tests)
     with ExitStack() as stack:
@@ -197,7 +197,7 @@ def _open(
         python=request.python,
         logs=logs,
         notes=plan.notes,
-        branch=request.branch or _branch(Path(target.kernel), time.time()),
+        branch=_branch(Path(target.kernel)) if request.branch is None else request.branch,
         options=request.options,
     )
 
@@ -267,12 +267,12 @@ def _keep_foreign_table(session: Session) -> None:
     (kept / "perf_results.md").write_bytes(text)
 
 
-def _run_id(kernel: Path, now_s: float) -> str:
-    return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}"
+def _run_id(kernel: Path) -> str:
+    return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _branch(kernel: Path, now_s: float) -> str:
-    return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d', time.localtime(now_s))}"
+def _branch(kernel: Path) -> str:
+    return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d')}"
 
 
 def _slug(kernel: Path) -> str:

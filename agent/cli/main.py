@@ -12,7 +12,7 @@ import typer
 
 from agent import __version__
 from agent.cli import inspect, output, playbook, runs
-from agent.errors import ExitCode, TileAgentError, UsageError
+from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
@@ -42,7 +42,7 @@ def _root(
 
 def main() -> NoReturn:
     """Run the command line; the process ends here."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     sys.exit(_run())
 
@@ -52,7 +52,7 @@ def _run() -> int:
         return int(app(standalone_mode=False) or 0)
     except _BadCommandLine as problem:
         return output.failed(_message(problem), ExitCode.USAGE)
-    except (KeyboardInterrupt, typer.Abort):
+    except (Interrupted, typer.Abort):
         return output.failed("interrupted; nothing is lost", ExitCode.STOPPED)
     except UsageError as problem:
         return output.failed(str(problem), ExitCode.USAGE)
@@ -69,8 +69,8 @@ def _run() -> int:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """A polite kill and a closed terminal end a run as Ctrl-C does: cleanly, to be resumed."""
-    raise KeyboardInterrupt
+    """Ctrl-C, a polite kill and a closed terminal all end a run cleanly, to be resumed."""
+    raise Interrupted
 
 
 def _message(problem: Exception) -> str:

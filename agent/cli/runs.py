@@ -13,7 +13,7 @@ import typer
 
 from agent.cli import output
 from agent.cli.options import Json, Kernel, Only, Python, Tests
-from agent.errors import UsageError
+from agent.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from agent.journal import Journal
@@ -144,9 +144,9 @@ def stop(
             continue
         os.kill(owner.pid, signal.SIGINT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while owner.alive and time.monotonic() < deadline:
+        while _owner(repository, name) and time.monotonic() < deadline:
             time.sleep(0.1)
-        if owner.alive:
+        if _owner(repository, name):
             raise UsageError(f"run {name} (pid {owner.pid}) has not ended yet: kill it if it must")
         output.result({"stopped": name}, f"stopped {name}; go on with: tile-agent resume {name}")
         return
@@ -174,7 +174,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
 
     try:
         state = drive(state, journal, session.effects().table(), observe)
-    except KeyboardInterrupt:
+    except Interrupted:
         session.workspace.close()
         output.progress(f"interrupted; go on with: tile-agent resume {session.workspace.run_id}")
         raise

@@ -147,18 +147,17 @@ class PytestJudge:
         blocks: dict[bool, list[dict[str, float]]] = {True: [], False: []}
         whose = True
         try:
-            with (
-                self._arm(incumbent, "incumbent", self._plan.perf, deadline) as first,
-                self._arm(candidate, "candidate", self._plan.perf, deadline) as second,
-            ):
-                arms = {True: first, False: second}
-                warm = order[:2] if pass_s < WARM_PASS_LIMIT_S else ()
-                for count, whose in enumerate((*warm, *order)):
-                    records = self._block(arms[whose], deadline)
-                    if isinstance(records, Failure):
-                        return _blame(records, incumbent=whose)
-                    if count >= len(warm):
-                        blocks[whose].append({r.config: r.latency_ms for r in records})
+            with self._arm(incumbent, "incumbent", self._plan.perf, deadline) as first:
+                whose = False  # from here on it is the candidate's worker that may fail to start
+                with self._arm(candidate, "candidate", self._plan.perf, deadline) as second:
+                    arms = {True: first, False: second}
+                    warm = order[:2] if pass_s < WARM_PASS_LIMIT_S else ()
+                    for count, whose in enumerate((*warm, *order)):
+                        records = self._block(arms[whose], deadline)
+                        if isinstance(records, Failure):
+                            return _blame(records, incumbent=whose)
+                        if count >= len(warm):
+                            blocks[whose].append({r.config: r.latency_ms for r in records})
         except WorkerError as problem:
             return _blame(_worker_failure(problem, correct=True), incumbent=whose)
         configs = blocks[True][0]

@@ -46,14 +46,21 @@ class ForkServer:
         self._retired: dict[str, float] = {}
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [python, str(Path(tile_agent_pytest.__file__).parent), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=worker_environment(os.environ, environment),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [python, str(Path(tile_agent_pytest.__file__).parent), str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    env=worker_environment(os.environ, environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                )
+            except OSError as problem:
+                self._control.close()
+                raise UsageError(
+                    f"{python} cannot be run ({problem.strerror}): name an interpreter that has "
+                    "torch and pytest with --python"
+                ) from None
         hello = self._event(START_TIMEOUT_S)
         if hello is None:
             self.close()

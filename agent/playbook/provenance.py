@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import libcst as cst
+from libcst.metadata import Assignment
 
 from agent.backends.dialect import Dialect, Kernel, Launch
 from agent.playbook.base import NotApplicable
@@ -66,7 +67,7 @@ def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> 
     """The tile behind a constant, or `NotApplicable` with the first rule it breaks."""
     literals = _literals(source, kernel, constant)
     flow = Flow(dialect, source, kernel, constant)
-    if (refusal := flow.refusal()) is not None:
+    if (refusal := _refusal(flow, literals)) is not None:
         raise NotApplicable(refusal)
     values = {literal.value for literal in literals}
     if len(values) > 1:
@@ -77,11 +78,19 @@ def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> 
     may_grow = flow.guarded()
     for literal in literals:
         may_grow &= _only_tiles(dialect, source, literal)
-    if not flow.in_loop and not all(
-        _sizes_grid(source, launch, constant, literals) for launch in kernel.launches
-    ):
-        raise NotApplicable("neither the grid nor a loop is computed from it")
     return Tile(kernel, constant, literals, may_grow)
+
+
+def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
+    """Why a kernel needs a constant to be what it is; None when another size would do as well."""
+    if (refusal := flow.refusal()) is not None:
+        return refusal
+    launches = flow.kernel.launches
+    if flow.in_loop or all(
+        _sizes_grid(flow.source, launch, flow.constant, literals) for launch in launches
+    ):
+        return None
+    return "neither the grid nor a loop is computed from it"
 
 
 def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, ...]:
@@ -137,34 +146,38 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
                 Flow(dialect, source, inside, use.value) if inside is not None else None
             )
             if flow is not None:
-                if (refusal := flow.refusal()) is not None:
+                if (refusal := _refusal(flow, (literal,))) is not None:
                     raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
                 may_grow &= flow.guarded()
             elif any(node in grids for node in around):
-                _check_grid_use(source, use, around, grids)
+                _check_grid_use(source, use, grids, set())
             elif use not in literal.names:
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
     return may_grow
 
 
 def _check_grid_use(
-    source: Source, use: cst.Name, around: tuple[cst.CSTNode, ...], grids: list[cst.CSTNode]
+    source: Source, use: cst.Name, grids: list[cst.CSTNode], seen: set[Assignment]
 ) -> None:
     """A grid may use a tile size, if it rounds up and what it computes serves no other purpose."""
-    for node in around:
+    for node in source.ancestors(use):
         if isinstance(node, cst.BinaryOperation) and drops_remainder(node, {use.value}):
             raise NotApplicable(f"the grid at line {source.line(node)} drops a remainder by it")
-        if isinstance(node, cst.AssignTarget | cst.FunctionDef):
-            break
+        if isinstance(node, cst.FunctionDef):
+            return
         if isinstance(node, cst.Assign):
-            for name in (n for t in node.targets for n in descendants(t.target, cst.Name)):
-                for assignment in source.assignments(name):
-                    for other in source.uses(assignment):
-                        if not any(n in grids for n in (other, *source.ancestors(other))):
-                            raise NotApplicable(
-                                f"line {source.line(other)} uses `{other.value}`, which is "
-                                "computed from it, for more than the grid"
-                            )
+            break
+    else:
+        return
+    names = (name for target in node.targets for name in descendants(target.target, cst.Name))
+    computed = {a for name in names for a in source.assignments(name)} - seen
+    for other in (other for assignment in computed for other in source.uses(assignment)):
+        if not any(n in grids for n in (other, *source.ancestors(other))):
+            raise NotApplicable(
+                f"line {source.line(other)} uses `{other.value}`, which is computed from it, for "
+                "more than the grid"
+            )
+        _check_grid_use(source, other, grids, seen | computed)
 
 
 def _grid_nodes(source: Source, launch: Launch) -> list[cst.CSTNode]:

@@ -29,7 +29,7 @@ MATMUL = (
 )
 """M, N, K to try for a matrix product: those that TileGym's autotuning recipes start from."""
 FACTORS = (0.5, 2, 4)
-"""What to multiply any other tile size by."""
+"""What to multiply a lone tile size by; of several, each is halved or doubled."""
 MOST_ELEMENTS = 65536
 """Of a tile: past this, a block's registers cannot hold it."""
 SMALLEST_DOT = 16
@@ -98,38 +98,46 @@ class Tiles:
         return self.source.rewrite({n: _setting(size) for n, size in changed.items()})
 
     def _sizes(self, tiles: tuple[Tile, ...]) -> Iterable[dict[str, int]]:
-        by_name = {t.constant: t for t in tiles}
-        if (mnk := _matmul_names(self.dialect, self.source, tiles)) is not None:
+        groups = _tied(tiles)
+        if len(groups) == 3 and (mnk := _matmul_names(self.dialect, self.source, tiles)):
             return [dict(zip(mnk, sizes, strict=True)) for sizes in MATMUL]
-        if len(tiles) == 1:
-            (tile,) = tiles
-            return [{tile.constant: int(tile.size * f)} for f in FACTORS]
-        now = {name: t.size for name, t in by_name.items()}
-        single = [now | {n: int(t.size * f)} for n, t in by_name.items() for f in (2, 0.5)]
-        both = [
-            dict(zip(now, (int(s * f) for s, f in zip(now.values(), factors, strict=True)),
-                     strict=True))
-            for factors in product((2, 0.5), repeat=len(now))
+        if len(groups) == 1:
+            choices: Iterable[tuple[float, ...]] = [(factor,) for factor in FACTORS]
+        else:
+            choices = sorted(product((1, 2, 0.5), repeat=len(groups)), key=_axes_changed)
+        return [
+            {t.constant: int(t.size * f) for group, f in zip(groups, factors, strict=True)
+             for t in group}
+            for factors in choices
         ]  # fmt: skip
-        return [*single, *both]
 
     def _fits(self, tiles: tuple[Tile, ...], sizes: dict[str, int]) -> bool:
         by_name = {t.constant: t for t in tiles}
-        kernel = tiles[0].kernel
-        body = kernel.function.node.body
-        has_dot = any(True for _ in self.dialect.find(self.source, body, self.dialect.dots))
+        has_dot = self.dialect.has_dot(self.source, tiles[0].kernel)
         smallest = SMALLEST_DOT if has_dot else 1
-        by_literal: dict[cst.Integer, int] = {}
         return (
             any(by_name[n].size != s for n, s in sizes.items())
             and all(by_name[n].allows(s) and s >= smallest for n, s in sizes.items())
             and prod(sorted(sizes.values())[-2:]) <= MOST_ELEMENTS
-            and all(
-                by_literal.setdefault(literal.node, s) == s
-                for n, s in sizes.items()
-                for literal in by_name[n].literals
-            )
         )
+
+
+def _tied(tiles: tuple[Tile, ...]) -> list[list[Tile]]:
+    """The tiles in groups that one integer sets, which can only change together."""
+    groups: list[list[Tile]] = []
+    for tile in tiles:
+        integers = {literal.node for literal in tile.literals}
+        for group in groups:
+            if any(integers & {literal.node for literal in t.literals} for t in group):
+                group.append(tile)
+                break
+        else:
+            groups.append([tile])
+    return groups
+
+
+def _axes_changed(factors: tuple[float, ...]) -> int:
+    return sum(factor != 1 for factor in factors)
 
 
 def _matmul_names(

@@ -25,6 +25,7 @@ from libcst.metadata import (
     Scope,
     ScopeProvider,
 )
+from libcst.metadata.scope_provider import ImportAssignment
 
 from agent.syntax.edit import Edits, apply_edits
 from agent.syntax.tree import descendants
@@ -70,7 +71,8 @@ class Literal:
 class Source:
     """The text of a kernel file, parsed once.
 
-    Two sources are never equal, since their trees share no node. Every reading property raises `libcst.ParserSyntaxError` for a text that is not Python.
+    Two sources are never equal, since their trees share no node. Every reading property raises
+    `libcst.ParserSyntaxError` for a text that is not Python.
     """
 
     text: str
@@ -248,6 +250,8 @@ class Source:
             raise Untraceable(f"`{name.value}` is assigned {len(assignments)} times")
         (assignment,) = assignments
         node = assignment.node
+        if isinstance(assignment, ImportAssignment):
+            raise Untraceable(f"`{name.value}` is imported")
         if isinstance(node, cst.Param):
             if defaults and node.default is not None:
                 return assignment, node.default

@@ -1,8 +1,8 @@
-"""Tell the compiler how long a load takes, so that it starts loads earlier.
+"""Tell the compiler how heavily loads go to device memory, so that it starts them earlier.
 
 When: a cuTile kernel that waits for memory; its loads carry no `latency=`, or a guessed one.
-Do: set `latency=` on `ct.load` and `ct.gather`; 1 is a cache hit, 10 is device memory. Sweep 1, 2,
-    3, 6, 10.
+Do: set `latency=` on `ct.load` and `ct.gather`; 1 means little traffic to device memory, 10 heavy.
+    Sweep 1, 2, 3, 6, 10.
 Risk: none to results. A deeper pipeline holds more shared memory, so that fewer blocks fit.
 Source: TileGym's cuTile playbook, item E. Compiled for sm_90 with cuda-tile 1.7, latency 10 raises
     the shared memory of a row kernel from 50432 to 182048 bytes: a deeper pipeline. TileGym reports

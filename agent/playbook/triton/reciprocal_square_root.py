@@ -81,10 +81,14 @@ def layer_norm(x, eps=1e-5):
 
 
 def _root_language(source: Source, division: cst.BinaryOperation) -> str | None:
-    """How the file spells the module of the square root that is divided by, if one is."""
+    """How the file spells the module of the square root that is divided by, if one is.
+
+    None as well where a line ends before the `/`: a comment may stand there.
+    """
     root = division.right
     if (
         isinstance(division.operator, cst.Divide)
+        and isinstance(division.operator.whitespace_before, cst.SimpleWhitespace)
         and isinstance(root, cst.Call)
         and source.name(root.func) in ROOTS
         and len(positional(root)) == 1

@@ -1,0 +1,209 @@
+"""Bad input: one line that names the fault and the mend, exit code 2, nothing changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import KERNEL, PROJECT, TEST, command, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repo(tmp_path, PROJECT)
+
+
+def refused(repo: Path, *arguments: str, saying: str, json: bool = True) -> None:
+    """The run is refused with one line, and the repository is as it was."""
+    before = snapshot(repo)
+    end = tile_agent(repo, "run", "--yes", *arguments)
+    line = end.err.strip().splitlines()[-1]
+    assert end.code == ExitCode.USAGE, end.err
+    assert line.startswith("tile-agent: ")
+    assert saying in line, line
+    assert "Traceback" not in end.err
+    assert end.out == ""
+    assert changed(before, snapshot(repo)) == set()
+    if json:
+        end = tile_agent(repo, "run", "--yes", "--json", *arguments)
+        assert end.json == {"error": line.removeprefix("tile-agent: "), "exit_code": 2}
+
+
+def edit(name: str, content: str | bytes) -> Callable[[Path], None]:
+    """Write a file and commit it."""
+
+    def change(repo: Path) -> None:
+        write(repo, {name: content})
+        git(repo, "add", "--all")
+        git(repo, "commit", "--quiet", "--message", "change")
+
+    return change
+
+
+def test_no_such_file(repo: Path) -> None:
+    refused(repo, "--kernel", "nothing.py", saying="no such file")
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    write(folder, PROJECT)
+    end = tile_agent(folder, "run", "--kernel", "double.py")
+    assert end.code == ExitCode.USAGE
+    assert "git init" in end.err or "not in a git repository" in end.err, end.err
+    assert not (folder / "sandbox").exists()
+
+
+def test_a_bare_repository(tmp_path: Path, repo: Path) -> None:
+    bare = tmp_path / "bare.git"
+    git(repo, "clone", "--quiet", "--bare", str(repo), str(bare))
+    (bare / "double.py").write_text(KERNEL)
+    end = tile_agent(bare, "run", "--kernel", "double.py")
+    assert (end.code, "bare" in end.err) == (ExitCode.USAGE, True), end.err
+
+
+def test_a_folder(repo: Path) -> None:
+    refused(repo, "--kernel", "tests", saying="is a folder")
+
+
+def test_a_link_out_of_the_repository(repo: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.py"
+    outside.write_text(KERNEL)
+    (repo / "link.py").symlink_to(outside)
+    refused(repo, "--kernel", "link.py", saying="outside the repository")
+
+
+def test_not_utf8(repo: Path) -> None:
+    edit("double.py", KERNEL.encode() + b"# \xff\n")(repo)
+    refused(repo, "--kernel", "double.py", saying="not UTF-8")
+
+
+def test_a_syntax_error(repo: Path) -> None:
+    edit("double.py", KERNEL + "def broken(:\n")(repo)
+    refused(repo, "--kernel", "double.py", saying="double.py:22")
+
+
+def test_no_kernel_in_it(repo: Path) -> None:
+    edit("double.py", "# @triton.jit\ndef double(x):\n    return 2 * x\n")(repo)
+    refused(repo, "--kernel", "double.py", saying="no tile kernel")
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_uncommitted_changes(repo: Path, staged: bool) -> None:
+    write(repo, {"double.py": KERNEL + "# mine\n"})
+    if staged:
+        git(repo, "add", "double.py")
+    refused(repo, "--kernel", "double.py", saying="uncommitted changes")
+
+
+def test_no_tests(repo: Path) -> None:
+    git(repo, "rm", "--quiet", "-r", "tests")
+    git(repo, "commit", "--quiet", "--message", "no tests")
+    refused(repo, "--kernel", "double.py", saying="--tests")
+
+
+def test_no_perf_tests(repo: Path) -> None:
+    edit("tests/test_double.py", TEST.partition("def test_perf")[0])(repo)
+    refused(repo, "--kernel", "double.py", saying="no perf tests")
+
+
+def test_tests_that_fail_before_any_change(repo: Path) -> None:
+    edit("tests/test_double.py", TEST.replace("2 * x)", "3 * x)"))(repo)
+    refused(repo, "--kernel", "double.py", saying="fail before any change")
+
+
+def test_perf_tests_that_record_nothing(repo: Path) -> None:
+    silent = TEST.partition("    tile_bench")[0] + "    assert double(x) is not None\n"
+    edit("tests/test_double.py", silent)(repo)
+    refused(repo, "--kernel", "double.py", saying="recorded no timing")
+
+
+@pytest.mark.parametrize("value", ["0.0", "-1.0", "float('nan')", "float('inf')"])
+def test_perf_tests_that_record_nonsense(repo: Path, value: str) -> None:
+    nonsense = (
+        TEST.partition("def test_perf")[0]
+        + "def test_perf_double_triton(record_property):\n"
+        + f"    double(torch.ones(8))\n    latency = {value}\n"
+        + "    record_property('benchmark', {'triton': {'forward': {'median': latency}}})\n"
+    )
+    edit("tests/test_double.py", nonsense)(repo)
+    refused(repo, "--kernel", "double.py", saying="ms for forward", json=False)
+
+
+def test_a_branch_of_that_name(repo: Path) -> None:
+    git(repo, "branch", "mine")
+    refused(repo, "--kernel", "double.py", "--branch", "mine", saying="branch mine exists")
+
+
+@pytest.mark.parametrize("name", ["-x", "a..b", "a b", ""])
+def test_no_name_for_a_branch(repo: Path, name: str) -> None:
+    refused(repo, "--kernel", "double.py", f"--branch={name}", saying="branch", json=False)
+
+
+def test_an_unknown_optimization(repo: Path) -> None:
+    refused(repo, "--kernel", "double.py", "--only", "blok-size", saying="block-size")
+
+
+def test_an_interpreter_without_pytest(repo: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    python = str(bare / "bin" / "python")
+    refused(repo, "--kernel", "double.py", "--python", python, saying="has no pytest")
+
+
+def test_no_such_interpreter(repo: Path) -> None:
+    refused(repo, "--kernel", "double.py", "--python", "/no/python", saying="--python")
+
+
+def test_another_run_is_alive(repo: Path) -> None:
+    slow = TEST + "\n\ndef test_slow_triton():\n    import time\n    time.sleep(600)\n"
+    edit("tests/test_double.py", slow)(repo)
+    with subprocess.Popen(
+        command("run", "--kernel", "double.py"), cwd=repo, stderr=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stderr is not None
+        while not first.stderr.readline().startswith("limits"):
+            assert first.poll() is None
+        end = tile_agent(repo, "run", "--kernel", "double.py")
+        first.terminate()
+        first.stderr.read()
+    assert first.returncode == ExitCode.STOPPED
+    assert end.code == ExitCode.USAGE
+    assert f"pid {first.pid}" in end.err, end.err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="filling a disk needs a small file system: root")
+def test_a_full_disk(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        repo = make_repo(disk, PROJECT)
+        refused(repo, "--kernel", "double.py", saying="MiB are free")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_detached_head_works_and_says_so(repo: Path) -> None:
+    git(repo, "checkout", "--quiet", "--detach")
+    end = tile_agent(repo, "run", "--kernel", "double.py", "--only", "eviction-policy")
+    assert end.code == ExitCode.NO_IMPROVEMENT, end.err
+    assert "HEAD is detached" in end.err
+    shutil.rmtree(repo / "sandbox")
+    assert git(repo, "status", "--porcelain") == ""

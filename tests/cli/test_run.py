@@ -1,0 +1,206 @@
+"""`run`, `resume`, `status`, `stop` on a real project, in the interpreter, end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import PROJECT, command, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repo(tmp_path, PROJECT)
+
+
+def start(repo: Path, until: str) -> subprocess.Popen[str]:
+    """Begin a run and wait until its progress says `until`."""
+    process = subprocess.Popen(
+        command("run", "--kernel", "double.py"), cwd=repo, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    while until not in (line := process.stderr.readline()):
+        assert line, "the run ended early"
+    return process
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """The rest of what a run said; its pipe is closed."""
+    _, err = process.communicate(timeout=60)
+    return err
+
+
+def only_run(repo: Path) -> dict[str, object]:
+    runs = tile_agent(repo, "status", "--json").json["runs"]
+    assert len(runs) == 1
+    found: dict[str, object] = runs[0]
+    return found
+
+
+def test_a_run_to_its_end(repo: Path) -> None:
+    write(repo, {"notes.txt": "mine", "double.log": "mine too"})
+    before = snapshot(repo)
+    end = tile_agent(repo, "run", "--kernel", "double.py", "--json")
+    assert end.code == ExitCode.DONE, end.err
+    result = end.json
+    assert result["speedup"] > 1.5
+    assert [row["status"] for row in result["rows"]] == ["keep", "keep"]
+    differing = changed(before, snapshot(repo))
+    ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
+    assert differing - ours == {f"refs/heads/{result['branch']}", "git info/exclude"}
+    table = (repo / "sandbox" / "perf_results.md").read_text()
+    assert re.fullmatch(
+        r"\| +0 \| baseline +\| +\d+\.\d{6} \| PASS +\| +keep \|", table.splitlines()[2]
+    )
+    assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
+    assert "sandbox" not in git(repo, "status", "--porcelain")
+    assert git(repo, "log", "--format=%s", f"main..{result['branch']}").startswith("double: block")
+
+
+def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
+    write(repo, {"sandbox/perf_results.md": "| by hand |\n"})
+    first = tile_agent(repo, "run", "--kernel", "double.py", "--json", "--max-iterations", "1")
+    second = tile_agent(
+        repo, "run", "--kernel", "double.py", "--json", "--branch", "again", "--only", "loop-stages"
+    )
+    assert (first.code, second.code) == (ExitCode.STOPPED, ExitCode.NO_IMPROVEMENT)
+    runs = repo / "sandbox" / "runs"
+    for end in (first, second):
+        kept = (runs / end.json["run"] / "perf_results.md").read_text()
+        assert kept.count("\n") == 2 + len(end.json["rows"])
+    assert (repo / "sandbox" / "perf_results.md").read_text() == kept
+    by_hand = runs / f"before-{first.json['run']}" / "perf_results.md"
+    assert by_hand.read_text() == "| by hand |\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_run_is_resumed(repo: Path, number: signal.Signals) -> None:
+    before = snapshot(repo)
+    process = start(repo, until="screen")
+    process.send_signal(number)
+    assert "tile-agent resume" in finish(process)
+    assert process.returncode == ExitCode.STOPPED
+    assert only_run(repo)["standing"] == "interrupted"
+    assert psutil.Process().children(recursive=True) == []
+    end = tile_agent(repo, "resume", "--json")
+    assert end.code == ExitCode.DONE, end.err
+    assert [row["status"] for row in end.json["rows"]] == ["keep", "keep"]
+    assert only_run(repo)["standing"] == "done"
+    differing = changed(before, snapshot(repo))
+    ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
+    assert differing - ours == {f"refs/heads/{end.json['branch']}", "git info/exclude"}
+
+
+def test_a_killed_run_leaves_no_process_and_is_resumed(repo: Path) -> None:
+    process = start(repo, until="screen")
+    workers = psutil.Process(process.pid).children(recursive=True)
+    assert workers
+    os.kill(process.pid, signal.SIGKILL)
+    finish(process)
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert alive == []
+    assert only_run(repo)["standing"] == "interrupted"
+    assert tile_agent(repo, "resume").code == ExitCode.DONE
+
+
+def test_stop_ends_a_run_from_elsewhere(repo: Path) -> None:
+    process = start(repo, until="screen")
+    assert tile_agent(repo, "resume").code == ExitCode.USAGE  # it is alive
+    end = tile_agent(repo, "stop", "--json")
+    assert end.code == 0, end.err
+    finish(process)
+    assert process.returncode == ExitCode.STOPPED
+    assert tile_agent(repo, "stop").code == ExitCode.USAGE
+    assert only_run(repo)["next"] == f"tile-agent resume {end.json['stopped']}"
+
+
+def test_a_candidate_that_hangs_is_killed_with_its_children(repo: Path) -> None:
+    """The iteration's deadline covers the whole process tree."""
+    hanging = PROJECT["tests/test_double.py"].replace(
+        "def test_double_triton():\n",
+        "def test_double_triton():\n"
+        "    import double as module, subprocess, time\n"
+        "    if module.BLOCK_SIZE != 256:\n"
+        "        subprocess.Popen(['sleep', '987'], start_new_session=True)\n"
+        "        time.sleep(987)\n",
+    )
+    write(repo, {"tests/test_double.py": hanging})
+    git(repo, "commit", "--quiet", "--all", "--message", "hang")
+    begin = time.monotonic()
+    end = tile_agent(
+        repo, "run", "--kernel", "double.py", "--json", "--only", "block-size",
+        "--iteration-timeout-s", "12",
+    )  # fmt: skip
+    assert time.monotonic() - begin < 60
+    assert end.code == ExitCode.NO_IMPROVEMENT, end.err
+    row = end.json["rows"][1]
+    assert (row["status"], row["correct"], row["latency_ms"]) == ("crash", False, None)
+    assert "timed out" in row["reason"]
+    asleep = [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "987"]]
+    assert asleep == []
+
+
+def test_a_run_in_a_src_layout_and_from_a_subfolder(tmp_path: Path) -> None:
+    test = PROJECT["tests/test_double.py"].replace("from double", "from pkg.ops.double")
+    repo = make_repo(
+        tmp_path,
+        {
+            "src/pkg/__init__.py": "",
+            "src/pkg/ops/__init__.py": "",
+            "src/pkg/ops/double.py": PROJECT["double.py"],
+            "tests/ops/test_double.py": test,
+        },
+    )
+    end = tile_agent(repo / "src" / "pkg", "run", "--kernel", "ops/double.py", "--json")
+    assert end.code == ExitCode.DONE, end.err
+    assert end.json["kernel"] == "src/pkg/ops/double.py"
+    assert (repo / "sandbox" / "perf_results.md").exists()
+
+
+def test_verify_and_bench(repo: Path) -> None:
+    before = snapshot(repo)
+    verified = tile_agent(repo, "verify", "--kernel", "double.py", "--json")
+    assert (verified.code, verified.json) == (0, {"correct": True, "passed": 1})
+    benched = tile_agent(repo, "bench", "--kernel", "double.py", "--json")
+    assert benched.code == 0
+    (record,) = benched.json["records"]
+    assert record["config"] == "test_perf_double_triton"
+    assert record["latency_ms"] > 0
+    assert changed(before, snapshot(repo)) == set()
+
+
+def test_classify_reads_any_file(tmp_path: Path) -> None:
+    (tmp_path / "double.py").write_text(PROJECT["double.py"])
+    end = tile_agent(tmp_path, "classify", "--kernel", "double.py", "--json")
+    assert end.json["kernel_class"] == "memory-bound"
+    assert end.json["order"][0] == "warps-and-stages"
+
+
+def test_doctor_names_what_is_missing(tmp_path: Path) -> None:
+    end = tile_agent(tmp_path, "doctor", "--json", env={"CUDA_VISIBLE_DEVICES": ""})
+    assert end.code == 0
+    assert end.json["backends"]["triton"]["usable"] is True
+    assert end.json["backends"]["cutile"]["usable"] is False
+
+
+def test_playbook_list_and_show(tmp_path: Path) -> None:
+    listed = tile_agent(tmp_path, "playbook", "list", "--json").json["optimizations"]
+    assert {entry["backend"] for entry in listed} == {"cutile", "triton"}
+    for entry in listed:
+        shown = json.loads(tile_agent(tmp_path, "playbook", "show", entry["name"], "--json").out)
+        assert "When:" in shown["prose"]

@@ -1,0 +1,95 @@
+"""Every cuTile example really compiles, before and after, for GPUs this machine need not have."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from agent.environment import probe
+from agent.playbook import for_backend
+from agent.playbook.base import Optimization
+
+ct = pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+
+pytestmark = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
+
+F16, F32 = "float16", "float32"
+ARGUMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "occupancy-hint": ("softmax_kernel", ((F32, 2), (F32, 2), 1024)),
+    "tile-sizes": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2), 64, 64, 64)),
+    "store-without-tma": ("scale_kernel", ((F32, 2), (F32, 2), 2.0, 1024)),
+    "load-latency": ("row_sum_kernel", ((F32, 2), (F32, 1))),
+    "num-ctas": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2))),
+}
+"""Kernel and parameters of each example: (dtype, dimensions) of an array, or a constant."""
+AFTER: dict[str, tuple[Any, ...]] = {
+    "tile-sizes": ((F16, 2), (F16, 2), (F16, 2), 128, 128, 64),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("CUDA_TILE_CACHE_DIR", "0")
+    yield
+
+
+@pytest.mark.parametrize("sm", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("entry", for_backend("cutile"), ids=lambda entry: entry.name)
+def test_before_and_after_compile(entry: Optimization, sm: str, tmp_path: Path) -> None:
+    kernel, parameters = ARGUMENTS[entry.name]
+    cubins = [
+        compiled(load(tmp_path / "before.py", entry.before), kernel, parameters, sm),
+        compiled(
+            load(tmp_path / "after.py", entry.after),
+            kernel,
+            AFTER.get(entry.name, parameters),
+            sm,
+        ),
+    ]
+    assert all(cubin.startswith(b"\x7fELF") for cubin in cubins)
+
+
+def load(path: Path, text: str) -> ModuleType:
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.pop(path.stem, None)
+    spec.loader.exec_module(module)
+    return module
+
+
+def compiled(module: ModuleType, kernel: str, parameters: tuple[Any, ...], sm: str) -> bytes:
+    from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
+
+    constraints = [array(*p) if isinstance(p, tuple) else p for p in parameters]
+    signature = KernelSignature(constraints, CallingConvention.cutile_python_v2())
+    cubin = io.BytesIO()
+    export_kernel(getattr(module, kernel), [signature], cubin, gpu_code=sm, output_format="cubin")
+    return cubin.getvalue()
+
+
+def array(dtype: str, dimensions: int) -> Any:
+    """A contiguous, aligned array whose edges are multiples of 16."""
+    from cuda.tile.compilation import ArrayConstraint
+
+    return ArrayConstraint(
+        getattr(ct, dtype),
+        dimensions,
+        index_dtype=ct.int32,
+        stride_lower_bound_incl=0,
+        alias_groups=(),
+        may_alias_internally=False,
+        stride_constant=(*[None] * (dimensions - 1), 1),
+        stride_divisible_by=(*[16] * (dimensions - 1), 1),
+        shape_divisible_by=16,
+        base_addr_divisible_by=16,
+    )

@@ -1,0 +1,121 @@
+"""One invented run that has every type of event, and a run in each phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from agent.decision import Status
+from agent.state import (
+    Baselined,
+    Candidate,
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    Options,
+    Phase,
+    Proposed,
+    Record,
+    Run,
+    Screened,
+    ScreenResult,
+    Settled,
+    Skipped,
+    Started,
+    Stopped,
+    StopReason,
+    TestPlan,
+    Verified,
+    advance,
+)
+from agent.statistics import Blocks, Comparison, compare
+
+STARTED = Started(
+    run_id="softmax-20250102-030405",
+    kernel="kernels/softmax.py",
+    backend="triton",
+    kernel_class="memory",
+    branch="tile-agent/softmax-20250102",
+    origin_sha="0" * 40,
+    began_at_s=1_735_787_045,
+    python="python3",
+    tests=TestPlan(
+        files=("tests/test_softmax.py",),
+        correctness=("tests/test_softmax.py::test_softmax[triton-128]",),
+        perf=("tests/test_softmax.py::test_perf_softmax[triton-4096]",),
+        notes=("3 bfloat16 tests are left out",),
+    ),
+    environment={
+        "gpus": [{"name": "NVIDIA H200", "uuid": "GPU-0", "sm": 90, "driver": "580.1"}],
+        "versions": {"torch": "2.9.0", "triton": "3.5.0", "cuda-tile": None},
+    },
+    latency_meaning="GPU time of a launch",
+    options=Options(max_iterations=7, only=("occupancy", "block_size"), time_budget_s=3600.0),
+    took_s=0.5,
+)
+
+
+def comparison(improvement: float, noise: float = 0.001) -> Comparison:
+    """A comparison of one config, 0.82 ms at the incumbent, with that improvement."""
+    before, after = 0.82, 0.82 * (1 - improvement)
+    wobbles = (1 - noise, 1.0, 1 + noise)
+    return compare([{"c": Blocks((before * w,), (after,))} for w in wobbles], alpha=0.0125)
+
+
+def proposed(name: str, *shas: str, family: str = "tiles") -> Proposed:
+    """A proposal with a variant for each sha."""
+    candidates = tuple(Candidate(sha, {"n": n}, f"{name} (n={n})") for n, sha in enumerate(shas))
+    return Proposed(name, family, "fewer trips to memory", candidates, took_s=1.0)
+
+
+BASELINED = Baselined((Record("c", 0.82, "CUDA events", (0.81, 0.82, 0.83)),), 12, 1.25, took_s=4.0)
+SCREENED = Screened(
+    (
+        ScreenResult("b1", 0.7),
+        ScreenResult("b2", None, "killed by SIGSEGV"),
+        ScreenResult("b3", 0.5),
+    ),
+    ("b3", "b1"),
+    took_s=2.0,
+)
+HISTORY: tuple[Event, ...] = (
+    STARTED,
+    BASELINED,
+    Skipped("pipelining", "there is no loop: 0 found", took_s=0.1),
+    proposed("block_size", "a1"),
+    Verified("a1", 12, took_s=3.0),
+    Measured(comparison(0.1), took_s=30.0),
+    Settled("a2", took_s=0.2),
+    proposed("occupancy", "b1", "b2", "b3"),
+    SCREENED,
+    Verified("b1", 12, (ScreenResult("b3", None, "test_softmax: off by one"),), took_s=3.0),
+    Measured(comparison(-0.2), took_s=30.0),
+    Settled("a2", took_s=0.2),
+    proposed("reciprocal", "c1"),
+    Failed(Status.REVERT, False, "test_softmax: assert 1.0 == 2.0", took_s=3.0),
+    Settled("a2", "the branch is checked out", took_s=0.2),
+    Stopped(StopReason.NO_IMPROVEMENT, "after 2 of them"),
+    Finished(comparison(0.1), "measured afresh", took_s=30.0),
+)
+"""Every type of event, in an order that the state machine accepts."""
+
+REACHING: dict[Phase, Sequence[Event]] = {
+    Phase.SETUP: (),
+    Phase.BASELINE: HISTORY[:1],
+    Phase.PROPOSE: HISTORY[:2],
+    Phase.VERIFY: HISTORY[:4],
+    Phase.MEASURE: HISTORY[:5],
+    Phase.SETTLE: HISTORY[:6],
+    Phase.SCREEN: HISTORY[:8],
+    Phase.FINISH: HISTORY[:16],
+    Phase.DONE: HISTORY,
+}
+"""The events that bring a run into each phase."""
+
+
+def run_in(phase: Phase) -> Run:
+    """A run that is in that phase."""
+    run = reduce(advance, REACHING[phase], Run())
+    assert run.phase is phase
+    return run

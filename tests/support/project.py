@@ -1,0 +1,85 @@
+"""A small real project: a Triton kernel that the interpreter runs in no time, with its tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+KERNEL = '''\
+"""Doubles a vector."""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK_SIZE = 256
+
+
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, BLOCK_SIZE: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, 2 * tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+def double(x):
+    y = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), BLOCK_SIZE),)
+    double_kernel[grid](x, y, x.numel(), BLOCK_SIZE=BLOCK_SIZE)
+    return y
+'''
+TEST = """\
+import torch
+from double import double
+
+
+def test_double_triton():
+    x = torch.arange(700, dtype=torch.float32)
+    torch.testing.assert_close(double(x), 2 * x)
+
+
+def test_perf_double_triton(tile_bench):
+    x = torch.ones(8192)
+    tile_bench(lambda: double(x), warmup_ms=1, rep_ms=20)
+"""
+PROJECT = {"double.py": KERNEL, "tests/test_double.py": TEST, "pyproject.toml": "[tool.pytest]\n"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """What it printed as JSON."""
+        value: dict[str, Any] = json.loads(self.out)
+        return value
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line, as an installed `tile-agent` would run it."""
+    return [sys.executable, "-c", "from agent.cli import main; main()", *arguments]
+
+
+def tile_agent(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
+    """Run tile-agent in a folder."""
+    done = subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,134 @@
+"""Reading a source file by what its names mean."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import libcst as cst
+import pytest
+
+from agent.syntax import Source, Untraceable, descendants
+
+
+def source(text: str) -> Source:
+    return Source(dedent(text))
+
+
+@pytest.mark.parametrize(
+    ("imports", "spelled"),
+    [
+        ("import triton.language as T", "T.load"),
+        ("import triton.language", "triton.language.load"),
+        ("from triton import language as tl", "tl.load"),
+        ("from triton.language import load", "load"),
+        ("from triton.language import load as fetch", "fetch"),
+        ("import triton.language as tl\nfetch = tl.load", "fetch"),
+        ("try:\n    import triton.language as tl\nexcept ImportError:\n    tl = None", "tl.load"),
+    ],
+)
+def test_names_follow_the_imports(imports: str, spelled: str) -> None:
+    found = source(f"{imports}\ndef f(p):\n    return {spelled}(p)\n")
+    assert found.name(found.calls[-1].func) == "triton.language.load"
+
+
+def test_names_are_not_taken_by_their_text() -> None:
+    found = source("import json as tl\ndef f(p):\n    return tl.load(p)\n")
+    assert found.name(found.calls[0].func) == "json.load"
+
+
+@pytest.mark.parametrize(
+    "annotation", ["ct.Constant", "ct.Constant[int]", "ConstInt", '"ct.Constant"']
+)
+def test_annotations(annotation: str) -> None:
+    found = source(f"""
+        import cuda.tile as ct
+        ConstInt = ct.Constant[int]
+        def f(n: {annotation}): ...
+    """)
+    (parameter,) = found.functions[0].parameters
+    assert parameter.annotation is not None
+    assert found.name(parameter.annotation.annotation) == "cuda.tile.Constant"
+
+
+def test_functions_have_their_qualified_names_and_lines() -> None:
+    found = source("""\
+        import functools
+
+        @functools.cache
+        def f(a, /, b, *, c):
+            def inner(): ...
+
+        class Softmax:
+            def forward(self): ...
+    """)
+    assert [(f.name, f.line) for f in found.functions] == [
+        ("f", 4),
+        ("f.inner", 5),
+        ("Softmax.forward", 8),
+    ]
+    assert [p.name.value for p in found.functions[0].parameters] == ["a", "b", "c"]
+    assert found.decorator(found.functions[0], "functools.cache") is not None
+
+
+def traced(text: str) -> int | str:
+    found = source(text)
+    try:
+        return found.trace(found.calls[-1].args[0].value).value
+    except Untraceable as reason:
+        return str(reason)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("f(64)", 64),
+        ("N = 64\nf(N)", 64),
+        ("M, N = 32, 64\nf(N)", 64),
+        ("M = 64\ndef g():\n    n = M\n    return f(n)", 64),
+        ("N: int = 64\nf(N)", 64),
+        ("def g(n=64):\n    return f(n)", 64),
+        ("def g(n):\n    return f(n)", "`n` is a parameter"),
+        ("N = 1\nN = 2\nf(N)", "`N` is assigned 2 times"),
+        ("N = 1\nN += 2\nf(N)", "`N` is assigned 2 times"),
+        ("M = N = 64\nf(N)", "`N` is not assigned a plain value"),
+        ("for n in (1, 2):\n    f(n)", "`n` is not assigned a plain value"),
+        ("from sizes import N\nf(N)", "`N` is imported"),
+        ("f(N)", "`N` is not assigned in this file"),
+        ("f(2 * 32)", "is computed: `2 * 32`"),
+        ("n = n\nf(n)", "`n` is assigned to itself"),
+    ],
+)
+def test_tracing_an_integer(text: str, answer: int | str) -> None:
+    assert traced(text) == answer
+
+
+def test_a_traced_integer_tells_its_names() -> None:
+    found = source("M = 64\ndef g(n=M):\n    return f(n)\n")
+    literal = found.trace(found.calls[0].args[0].value)
+    assert [name.value for name in literal.names] == ["n", "M"]
+    assert literal.is_default
+    assert [len(found.uses(a)) for a in literal.assignments] == [1, 1]
+
+
+@pytest.mark.parametrize("text", ["", "a = 1", "a = 1\r\nb = 2", "\ufeffa = 1\n", "if a:\n\tb\n"])
+def test_text_round_trips(text: str) -> None:
+    assert Source(text).rewrite({}) == text
+
+
+def test_only_the_edited_node_changes() -> None:
+    text = "a  =  1 # one\r\nb = (  2,)"
+    found = Source(text)
+    (first, _) = descendants(found.module, cst.Integer)
+    assert found.rewrite({first: lambda n: n.with_changes(value="3")}) == text.replace("1", "3")
+
+
+def test_edits_may_nest() -> None:
+    found = Source("f(g(1))")
+    outer, inner = found.calls
+    renamed = found.rewrite(
+        {
+            outer: lambda c: c.with_changes(func=cst.Name("F")),
+            inner: lambda c: c.with_changes(func=cst.Name("G")),
+        }
+    )
+    assert renamed == "F(G(1))"
