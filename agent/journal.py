@@ -21,7 +21,8 @@ from typing import Any
 import cattrs
 
 from agent.errors import JournalError
-from agent.state import EVENTS, Event, Run, Started, advance
+from agent.events import EVENTS, Event, Started
+from agent.state import Run, advance
 
 SCHEMA = 1
 """Version of the events' layout; a journal of another version is refused, not guessed at."""

@@ -17,22 +17,15 @@ from agent.backends.base import KernelClass
 from agent.decision import Status
 from agent.environment import describe
 from agent.errors import UsageError
-from agent.harness.arm import Checkout, deadline_in
-from agent.harness.judge import Failure, Judge
-from agent.journal import Journal
-from agent.playbook.base import Hardware, Subject
-from agent.prompting import render
-from agent.proposers.base import Declined, Proposal, Proposer
-from agent.state import (
+from agent.events import (
     Baselined,
+    Calibrated,
     Candidate,
     Event,
     Failed,
     Finished,
     Measured,
-    Phase,
     Proposed,
-    Run,
     Screened,
     ScreenResult,
     Settled,
@@ -41,10 +34,16 @@ from agent.state import (
     Stopped,
     StopReason,
     Verified,
-    advance,
-    stop_reason,
 )
-from agent.statistics import geometric_mean
+from agent.harness.arm import Checkout, deadline_in
+from agent.harness.judge import Judge
+from agent.journal import Journal
+from agent.measurement import Calibration, Failure
+from agent.playbook.base import Hardware, Subject
+from agent.prompting import render
+from agent.proposers.base import Declined, Proposal, Proposer
+from agent.state import Phase, Run, advance, stop_reason
+from agent.statistics import Comparison, geometric_mean
 from agent.syntax import Source
 from agent.workspace import Workspace
 
@@ -92,6 +91,7 @@ class Effects:
         """Phase -> effect."""
         return {
             Phase.BASELINE: self.baseline,
+            Phase.CALIBRATE: self.calibrate,
             Phase.PROPOSE: self.propose,
             Phase.SCREEN: self.screen,
             Phase.VERIFY: self.verify,
@@ -116,10 +116,26 @@ class Effects:
             raise UsageError(f"the perf tests fail before any change: {timing.reason}")
         return Baselined(timing.records, verified.passed, timing.pass_s)
 
+    def calibrate(self, run: Run) -> Event:
+        """Compare the incumbent with itself: what differs then is noise.
+
+        Raises:
+            UsageError: nothing can be measured here, and the user has to mend that first.
+        """
+        outcome = self._calibrate(run)
+        if isinstance(outcome, Failure):
+            raise UsageError(f"the kernel cannot be compared with itself: {outcome.reason}")
+        return Calibrated(outcome)
+
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
         if reason := stop_reason(run):
             return Stopped(reason, run.escalation if reason is StopReason.ESCALATED else "")
+        if run.iteration - run.calibrated_at >= run.options.recalibrate_every:
+            outcome = self._calibrate(run)
+            if isinstance(outcome, Failure):
+                return Stopped(StopReason.ESCALATED, outcome.reason)
+            return Calibrated(outcome)
         kernel = _started(run).kernel
         text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
         subject = Subject(Source(text, kernel), self.kernel_class, self.hardware)
@@ -182,11 +198,17 @@ class Effects:
         outcome = self.judge.compare(
             self._checkout(run, run.incumbent_sha),
             self._checkout(run, run.candidate.sha),
-            run.baseline.pass_s if run.baseline else 0.0,
+            run.calibration,
             self._deadline(run),
         )
         if isinstance(outcome, Failure):
-            return Failed(outcome.status, outcome.correct, outcome.reason, outcome.incumbent)
+            return Failed(
+                outcome.status,
+                outcome.correct,
+                outcome.reason,
+                incumbent=outcome.incumbent,
+                unmeasured=outcome.unmeasured,
+            )
         return Measured(outcome)
 
     def settle(self, run: Run) -> Event:
@@ -203,22 +225,40 @@ class Effects:
         return Settled(sha, note or "")
 
     def finish(self, run: Run) -> Event:
-        """Measure the best against the origin afresh: that figure is the one to report."""
-        if not run.kept:
-            self.workspace.close()
-            return Finished(None)
-        outcome = self.judge.compare(
-            self._checkout(run, _started(run).origin_sha),
-            self._checkout(run, run.incumbent_sha),
-            run.baseline.pass_s if run.baseline else 0.0,
-            deadline_in(run.options.iteration_timeout_s),
+        """The last word: best against origin, and every kept step against the one before it.
+
+        A candidate is kept when it looked best, so its figure is too good on average. The figures
+        of fresh processes are the ones to report, and a step that no longer shows its gain is
+        named.
+        """
+        outcome = (
+            self._again(run, _started(run).origin_sha, run.incumbent_sha) if run.kept else None
         )
+        faded = []
+        if len(run.kept) > 1:  # of one step the comparison above has said everything
+            shas = [_started(run).origin_sha, *(row.sha for row in run.kept)]
+            for row, before in zip(run.kept, shas, strict=False):
+                step = self._again(run, before, row.sha)
+                if not isinstance(step, Failure) and not step.overall.low > 0:
+                    faded.append(row.iteration)
         self.workspace.close()
         if isinstance(outcome, Failure):
-            return Finished(None, f"the final comparison failed: {outcome.reason}")
-        return Finished(outcome)
+            return Finished(None, f"the final comparison failed: {outcome.reason}", tuple(faded))
+        return Finished(outcome, faded=tuple(faded))
 
     # --- helpers --------------------------------------------------------------------------------
+
+    def _calibrate(self, run: Run) -> Calibration | Failure:
+        checkout = self._checkout(run, run.incumbent_sha)
+        return self.judge.calibrate(checkout, deadline_in(run.options.iteration_timeout_s))
+
+    def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
+        return self.judge.compare(
+            self._checkout(run, before),
+            self._checkout(run, after),
+            None,
+            deadline_in(run.options.iteration_timeout_s),
+        )
 
     def _deadline(self, run: Run) -> float:
         """When the current iteration must be over. A resumed iteration has its time again."""

@@ -19,8 +19,10 @@ from agent.backends import BACKENDS
 from agent.backends.base import Classification
 from agent.environment import Environment
 from agent.errors import UsageError
+from agent.events import Options, Started, TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.discovery import Selection, discover
+from agent.harness.gpu import GpuWatch, exclusive
 from agent.harness.judge import PytestJudge
 from agent.harness.server import ForkServer
 from agent.journal import Journal, read, replay
@@ -30,7 +32,7 @@ from agent.playbook.base import Hardware
 from agent.preflight import preflight, tree_of
 from agent.proposers.playbook import PlaybookProposer
 from agent.repository import Repository
-from agent.state import Options, Phase, Run, Started, TestPlan, advance
+from agent.state import Phase, Run, advance
 from agent.syntax import Source
 from agent.target import Target, find_target
 from agent.workspace import SANDBOX, Setup, Workspace, state_dir
@@ -193,13 +195,30 @@ def _open(
         environment=environment,
         origin_sha=origin_sha,
         plan=plan,
-        judge=PytestJudge(server, plan, framework=target.backend, logs=logs),
+        judge=PytestJudge(
+            server,
+            plan,
+            framework=target.backend,
+            rules=request.options.rules,
+            logs=logs,
+            watch=_watch(stack, environment),
+        ),
         python=request.python,
         logs=logs,
         notes=plan.notes,
         branch=_branch(Path(target.kernel)) if request.branch is None else request.branch,
         options=request.options,
     )
+
+
+def _watch(stack: ExitStack, environment: Environment) -> GpuWatch | None:
+    """Take the GPU for this run and watch it; None where there is none."""
+    if environment.gpu is None:
+        return None
+    stack.enter_context(exclusive(environment.gpu, state_dir() / "gpus"))
+    watch = GpuWatch(environment.gpu)
+    stack.callback(watch.close)
+    return watch
 
 
 # --- beginning ----------------------------------------------------------------------------------

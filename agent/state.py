@@ -4,20 +4,38 @@ A `Run` is never saved. It is rebuilt by folding `advance` over the events of th
 resuming is the normal path and not a feature. An event is written only after `advance` has
 accepted it; an effect can therefore be repeated after a crash and must not mind.
 
-    SETUP -> BASELINE -> PROPOSE -> SCREEN -> VERIFY -> MEASURE -> SETTLE -+
-                            ^  |      (a sweep)                            |
-                            |  +--------> FINISH -> DONE                   |
-                            +----------------------------------------------+
+    SETUP -> BASELINE -> CALIBRATE -> PROPOSE -> SCREEN -> VERIFY -> MEASURE -> SETTLE -+
+                                         ^  |   (a sweep)                               |
+                                         |  +-> FINISH -> DONE                          |
+                                         +----------------------------------------------+
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
-from agent.decision import Gain, Rules, Status, Verdict, decide
+from agent.decision import Gain, Status, Verdict, decide
 from agent.errors import TransitionError
+from agent.events import (
+    Baselined,
+    Calibrated,
+    Candidate,
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    Options,
+    Proposed,
+    Screened,
+    Settled,
+    Skipped,
+    Started,
+    Stopped,
+    StopReason,
+    Verified,
+)
+from agent.measurement import Calibration
 from agent.statistics import Comparison, geometric_mean
 
 
@@ -26,6 +44,7 @@ class Phase(StrEnum):
 
     SETUP = "setup"
     BASELINE = "baseline"
+    CALIBRATE = "calibrate"
     PROPOSE = "propose"
     SCREEN = "screen"
     VERIFY = "verify"
@@ -33,202 +52,6 @@ class Phase(StrEnum):
     SETTLE = "settle"
     FINISH = "finish"
     DONE = "done"
-
-
-class StopReason(StrEnum):
-    """Why a run ended."""
-
-    EXHAUSTED = "the playbook is exhausted"
-    NO_IMPROVEMENT = "no improvement in consecutive iterations"
-    SMALL_IMPROVEMENT = "the last improvement was under 2 %"
-    ITERATIONS = "the iteration limit is reached"
-    TIME = "the time budget is spent"
-    ESCALATED = "escalated to the user"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user may set for a run; recorded with it, so that a resumed run is the same run."""
-
-    max_iterations: int = 25
-    patience: int = 2
-    """Iterations in a row without improvement after which the run stops."""
-    keep_going: bool = False
-    """Go on after an improvement under 2 %."""
-    time_budget_s: float | None = None
-    iteration_timeout_s: float = 600.0
-    only: tuple[str, ...] = ()
-    """Names of the optimizations to try; all when empty."""
-    rules: Rules = field(default_factory=Rules)
-
-
-@dataclass(frozen=True)
-class Record:
-    """The timing of one config in one pass of the perf tests.
-
-    `method` says how it was taken, in words: 'CUDA events, L2 flushed', 'pytest-benchmark'.
-    """
-
-    config: str
-    latency_ms: float
-    method: str
-    samples_ms: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class TestPlan:
-    """The frozen tests of a run: node ids, in pytest's order."""
-
-    __test__ = False
-
-    files: tuple[str, ...]
-    correctness: tuple[str, ...]
-    perf: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A commit under judgement: one optimization with its parameters filled in."""
-
-    sha: str
-    params: dict[str, Any]
-    title: str
-    """What the table says: 'occupancy hint (occupancy=4)'."""
-
-
-@dataclass(frozen=True)
-class ScreenResult:
-    """What the cheap look at one variant of a sweep gave."""
-
-    sha: str
-    latency_ms: float | None
-    """None: the variant failed, and `reason` says how."""
-    reason: str = ""
-
-
-# --- events: past participles, each a fact that the journal keeps -------------------------------
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened. `took_s` is the wall time of the effect behind it."""
-
-    took_s: float = field(default=0.0, kw_only=True)
-
-
-@dataclass(frozen=True)
-class Started(Event):
-    run_id: str
-    kernel: str
-    backend: str
-    kernel_class: str
-    branch: str
-    origin_sha: str
-    began_at_s: int
-    """Seconds since the epoch."""
-    python: str
-    """The interpreter that runs the tests."""
-    tests: TestPlan
-    environment: dict[str, Any]
-    latency_meaning: str
-    """What 'latency' means on the machine of the run, in one sentence."""
-    options: Options
-
-
-@dataclass(frozen=True)
-class Baselined(Event):
-    records: tuple[Record, ...]
-    correctness_tests: int
-    pass_s: float
-    """Wall time of one pass of the perf tests in a ready worker."""
-
-
-@dataclass(frozen=True)
-class Skipped(Event):
-    """An optimization that does not apply here; it costs no iteration."""
-
-    optimization: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Proposed(Event):
-    optimization: str
-    family: str
-    hypothesis: str
-    candidates: tuple[Candidate, ...]
-
-
-@dataclass(frozen=True)
-class Screened(Event):
-    """The variants of a sweep, looked at cheaply; `order` is the shas, most promising first."""
-
-    results: tuple[ScreenResult, ...]
-    order: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Verified(Event):
-    sha: str
-    passed: int
-    rejected: tuple[ScreenResult, ...] = ()
-    """More promising variants whose results were wrong."""
-
-
-@dataclass(frozen=True)
-class Measured(Event):
-    comparison: Comparison
-
-
-@dataclass(frozen=True)
-class Failed(Event):
-    """The candidate ended before a comparison: wrong, dead, hung, or not measurable."""
-
-    status: Status
-    correct: bool
-    """Whether its results were found right before it failed."""
-    reason: str
-    incumbent: bool = False
-    """The incumbent failed, not the candidate: the tests or the machine are at fault."""
-
-
-@dataclass(frozen=True)
-class Settled(Event):
-    """Git has followed the verdict; `sha` is the incumbent from here on."""
-
-    sha: str
-    note: str = ""
-    """Why the user's branch could not be moved, if it could not."""
-
-
-@dataclass(frozen=True)
-class Stopped(Event):
-    reason: StopReason
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Finished(Event):
-    """The last word: origin against best, measured afresh. None when nothing was kept."""
-
-    comparison: Comparison | None
-    note: str = ""
-
-
-EVENTS: tuple[type[Event], ...] = (
-    Started,
-    Baselined,
-    Skipped,
-    Proposed,
-    Screened,
-    Verified,
-    Measured,
-    Failed,
-    Settled,
-    Stopped,
-    Finished,
-)
 
 
 # --- the run ------------------------------------------------------------------------------------
@@ -254,6 +77,9 @@ class Run:
     phase: Phase = Phase.SETUP
     started: Started | None = None
     baseline: Baselined | None = None
+    calibration: Calibration | None = None
+    calibrated_at: int = 0
+    """The iteration before which the noise floor was last measured."""
     iteration: int = 0
     incumbent_sha: str = ""
     incumbent_ms: float = 0.0
@@ -270,6 +96,8 @@ class Run:
     """Families whose last keep gained only 2 to 5 %: they come last."""
     misses: int = 0
     """Iterations in a row without a keep."""
+    unmeasured: int = 0
+    """Iterations in a row that could not be measured."""
     last_gain: Gain = Gain.NONE
     escalation: str = ""
     rows: tuple[Row, ...] = ()
@@ -278,6 +106,7 @@ class Run:
     stopped: Stopped | None = None
     finished: Finished | None = None
     spent_s: float = 0.0
+    spent_by_phase_s: dict[str, float] = field(default_factory=dict)
 
     @property
     def options(self) -> Options:
@@ -296,7 +125,9 @@ def advance(run: Run, event: Event) -> Run:
     Raises:
         TransitionError: the event does not belong to the run's phase.
     """
-    return _step(replace(run, spent_s=run.spent_s + event.took_s), event)
+    phase, took_s = run.phase.value, event.took_s
+    by_phase = {**run.spent_by_phase_s, phase: run.spent_by_phase_s.get(phase, 0.0) + took_s}
+    return _step(replace(run, spent_s=run.spent_s + took_s, spent_by_phase_s=by_phase), event)
 
 
 def _step(run: Run, event: Event) -> Run:
@@ -308,11 +139,18 @@ def _step(run: Run, event: Event) -> Run:
             row = Row(0, "baseline", latency_ms, True, Status.KEEP, sha=run.incumbent_sha)
             return replace(
                 run,
-                phase=Phase.PROPOSE,
+                phase=Phase.CALIBRATE,
                 baseline=event,
                 incumbent_ms=latency_ms,
                 iteration=1,
                 rows=(row,),
+            )
+        case ((Phase.CALIBRATE | Phase.PROPOSE), Calibrated()):
+            return replace(
+                run,
+                phase=Phase.PROPOSE,
+                calibration=event.calibration,
+                calibrated_at=run.iteration,
             )
         case Phase.PROPOSE, Skipped():
             return replace(
@@ -341,21 +179,35 @@ def _step(run: Run, event: Event) -> Run:
             chosen = next(c for c in run.candidates if c.sha == event.sha)
             return replace(run, phase=Phase.MEASURE, candidate=chosen, candidate_correct=True)
         case Phase.MEASURE, Measured():
-            verdict = decide(event.comparison, run.options.rules)
-            return replace(run, phase=Phase.SETTLE, comparison=event.comparison, verdict=verdict)
+            floor = run.calibration.noise_floor if run.calibration else 0.0
+            verdict = decide(event.comparison, run.options.rules, noise_floor=floor)
+            return replace(
+                run,
+                phase=Phase.SETTLE,
+                comparison=event.comparison,
+                verdict=verdict,
+                unmeasured=0,
+            )
         case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed()):
             return replace(
                 run,
                 phase=Phase.SETTLE,
                 candidate_correct=event.correct,
                 verdict=Verdict(event.status, Gain.NONE, event.reason),
-                escalation=event.reason if event.incumbent else run.escalation,
+                unmeasured=run.unmeasured + 1 if event.unmeasured else 0,
+                escalation=_escalation(run, event),
             )
         case Phase.SETTLE, Settled():
             return _settle(run, event)
         case Phase.FINISH, Finished():
             return replace(run, phase=Phase.DONE, finished=event)
     raise TransitionError(f"{type(event).__name__} does not belong to phase {run.phase.value}")
+
+
+def _escalation(run: Run, event: Failed) -> str:
+    """Why a person must look, if one must: the incumbent fails, or nothing can be measured."""
+    hopeless = event.unmeasured and run.unmeasured + 1 >= run.options.patience
+    return event.reason if event.incumbent or hopeless else run.escalation
 
 
 def _settle(run: Run, event: Settled) -> Run:
@@ -380,11 +232,15 @@ def _settle(run: Run, event: Settled) -> Run:
         rows=(*run.rows, row),
         notes=(*run.notes, event.note) if event.note else run.notes,
     )
+    if run.unmeasured:
+        return after
     if verdict.status is not Status.KEEP or run.comparison is None:
         return replace(after, misses=run.misses + 1, last_gain=Gain.NONE)
     family = {run.proposal.family}
+    levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
     return replace(
         after,
+        calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,
         misses=0,

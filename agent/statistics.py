@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-
 _LARGEST_LOG = 700.0
 
 

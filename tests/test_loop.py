@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from agent.decision import Status
+from agent.events import Options, StopReason
 from agent.journal import Journal, replay
 from agent.loop import drive
 from agent.report.table import render
-from agent.state import Options, Phase, Run, StopReason
+from agent.state import Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ORIGIN, STEPS
 from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel

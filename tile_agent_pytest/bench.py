@@ -1,4 +1,9 @@
-"""Times a callable on the GPU, or on the CPU where there is none. Used through `tile_bench`."""
+"""Times a callable on the GPU, or on the CPU where there is none. Used through `tile_bench`.
+
+Under plain pytest a call takes all its samples at once. Under tile-agent the call stops and asks:
+the parent then orders one block of samples at a time, in turn with the other arm's worker, so that
+both are measured in the same seconds on inputs that are made only once.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,15 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 WARMUP_MS = 25.0
 REP_MS = 100.0
 MIN_SAMPLES = 5
 MAX_SAMPLES = 1000
+SHORT_MS = 0.02
+"""A kernel below this is timed as a graph: between two events its own time drowns in theirs."""
+GRAPH_LAUNCHES = 50
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,22 @@ class Timing:
         return statistics.median(self.samples_ms)
 
 
+class Sampler(Protocol):
+    """A way to time a callable."""
+
+    method: str
+
+    def sample(self, count: int) -> list[float]:
+        """So many samples, in ms."""
+
+    def burst(self, count: int) -> None:
+        """Do so many samples' work and wait for its end; whoever asked times it."""
+
+
+Gate = Callable[[str, Callable[[], Any]], "Timing"]
+"""Takes over a measurement: config and callable in, what was measured out."""
+
+
 class TileBench:
     """The `tile_bench` fixture: call it with what is to be timed.
 
@@ -37,8 +61,9 @@ class TileBench:
             tile_bench(lambda: softmax(x))
     """
 
-    def __init__(self, emit: Callable[[Timing], None]) -> None:
+    def __init__(self, emit: Callable[[Timing], None], gate: Gate | None = None) -> None:
         self._emit = emit
+        self._gate = gate
 
     def __call__(
         self,
@@ -60,60 +85,153 @@ class TileBench:
         Returns:
             The median latency in ms.
         """
-        import torch
-
-        if torch.cuda.is_available():
-            samples, method = _on_gpu(fn, warmup_ms, rep_ms), "CUDA events, cold L2"
+        if self._gate is not None:
+            timing = self._gate(config, fn)
         else:
-            samples, method = _on_cpu(fn, warmup_ms, rep_ms), "CPU wall time"
-        timing = Timing(config, tuple(samples), method)
+            sampler, estimate_ms = open_sampler(fn)
+            sampler.sample(count_for(warmup_ms, estimate_ms, at_least=1))
+            samples = sampler.sample(count_for(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
+            timing = Timing(config, tuple(samples), sampler.method)
         self._emit(timing)
         return timing.median_ms
 
 
-def _on_gpu(fn: Callable[[], Any], warmup_ms: float, rep_ms: float) -> list[float]:
+def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Sampler, float]:
+    """Choose how to time `fn` and estimate its latency; compilation is over then.
+
+    Args:
+        fn: what to time.
+        method: the name of a sampler's class, to have both arms of a comparison timed alike;
+            chosen by the estimate when not given.
+
+    Returns:
+        The sampler and its estimate in ms.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        fn()
+        sampler: Sampler = OnCpu(fn)
+        return sampler, _estimate(sampler, 1)
+    fn()
+    torch.cuda.synchronize()
+    events = OnGpu(fn)
+    estimate_ms = _estimate(events, MIN_SAMPLES)
+    if method is None:
+        method = AsGraph.__name__ if estimate_ms < SHORT_MS else OnGpu.__name__
+    if method == AsGraph.__name__:
+        graph = AsGraph(fn)
+        return graph, _estimate(graph, MIN_SAMPLES)
+    return events, estimate_ms
+
+
+def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
+    """How many samples fit into a budget."""
+    return max(at_least, min(MAX_SAMPLES, int(budget_ms / each_ms)))
+
+
+def _estimate(sampler: Sampler, count: int) -> float:
+    return max(statistics.median(sampler.sample(count)), 1e-5)
+
+
+class OnGpu:
     """Each launch between two CUDA events, after the L2 cache has been overwritten.
 
     The flush reads and writes: a write-only fill may bypass the cache. It also takes long enough
     for the host to have queued the launch by the time the first event is reached, which keeps the
     host's launch time out of the sample.
     """
-    import torch
 
-    fn()
-    torch.cuda.synchronize()
-    device = torch.cuda.current_device()
-    l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
-    flush = torch.zeros(max(2 * l2_bytes, 1 << 26) // 4, dtype=torch.int32, device="cuda")
+    method = "CUDA events, cold L2"
 
-    def sample(count: int) -> list[float]:
-        starts = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
-        ends = [torch.cuda.Event(enable_timing=True) for _ in range(count)]
-        for start, end in zip(starts, ends, strict=True):
-            flush.add_(1)
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        import torch
+
+        self._torch = torch
+        self._fn = fn
+        l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
+        self._flush = torch.zeros(max(2 * l2_bytes, 1 << 26) // 4, dtype=torch.int32, device="cuda")
+
+    def sample(self, count: int) -> list[float]:
+        """One sample a launch."""
+        event = self._torch.cuda.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
+        for start, end in pairs:
+            self._flush.add_(1)
             start.record()
-            fn()
+            self._fn()
             end.record()
+        self._torch.cuda.synchronize()
+        return [start.elapsed_time(end) for start, end in pairs]
+
+    def burst(self, count: int) -> None:
+        """So many launches, one behind the other."""
+        for _ in range(count):
+            self._fn()
+        self._torch.cuda.synchronize()
+
+
+class AsGraph:
+    """A CUDA graph of many launches, replayed between two events; a sample is its mean launch.
+
+    The launches follow each other without the host, so the launch time is out of the figure. The
+    inputs of so short a kernel stay in the L2 cache, which the method's name says.
+    """
+
+    method = f"CUDA graph of {GRAPH_LAUNCHES} launches, warm L2"
+
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        import torch
+
+        self._torch = torch
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                fn()
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            for _ in range(GRAPH_LAUNCHES):
+                fn()
         torch.cuda.synchronize()
-        return [start.elapsed_time(end) for start, end in zip(starts, ends, strict=True)]
 
-    estimate_ms = max(statistics.median(sample(MIN_SAMPLES)), 1e-3)
-    sample(_count(warmup_ms, estimate_ms, at_least=1))
-    return sample(_count(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
+    def sample(self, count: int) -> list[float]:
+        """One sample a replay."""
+        event = self._torch.cuda.Event
+        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
+        for start, end in pairs:
+            start.record()
+            self._graph.replay()
+            end.record()
+        self._torch.cuda.synchronize()
+        return [start.elapsed_time(end) / GRAPH_LAUNCHES for start, end in pairs]
+
+    def burst(self, count: int) -> None:
+        """So many launches' worth of replays, and at least one."""
+        for _ in range(max(1, count // GRAPH_LAUNCHES)):
+            self._graph.replay()
+        self._torch.cuda.synchronize()
 
 
-def _on_cpu(fn: Callable[[], Any], warmup_ms: float, rep_ms: float) -> list[float]:
-    def sample() -> float:
-        begin = time.perf_counter()
-        fn()
-        return (time.perf_counter() - begin) * 1e3
+class OnCpu:
+    """Wall time of each call."""
 
-    fn()
-    estimate_ms = max(sample(), 1e-3)
-    for _ in range(_count(warmup_ms, estimate_ms, at_least=0)):
-        sample()
-    return [sample() for _ in range(_count(rep_ms, estimate_ms, at_least=MIN_SAMPLES))]
+    method = "CPU wall time"
 
+    def __init__(self, fn: Callable[[], Any]) -> None:
+        self._fn = fn
 
-def _count(budget_ms: float, each_ms: float, *, at_least: int) -> int:
-    return max(at_least, min(MAX_SAMPLES, int(budget_ms / each_ms)))
+    def sample(self, count: int) -> list[float]:
+        """One sample a call."""
+        samples = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            self._fn()
+            samples.append((time.perf_counter() - begin) * 1e3)
+        return samples
+
+    def burst(self, count: int) -> None:
+        """So many calls."""
+        for _ in range(count):
+            self._fn()

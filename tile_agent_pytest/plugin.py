@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-from tile_agent_pytest.bench import TileBench, Timing
+from tile_agent_pytest.bench import Gate, TileBench, Timing
 
 PROPERTY = "tile_bench"
+
+gate: Gate | None = None
+"""Set by a worker while its parent wants to order the samples block by block."""
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def tile_bench(record_property: Any) -> TileBench:
             },
         )
 
-    return TileBench(emit)
+    return TileBench(emit, gate)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

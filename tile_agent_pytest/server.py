@@ -21,6 +21,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from tile_agent_pytest.wire import Channel, Message
 
@@ -33,10 +34,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def serve(control_fd: int) -> None:
     """Answer the parent until it goes away."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    server = Server(socket.socket(fileno=control_fd))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    Server(socket.socket(fileno=control_fd)).run()
+    signal.signal(signal.SIGTERM, lambda *_: server.leave())
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    server.run()
 
 
 class Server:
@@ -69,10 +72,14 @@ class Server:
         except (BrokenPipeError, ConnectionResetError):
             pass
         finally:
-            for pid in list(self._workers):
-                kill_tree(pid)
-            self._kill_orphans(alive=set())
-            os._exit(0)
+            self.leave()
+
+    def leave(self) -> NoReturn:
+        """Kill every worker, and what tests have started, and end."""
+        for pid in list(self._workers):
+            kill_tree(pid)
+        self._kill_orphans(alive=set())
+        os._exit(0)
 
     def _tell(self, message: Message) -> None:
         self._control.send(json.dumps(message).encode())
@@ -104,6 +111,7 @@ class Server:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -32,7 +32,7 @@ class Channel:
 
     def send(self, message: Message) -> None:
         """Send one message. Raises `Closed`."""
-        body = json.dumps(message, default=_plain).encode()
+        body = json.dumps(message, default=_plain, skipkeys=True).encode()
         if len(body) > MAX_MESSAGE_BYTES:
             raise ValueError(f"a message of {len(body)} bytes; {MAX_MESSAGE_BYTES} are allowed")
         try:

@@ -4,8 +4,10 @@ It collects once and then runs the tests it is told to, as often as it is told t
 once, a perf test many times. Nothing is read from terminal text; every test's outcome, properties,
 captured output and pytest-benchmark data travel as a structure.
 
-    parent -> worker   the job, then {"nodeids": [...]} as often as wanted; it ends by closing
+    parent -> worker   the job, then {"nodeids": [...], "stepped": bool} as often as wanted;
+                       it ends by closing
     worker -> parent   {"event": "ready", "items": [...], "errors": [...]}
+                       {"event": "at", "nodeid": ..., "config": ...}   stepped: see `Stepper`
                        {"event": "ran", "tests": [...], "modules": [...], "seconds": ...}
                        {"event": "ended", "code": ...}   pytest gave up before it was ready
 """
@@ -14,15 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tile_agent_pytest import plugin
+from tile_agent_pytest.bench import Sampler, Timing, open_sampler
 from tile_agent_pytest.wire import Channel, Closed, Message
 
 MAX_TEXT = 20_000
@@ -48,26 +52,27 @@ def work(channel: Channel) -> int:
     sys.path[:0] = job["sys_path"]
     sys.dont_write_bytecode = True  # two candidates of one second and one size share a .pyc
     session = Session(channel, job)
-    code = int(pytest.main([*job["args"], *_standing_arguments()], plugins=[plugin, session]))
+    arguments = [*job["args"], *_standing_arguments(session.scratch)]
+    try:
+        code = int(pytest.main(arguments, plugins=[plugin, session]))
+    finally:
+        shutil.rmtree(session.scratch, ignore_errors=True)
     if not session.answered:
         with contextlib.suppress(Closed):
             channel.send({"event": "ended", "code": code})
     return code
 
 
-def _standing_arguments() -> list[str]:
+def _standing_arguments(scratch: str) -> list[str]:
     """Arguments that every worker needs, whatever the project's own configuration says."""
-    arguments = [
+    return [
         f"-pno:{_OUR_ENTRY_POINT}",  # registered by hand: it may not be installed here at all
-        "-pno:cacheprovider",  # writes into the checkout
+        f"-ocache_dir={scratch}/cache",  # not in the checkout; without it `--lf` is no option
+        "-Wignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
+        "--maxfail=0",  # `-x` would end the collection without a word on the import that failed
         "--capture=fd",
         "--color=no",
     ]
-    with contextlib.suppress(ImportError):
-        import xdist  # noqa: F401
-
-        arguments.append("-n0")
-    return arguments
 
 
 class Session:
@@ -81,7 +86,22 @@ class Session:
         self._reports: list[pytest.TestReport] = []
         self._benchmark_s: list[float] = []
         self._exception = ""
+        self._running = ""
+        self._pid = os.getpid()
+        self.scratch = f"{job['log']}.scratch"
+        """A folder for what plugins keep between sessions; it goes with this one."""
         self.answered = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: Any) -> None:
+        """Keep the tests in this process, and the checkout clean, whatever the project says.
+
+        Options of plugins, which may be installed, or loaded, or neither: no argument fits all.
+        """
+        if hasattr(config.option, "dist"):
+            config.option.dist, config.option.tx = "no", []
+        if hasattr(config.option, "benchmark_storage"):
+            config.option.benchmark_storage = f"file://{self.scratch}/benchmarks"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what could not be collected."""
@@ -103,6 +123,7 @@ class Session:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Do as the parent says until it closes its end."""
+        self._stay_alone()
         items = {item.nodeid: item for item in session.items}
         self._channel.send(
             {
@@ -115,6 +136,7 @@ class Session:
         with contextlib.suppress(Closed):
             while True:
                 request = self._channel.receive()
+                plugin.gate = self._step if request.get("stepped") else None
                 self._channel.send(self._run([items[nodeid] for nodeid in request["nodeids"]]))
         return True
 
@@ -127,8 +149,10 @@ class Session:
             self._reports.clear()
             self._benchmark_s.clear()
             self._exception = ""
+            self._running = item.nodeid
             following = items[index + 1] if index + 1 < len(items) else None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._stay_alone()
             outcome = _outcome(item.nodeid, self._reports)
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
@@ -139,6 +163,17 @@ class Session:
             "modules": loaded_from(self._kernel_name),
             "seconds": time.perf_counter() - begin,
         }
+
+    def _step(self, config: str, fn: Callable[[], Any]) -> Timing:
+        """Measure `fn` as the parent orders it, then let the test go on."""
+        self._stay_alone()
+        self._channel.send({"event": "at", "nodeid": self._running, "config": config})
+        return Stepper(config, fn, self._channel).serve()
+
+    def _stay_alone(self) -> None:
+        """End a child that the user's code forked and let escape: it would answer in our place."""
+        if os.getpid() != self._pid:
+            os._exit(1)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the reports of the test that is running."""
@@ -156,6 +191,55 @@ class Session:
             self._benchmark_s.extend(_thinned(data or ()))
 
 
+class Stepper:
+    """One callable, measured block by block on the parent's orders.
+
+    prepare (method or null)  -> prepared (method, label, estimate_ms), or its error
+    block (count)             -> block (samples_ms)
+    burst (count)             -> burst, once the work is over; the parent times it
+    go                           the test goes on
+    """
+
+    def __init__(self, config: str, fn: Callable[[], Any], channel: Channel) -> None:
+        self._config = config
+        self._fn = fn
+        self._channel = channel
+        self._sampler: Sampler | None = None
+        self._samples_ms: list[float] = []
+
+    def serve(self) -> Timing:
+        """Obey until the parent says go."""
+        while True:
+            request = self._channel.receive()
+            match request["op"]:
+                case "prepare":
+                    self._channel.send(self._prepare(request["method"]))
+                case "block" if self._sampler:
+                    samples_ms = self._sampler.sample(request["count"])
+                    self._samples_ms += samples_ms
+                    self._channel.send({"event": "block", "samples_ms": samples_ms})
+                case "burst" if self._sampler:
+                    self._sampler.burst(request["count"])
+                    self._channel.send({"event": "burst"})
+                case _:
+                    method = self._sampler.method if self._sampler else ""
+                    return Timing(self._config, tuple(_thinned(self._samples_ms)), method)
+
+    def _prepare(self, method: str | None) -> Message:
+        try:
+            self._sampler, estimate_ms = open_sampler(self._fn, method)
+        except RuntimeError as problem:
+            if method is None:
+                raise
+            return {"event": "prepared", "error": str(problem)}
+        return {
+            "event": "prepared",
+            "method": type(self._sampler).__name__,
+            "label": self._sampler.method,
+            "estimate_ms": estimate_ms,
+        }
+
+
 def _describe(item: pytest.Item) -> Message:
     return {
         "nodeid": item.nodeid,
@@ -168,7 +252,8 @@ def _outcome(nodeid: str, reports: list[pytest.TestReport]) -> Message:
     """One test: setup, call and teardown folded into one outcome."""
     failed = [report for report in reports if report.failed]
     skipped = [report for report in reports if report.skipped]
-    call = next((report for report in reports if report.when == "call"), None)
+    calls = [report for report in reports if report.when == "call"]
+    call = calls[-1] if calls else None  # its subtests report before a test does
     outcome = "failed" if failed else "skipped" if skipped else "passed" if call else "failed"
     text = str((failed or skipped)[0].longrepr) if failed or skipped else ""
     return {

@@ -11,7 +11,7 @@ from agent.cli import output
 from agent.cli.options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
-    from agent.harness.judge import Failure
+    from agent.measurement import Failure
     from agent.setup import Request
 
 FAILED = 3
@@ -98,7 +98,7 @@ def verify(
     output.use_json(as_json)
     from agent import setup
     from agent.harness.arm import deadline_in
-    from agent.harness.judge import Failure
+    from agent.measurement import Failure
 
     request = _request(kernel, python, tests, correctness_k=correctness_k)
     with setup.opened(request) as session:
@@ -124,8 +124,8 @@ def bench(
     output.use_json(as_json)
     from agent import setup
     from agent.harness.arm import deadline_in
-    from agent.harness.judge import Failure
     from agent.journal import to_json
+    from agent.measurement import Failure
 
     request = _request(kernel, python, tests, perf_k=perf_k)
     with setup.opened(request) as session:

@@ -16,10 +16,11 @@ from agent.cli.options import Json, Kernel, Only, Python, Tests
 from agent.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
+    from agent.events import Event
     from agent.journal import Journal
     from agent.repository import Repository
     from agent.setup import Session
-    from agent.state import Event, Run
+    from agent.state import Run
 
 STOP_TIMEOUT_S = 60.0
 
@@ -61,7 +62,7 @@ def run(
     """Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert."""
     output.use_json(as_json)
     from agent import setup
-    from agent.state import Options
+    from agent.events import Options
 
     options = Options(
         max_iterations=max_iterations,

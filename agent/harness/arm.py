@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from agent.errors import WorkerDied, WrongImport
 from agent.harness.results import Collection, Pass, read_collection, read_pass
@@ -24,6 +24,24 @@ class Checkout:
     """Path of the kernel below `root`."""
 
 
+@dataclass(frozen=True)
+class Stop:
+    """Where a stepped run waits: inside the `tile_bench` call of a test."""
+
+    nodeid: str
+    config: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """How a stopped test's callable will be timed."""
+
+    method: str
+    """Name of the sampler, for the other arm to use the same."""
+    label: str
+    estimate_ms: float
+
+
 class Arm:
     """A pytest session over a checkout. Use it in a `with`; it ends with the block."""
 
@@ -35,9 +53,8 @@ class Arm:
         *,
         arguments: Sequence[str],
         tests: Sequence[str] | None,
-        deadline: float,
     ) -> None:
-        """Start the session and collect.
+        """Start the session; it collects while the caller goes on.
 
         Args:
             server: forks the worker.
@@ -45,14 +62,10 @@ class Arm:
             log: file for the worker's output.
             arguments: for pytest: files, node ids, `-k`.
             tests: node ids to keep, in this order; all when None.
-            deadline: for the collection, on the clock of `time.monotonic`.
-
-        Raises:
-            WorkerTimedOut: the collection passed the deadline.
-            WorkerDied: it ended without an answer, or pytest refused the arguments.
         """
         self.checkout = checkout
         self._log = log
+        self._collection: Collection | None = None
         self._worker = server.fork(
             {
                 "cwd": str(checkout.root),
@@ -64,11 +77,21 @@ class Arm:
                 "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
             }
         )
-        message = self._worker.receive(deadline)
-        if message["event"] == "ended":
-            self._worker.close()
-            raise WorkerDied(f"pytest ended with exit code {message['code']}: see {log}")
-        self.collection: Collection = read_collection(message)
+
+    def collection(self, deadline: float) -> Collection:
+        """What pytest found, once it has.
+
+        Raises:
+            WorkerTimedOut: the collection passed the deadline.
+            WorkerDied: it ended without an answer, or pytest refused the arguments.
+        """
+        if self._collection is None:
+            message = self._worker.receive(deadline)
+            if message["event"] == "ended":
+                self._worker.close()
+                raise WorkerDied(f"pytest ended with exit code {message['code']}: see {self._log}")
+            self._collection = read_collection(message)
+        return self._collection
 
     def run(self, nodeids: Sequence[str], deadline: float) -> Pass:
         """One pass over the given tests.
@@ -78,11 +101,59 @@ class Arm:
             WorkerDied: the worker ended, or a test is not there any more.
             WrongImport: the kernel was imported from another file than this checkout's.
         """
-        known = {item.nodeid for item in self.collection.items}
+        self._order(nodeids, deadline, stepped=False)
+        return self._finished(self._worker.receive(deadline))
+
+    # --- stepped: block by block, in the `tile_bench` calls of the tests --------------------------
+
+    def begin(self, nodeids: Sequence[str], deadline: float) -> None:
+        """Start a pass that waits in every `tile_bench` call for orders. Raises as `run`."""
+        self._order(nodeids, deadline, stepped=True)
+
+    def next_stop(self, deadline: float) -> Stop | Pass:
+        """Where the pass waits now, or the whole pass when it is over. Raises as `run`."""
+        message = self._worker.receive(deadline)
+        if message["event"] == "at":
+            return Stop(message["nodeid"], message["config"])
+        return self._finished(message)
+
+    def prepare(self, method: str | None, deadline: float) -> Prepared | str:
+        """Have the callable compiled and its sampler chosen; the error's text if that fails."""
+        self._worker.send({"op": "prepare", "method": method})
+        answer = self._worker.receive(deadline)
+        if answer["event"] != "prepared":
+            raise WorkerDied(_early_end(answer))
+        if "error" in answer:
+            return str(answer["error"])
+        return Prepared(answer["method"], answer["label"], answer["estimate_ms"])
+
+    def block(self, count: int, deadline: float) -> tuple[float, ...]:
+        """So many samples, in ms."""
+        return tuple(self._ask({"op": "block", "count": count}, deadline)["samples_ms"])
+
+    def burst(self, count: int, deadline: float) -> None:
+        """So many launches; it returns when they are over."""
+        self._ask({"op": "burst", "count": count}, deadline)
+
+    def go(self) -> None:
+        """Let the test go on."""
+        self._worker.send({"op": "go"})
+
+    def _ask(self, request: dict[str, object], deadline: float) -> dict[str, Any]:
+        self._worker.send(request)
+        answer = self._worker.receive(deadline)
+        if answer["event"] != request["op"]:
+            raise WorkerDied(_early_end(answer))
+        return answer
+
+    def _order(self, nodeids: Sequence[str], deadline: float, *, stepped: bool) -> None:
+        known = {item.nodeid for item in self.collection(deadline).items}
         if lost := [nodeid for nodeid in nodeids if nodeid not in known]:
             raise WorkerDied(f"{lost[0]} can no longer be collected: see {self._log}")
-        self._worker.send({"nodeids": list(nodeids)})
-        done = read_pass(self._worker.receive(deadline))
+        self._worker.send({"nodeids": list(nodeids), "stepped": stepped})
+
+    def _finished(self, message: dict[str, Any]) -> Pass:
+        done = read_pass(message)
         self._check_import(done)
         return done
 
@@ -119,6 +190,15 @@ class Arm:
             self.close()
         else:
             self._worker.kill()
+
+
+def _early_end(message: dict[str, Any]) -> str:
+    """A test ended where it should have waited: its callable failed."""
+    if message["event"] == "ran":
+        bad = read_pass(message).not_passed()
+        if bad:
+            return f"{bad[0].nodeid}: {bad[0].headline}"
+    return f"the worker answered {message['event']!r} out of turn"
 
 
 def deadline_in(seconds: float) -> float:

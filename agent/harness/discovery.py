@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
+from agent.events import TestPlan
 from agent.harness.arm import Arm, Checkout
 from agent.harness.results import Collection, Item
 from agent.harness.server import ForkServer
-from agent.state import TestPlan
 
 TIMING_FIXTURES = frozenset({"tile_bench", "benchmark"})
 _BF16 = re.compile(r"bfloat16|bf16", re.IGNORECASE)
@@ -54,10 +54,9 @@ def discover(
             log,
             arguments=[*selection.files, *arguments],
             tests=None,
-            deadline=deadline,
         )
         with arm:
-            return arm.collection
+            return arm.collection(deadline)
 
     try:
         everything = collect()

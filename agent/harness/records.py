@@ -14,12 +14,12 @@ import ast
 import math
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from agent.errors import TileAgentError
+from agent.events import Record
 from agent.harness.results import TestResult
-from agent.state import Record
 
 _PRINTED = re.compile(r"^\s*([A-Za-z][\w .-]*): (\{.*\}) ms\s*$", re.MULTILINE)
 _DIRECTIONS = ("forward", "backward", "full")
@@ -40,12 +40,12 @@ def read_records(tests: Sequence[TestResult], framework: str) -> tuple[Record, .
     Raises:
         RecordError: no records at all, or one that is zero, negative or not a number.
     """
-    short = _short_names([test.nodeid for test in tests])
+    short = short_names([test.nodeid for test in tests])
     records: dict[str, Record] = {}
     for test in tests:
         for label, latency_ms, samples_ms, method in _found(test, framework):
             name = short[test.nodeid] if label == "forward" else f"{short[test.nodeid]} {label}"
-            unique = _numbered(name, records)
+            unique = numbered(name, records)
             for value in (latency_ms, *samples_ms):
                 if not (math.isfinite(value) and value > 0):
                     raise RecordError(f"{test.nodeid} recorded {value} ms for {label}")
@@ -135,14 +135,15 @@ def _nothing(tests: Sequence[TestResult], framework: str) -> str:
     )
 
 
-def _short_names(nodeids: Sequence[str]) -> dict[str, str]:
+def short_names(nodeids: Sequence[str]) -> dict[str, str]:
     """Node id -> the part behind the file, where that is unique."""
     tails = {nodeid: nodeid.partition("::")[2] or nodeid for nodeid in nodeids}
     values = list(tails.values())
     return {nodeid: tail if values.count(tail) == 1 else nodeid for nodeid, tail in tails.items()}
 
 
-def _numbered(name: str, taken: Mapping[str, Record]) -> str:
+def numbered(name: str, taken: Container[str]) -> str:
+    """The name, with a number behind it where it is taken already."""
     number = 2
     unique = name
     while unique in taken:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from agent.state import (
+from agent.events import (
     Baselined,
+    Calibrated,
     Event,
     Failed,
     Measured,
     Proposed,
-    Run,
     Screened,
     Settled,
     Skipped,
     Stopped,
     Verified,
 )
+from agent.measurement import describe_resolution
+from agent.state import Run
 
 
 def lines(run: Run, event: Event) -> list[str]:
@@ -25,6 +27,9 @@ def lines(run: Run, event: Event) -> list[str]:
                 f"baseline   {run.incumbent_ms:.6f} ms over {len(event.records)} configs; "
                 f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)"
             ]
+        case Calibrated():
+            text = describe_resolution(event.calibration, run.options.rules)
+            return [f"noise      {text} ({event.took_s:.0f} s)"]
         case Skipped():
             return [f"skip       {event.optimization}: {event.reason}"]
         case Proposed():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from agent.errors import ExitCode
+from agent.events import StopReason
 from agent.journal import to_json
-from agent.state import Phase, Run, StopReason
+from agent.state import Phase, Run
 
 
 def exit_code(run: Run) -> ExitCode:

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from functools import reduce
 
 from agent.decision import Status
-from agent.state import (
+from agent.events import (
     Baselined,
+    Calibrated,
     Candidate,
     Event,
     Failed,
     Finished,
     Measured,
     Options,
-    Phase,
     Proposed,
     Record,
-    Run,
     Screened,
     ScreenResult,
     Settled,
@@ -27,8 +26,9 @@ from agent.state import (
     StopReason,
     TestPlan,
     Verified,
-    advance,
 )
+from agent.measurement import Calibration
+from agent.state import Phase, Run, advance
 from agent.statistics import Blocks, Comparison, compare
 
 STARTED = Started(
@@ -70,6 +70,9 @@ def proposed(name: str, *shas: str, family: str = "tiles") -> Proposed:
 
 
 BASELINED = Baselined((Record("c", 0.82, "CUDA events", (0.81, 0.82, 0.83)),), 12, 1.25, took_s=4.0)
+CALIBRATED = Calibrated(
+    Calibration(noise_floor=0.004, levels_ms={"c": 0.821}, band=0.05, pairs=8), took_s=20.0
+)
 SCREENED = Screened(
     (
         ScreenResult("b1", 0.7),
@@ -82,6 +85,7 @@ SCREENED = Screened(
 HISTORY: tuple[Event, ...] = (
     STARTED,
     BASELINED,
+    CALIBRATED,
     Skipped("pipelining", "there is no loop: 0 found", took_s=0.1),
     proposed("block_size", "a1"),
     Verified("a1", 12, took_s=3.0),
@@ -96,19 +100,20 @@ HISTORY: tuple[Event, ...] = (
     Failed(Status.REVERT, False, "test_softmax: assert 1.0 == 2.0", took_s=3.0),
     Settled("a2", "the branch is checked out", took_s=0.2),
     Stopped(StopReason.NO_IMPROVEMENT, "after 2 of them"),
-    Finished(comparison(0.1), "measured afresh", took_s=30.0),
+    Finished(comparison(0.1), "measured afresh", faded=(1,), took_s=30.0),
 )
 """Every type of event, in an order that the state machine accepts."""
 
 REACHING: dict[Phase, Sequence[Event]] = {
     Phase.SETUP: (),
     Phase.BASELINE: HISTORY[:1],
-    Phase.PROPOSE: HISTORY[:2],
-    Phase.VERIFY: HISTORY[:4],
-    Phase.MEASURE: HISTORY[:5],
-    Phase.SETTLE: HISTORY[:6],
-    Phase.SCREEN: HISTORY[:8],
-    Phase.FINISH: HISTORY[:16],
+    Phase.CALIBRATE: HISTORY[:2],
+    Phase.PROPOSE: HISTORY[:3],
+    Phase.VERIFY: HISTORY[:5],
+    Phase.MEASURE: HISTORY[:6],
+    Phase.SETTLE: HISTORY[:7],
+    Phase.SCREEN: HISTORY[:9],
+    Phase.FINISH: HISTORY[:17],
     Phase.DONE: HISTORY,
 }
 """The events that bring a run into each phase."""

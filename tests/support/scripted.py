@@ -12,14 +12,16 @@ from pathlib import Path
 
 from agent.backends.base import KernelClass
 from agent.decision import Status
+from agent.events import Options, Record, Started, TestPlan
 from agent.harness.arm import Checkout
-from agent.harness.judge import Failure, Timing, Verification
+from agent.harness.judge import Timing, Verification
 from agent.journal import Journal
 from agent.loop import Effects
+from agent.measurement import Calibration, Failure
 from agent.playbook.base import Hardware, Subject
 from agent.proposers.base import Declined, Proposal, ProposedVariant
 from agent.repository import Repository
-from agent.state import Options, Record, Run, Started, TestPlan, advance
+from agent.state import Run, advance
 from agent.statistics import Blocks, Comparison, compare
 from agent.workspace import Workspace
 
@@ -58,17 +60,22 @@ class ScriptedJudge:
             return Failure(Status.CRASH, correct=True, reason="timed out")
         return Timing((Record("c", _latency(checkout), "scripted"),), 0.01)
 
+    def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
+        return Calibration(0.001, {"c": _latency(checkout)}, band=0.1, pairs=8)
+
     def compare(
-        self, incumbent: Checkout, candidate: Checkout, pass_s: float, deadline: float
+        self,
+        incumbent: Checkout,
+        candidate: Checkout,
+        calibration: Calibration | None,
+        deadline: float,
     ) -> Comparison | Failure:
         if "HANG" in _text(candidate):
             return Failure(Status.CRASH, correct=True, reason="timed out")
         if "SICK" in _text(candidate):
             return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
         before, after = _latency(incumbent), _latency(candidate)
-        pairs = [
-            {"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)
-        ]
+        pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)]
         return compare(pairs, alpha=0.0125)
 
 

@@ -12,9 +12,10 @@ import signal
 import sys
 from pathlib import Path
 
+from agent.events import Event
 from agent.journal import Journal, replay
 from agent.loop import Effect, drive
-from agent.state import Event, Phase, Run
+from agent.state import Phase, Run
 from tests.support.scenario import STEPS
 from tests.support.scripted import ScriptedRun
 

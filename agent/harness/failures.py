@@ -1,0 +1,62 @@
+"""What went wrong with a worker or a test, as a `Failure` that the loop can write down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.decision import Status
+from agent.errors import WorkerError, WorkerTimedOut
+from agent.harness.arm import Arm
+from agent.harness.results import TestResult
+from agent.measurement import Failure
+
+
+def import_failure(arm: Arm, deadline: float) -> Failure | None:
+    """The kernel or its tests could not even be imported."""
+    errors = arm.collection(deadline).errors
+    if not errors:
+        return None
+    nodeid, text = errors[0]
+    lines = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    reason = lines[-1] if lines else "cannot be imported"
+    return Failure(Status.CRASH, correct=False, reason=f"{nodeid}: {reason}")
+
+
+def test_failure(bad: Sequence[TestResult], *, correct: bool = True) -> Failure:
+    """A wrong result is reverted; anything else that stops a test is a crash.
+
+    Args:
+        bad: the tests that did not pass, at least one.
+        correct: the results had been found right before; a perf test that asserts says otherwise.
+    """
+    first = bad[0]
+    wrong = first.exception == "AssertionError"
+    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
+    return Failure(
+        Status.REVERT if wrong else Status.CRASH,
+        correct=correct and not wrong,
+        reason=f"{first.nodeid}{more}: {first.headline}",
+    )
+
+
+def worker_failure(problem: WorkerError, *, correct: bool) -> Failure:
+    """The worker itself ended, hung or answered nonsense."""
+    prefix = "timed out: " if isinstance(problem, WorkerTimedOut) else ""
+    return Failure(Status.CRASH, correct=correct, reason=f"{prefix}{problem}")
+
+
+def blame(failure: Failure, *, incumbent: bool) -> Failure:
+    """The same failure, laid at the incumbent's door where it belongs there."""
+    if not incumbent:
+        return failure
+    return Failure(
+        Status.CRASH,
+        correct=failure.correct,
+        reason=f"the incumbent failed its own perf test: {failure.reason}",
+        incumbent=True,
+    )
+
+
+def crash(reason: str) -> Failure:
+    """It could not be judged, though nothing was wrong with its results."""
+    return Failure(Status.CRASH, correct=True, reason=reason)

@@ -1,0 +1,105 @@
+"""Watches the GPU through NVML while blocks are taken, and keeps other runs off it.
+
+NVML is read by the parent, which never runs candidate code. Nothing here changes a setting of the
+card.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from filelock import FileLock, Timeout
+
+from agent.environment import Gpu
+from agent.errors import UsageError
+from agent.measurement import Telemetry
+
+LOCK_PATIENCE_S = 600.0
+
+
+class GpuWatch:
+    """Reads one GPU's clocks, power, temperature, throttling and processes."""
+
+    def __init__(self, gpu: Gpu, family: int | None = None) -> None:
+        """Watch a GPU.
+
+        Args:
+            gpu: which one.
+            family: the process whose descendants are ours; this one when not given.
+        """
+        import pynvml
+
+        self._nvml: Any = pynvml
+        pynvml.nvmlInit()
+        self._handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        self._family = family or os.getpid()
+
+    def look(self) -> Telemetry | None:
+        """The GPU now; None when the driver does not answer."""
+        nvml, handle = self._nvml, self._handle
+        try:
+            return Telemetry(
+                sm_mhz=nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+                power_w=nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+                temperature_c=nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+                event_reasons=self._event_reasons(),
+                foreign_pids=self._foreign(),
+            )
+        except nvml.NVMLError:
+            return None
+
+    def close(self) -> None:
+        """Let NVML go."""
+        self._nvml.nvmlShutdown()
+
+    def _event_reasons(self) -> int:
+        nvml = self._nvml
+        read = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        read = read or nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+        return int(read(self._handle))
+
+    def _foreign(self) -> tuple[int, ...]:
+        """Processes on the GPU that are not ours.
+
+        Inside a container NVML may name processes by numbers that mean nothing here; a number
+        without a process is passed over rather than blamed.
+        """
+        pids = {p.pid for p in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
+        return tuple(sorted(pid for pid in pids if psutil.pid_exists(pid) and not self._ours(pid)))
+
+    def _ours(self, pid: int) -> bool:
+        with suppress(psutil.Error):
+            process: psutil.Process | None = psutil.Process(pid)
+            while process is not None:
+                if process.pid == self._family:
+                    return True
+                process = process.parent()
+            return False
+        return True  # it has ended meanwhile
+
+
+@contextmanager
+def exclusive(gpu: Gpu, folder: Path) -> Iterator[None]:
+    """Hold a GPU against other runs of tile-agent on this machine while the block lasts.
+
+    Raises:
+        UsageError: another run has held it for very long.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f"{gpu.uuid}.lock", timeout=LOCK_PATIENCE_S)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise UsageError(
+            f"another tile-agent run measures on {gpu.name} ({gpu.uuid}): wait for it, or choose "
+            "another GPU with CUDA_VISIBLE_DEVICES"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,248 @@
+"""Real process pairs: two workers, one over each checkout, measured in turn.
+
+Tests that use the `tile_bench` fixture wait inside it, and the blocks of both arms alternate there
+within the same second. Tests that time themselves (TileGym's, pytest-benchmark's) cannot be
+stopped inside; their block is one whole pass of the perf tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.errors import WorkerDied, WorkerError
+from agent.events import TestPlan
+from agent.harness.arm import Arm, Checkout, Stop
+from agent.harness.failures import blame, crash, import_failure, test_failure, worker_failure
+from agent.harness.gpu import GpuWatch
+from agent.harness.records import RecordError, numbered, read_records, short_names
+from agent.harness.results import Pass
+from agent.harness.server import ForkServer
+from agent.measurement import Block, ConfigBlocks, Failure, RawPair
+
+ABBA = (True, False, False, True)
+BAAB = (False, True, True, False)
+"""True is the incumbent's block. The pairs take the orders in turn."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long the blocks are."""
+
+    block_ms: float = 150.0
+    """Long enough for clocks and power to follow the load; shorter blocks of a matrix product were
+    seen to scatter four times as much."""
+    settle_ms: float = 100.0
+    """Uncounted work of each arm before its first block."""
+    quads: int = 2
+    """ABBA orders a pair and config; on a CPU, whose launches are slow, one."""
+    least_samples: int = 25
+    least_slow_samples: int = 3
+    """For kernels of more than `slow_ms`."""
+    slow_ms: float = 5.0
+    flush_ms: float = 0.1
+    """About what overwriting the L2 cache adds to a sample."""
+
+    def count(self, budget_ms: float, estimate_ms: float) -> int:
+        """How many samples a block of `budget_ms` takes."""
+        least = self.least_slow_samples if estimate_ms > self.slow_ms else self.least_samples
+        return max(least, min(1000, int(budget_ms / (estimate_ms + self.flush_ms))))
+
+
+@dataclass
+class WorkerPairs:
+    """A source of pairs for `agent.measurement.measure`."""
+
+    server: ForkServer
+    incumbent: Checkout
+    candidate: Checkout
+    plan: TestPlan
+    framework: str
+    logs: Path
+    deadline: float
+    watch: GpuWatch | None = None
+    timing: Timing = field(default_factory=Timing)
+    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    last_s: float = 0.0
+    """Wall time of the last pair."""
+
+    def pair(self, number: int) -> RawPair | Failure:
+        """Fork both workers at once, then let one at a time work."""
+        begin = time.monotonic()
+        order = BAAB if number % 2 else ABBA
+        whose = True
+        try:
+            with self._arm(self.incumbent, "incumbent") as first:
+                with self._arm(self.candidate, "candidate") as second:
+                    arms = {True: first, False: second}
+                    for whose, arm in arms.items():
+                        if problem := import_failure(arm, self.deadline):
+                            return blame(problem, incumbent=whose)
+                    return self._measure(arms, order)
+        except _ArmFailed as end:
+            return blame(end.failure, incumbent=end.incumbent)
+        except WorkerError as problem:
+            return blame(worker_failure(problem, correct=True), incumbent=whose)
+        finally:
+            self.last_s = time.monotonic() - begin
+
+    def has_time(self) -> bool:
+        """Whether a pair as long as the last one ends before the deadline."""
+        return time.monotonic() + 1.2 * self.last_s < self.deadline
+
+    def pause(self, seconds: float) -> None:
+        """Sleep, but not past the deadline."""
+        time.sleep(max(0.0, min(seconds, self.deadline - time.monotonic())))
+
+    # --- stepped --------------------------------------------------------------------------------
+
+    def _measure(self, arms: dict[bool, Arm], order: Sequence[bool]) -> RawPair | Failure:
+        names = short_names(self.plan.perf)
+        configs: list[ConfigBlocks] = []
+        stops = {}
+        for whose in (True, False):
+            with _at(whose):
+                arms[whose].begin(self.plan.perf, self.deadline)
+        while True:
+            for whose in (True, False):
+                with _at(whose):
+                    stops[whose] = arms[whose].next_stop(self.deadline)
+            ours, theirs = stops[True], stops[False]
+            if isinstance(ours, Pass) and isinstance(theirs, Pass):
+                break
+            if not isinstance(ours, Stop) or ours != theirs:
+                return self._out_of_step(ours, theirs)
+            name = names[ours.nodeid] + ("" if ours.config == "forward" else f" {ours.config}")
+            configs.append(self._config(arms, order, numbered(name, [c.config for c in configs])))
+            for arm in arms.values():
+                arm.go()
+        for whose in (True, False):
+            done = stops[whose]
+            if isinstance(done, Pass) and (bad := done.not_passed()):
+                return blame(test_failure(bad), incumbent=whose)
+        if configs:
+            return RawPair(tuple(configs))
+        return self._passes(arms, order)
+
+    def _out_of_step(self, ours: Stop | Pass, theirs: Stop | Pass) -> Failure:
+        """The arms measure different things: one has failed, or records a changing set."""
+        for whose, done in ((True, ours), (False, theirs)):
+            if isinstance(done, Pass) and (bad := done.not_passed()):
+                return blame(test_failure(bad), incumbent=whose)
+        return crash("the two arms recorded different sets of configs")
+
+    def _config(self, arms: dict[bool, Arm], order: Sequence[bool], name: str) -> ConfigBlocks:
+        """All blocks of one config. Both arms are timed by the method the incumbent calls for."""
+        timing, deadline = self.timing, self.deadline
+        method: str | None = None
+        estimate_ms: dict[bool, float] = {}
+        for attempt in (None, "OnGpu"):
+            method, problem = attempt, ""
+            for whose in (True, False):
+                with _at(whose):
+                    prepared = arms[whose].prepare(method, deadline)
+                if isinstance(prepared, str):
+                    problem = prepared
+                    break
+                method, estimate_ms[whose] = prepared.method, prepared.estimate_ms
+            if not problem:
+                break
+        else:
+            raise WorkerDied(f"{name} cannot be timed: {problem}")
+        count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
+        for whose in order[:2]:
+            with _at(whose):
+                arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
+        blocks = []
+        for quad in range(timing.quads if self.watch else 1):
+            for whose in order if quad % 2 == 0 else [not w for w in order]:
+                with _at(whose):
+                    blocks.append(self._block(arms[whose], whose, count[whose]))
+        warm_ms = {}
+        for whose in (True, False) if self.watch else ():
+            with _at(whose):
+                warm_ms[whose] = self._warm_launch(arms[whose], count[whose], estimate_ms[whose])
+        return ConfigBlocks(name, tuple(blocks), warm_ms)
+
+    def _block(self, arm: Arm, incumbent: bool, count: int) -> Block:
+        begin = time.perf_counter()
+        samples_ms = arm.block(count, self.deadline)
+        wall_ms = (time.perf_counter() - begin) * 1e3
+        return Block(
+            incumbent=incumbent,
+            latency_ms=statistics.median(samples_ms),
+            reported_ms=sum(samples_ms),
+            wall_ms=wall_ms,
+            telemetry=self.watch.look() if self.watch else None,
+        )
+
+    def _warm_launch(self, arm: Arm, count: int, estimate_ms: float) -> float:
+        """The time of a launch by our own clock: the difference between 2N and N launches."""
+        size = max(50, count // 4) if estimate_ms < self.timing.slow_ms else 1
+
+        def burst(launches: int) -> float:
+            begin = time.perf_counter()
+            arm.burst(launches, self.deadline)
+            return (time.perf_counter() - begin) * 1e3
+
+        return max(0.0, burst(2 * size) - burst(size)) / size
+
+    # --- pass by pass ---------------------------------------------------------------------------
+
+    def _passes(self, arms: dict[bool, Arm], order: Sequence[bool]) -> RawPair | Failure:
+        """Blocks of whole passes, for tests that time themselves. One pass has been run already."""
+        blocks: dict[str, list[Block]] = {}
+        expected: set[str] | None = None
+        for whose in order:
+            begin = time.perf_counter()
+            with _at(whose):
+                done = arms[whose].run(self.plan.perf, self.deadline)
+            wall_ms = (time.perf_counter() - begin) * 1e3
+            if bad := done.not_passed():
+                return blame(test_failure(bad), incumbent=whose)
+            try:
+                records = read_records(done.tests, self.framework)
+            except RecordError as problem:
+                return blame(crash(str(problem)), incumbent=whose)
+            expected = expected or {record.config for record in records}
+            if {record.config for record in records} != expected:
+                return blame(crash("it recorded a changing set of configs"), incumbent=whose)
+            telemetry = self.watch.look() if self.watch else None
+            for record in records:
+                blocks.setdefault(record.config, []).append(
+                    Block(whose, record.latency_ms, record.latency_ms, wall_ms, telemetry)
+                )
+        return RawPair(tuple(ConfigBlocks(name, tuple(taken)) for name, taken in blocks.items()))
+
+    def _arm(self, checkout: Checkout, purpose: str) -> Arm:
+        return Arm(
+            self.server,
+            checkout,
+            self.logs / f"{next(self.numbers):04d}-{purpose}.log",
+            arguments=self.plan.files,
+            tests=self.plan.perf,
+        )
+
+
+class _ArmFailed(Exception):
+    """Carries a failure out of a measurement, with the arm it belongs to."""
+
+    def __init__(self, failure: Failure, *, incumbent: bool) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+        self.incumbent = incumbent
+
+
+@contextmanager
+def _at(incumbent: bool) -> Iterator[None]:
+    """While one arm is asked: a worker that fails in the block is that arm's."""
+    try:
+        yield
+    except WorkerError as problem:
+        failure = worker_failure(problem, correct=True)
+        raise _ArmFailed(failure, incumbent=incumbent) from problem

@@ -1,0 +1,337 @@
+"""How a comparison is made: which pairs count, when there are enough, what is not a measurement.
+
+Pure but for the source of the pairs, which is handed in: real workers on a GPU, or a simulation
+with a known truth, which is how the error rates of the decisions are measured in the tests.
+
+The protocol: process pairs, each with blocks in the order ABBA or BAAB. A pair whose blocks were
+disturbed is no evidence for anybody: it is taken again, a few times, and then the comparison ends
+as 'could not be measured'. There are two looks, after 5 and after 10 pairs, each at a one-sided
+error rate of 1.25 %, so that both together stay below 2.5 %.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from agent.decision import Gain, Rules, Status, decide, percent
+from agent.statistics import Blocks, Comparison, Pair, compare, geometric_mean
+
+THROTTLE_REASONS = {
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+"""NVML's clock event reasons that spoil a measurement. The software power cap is not among them:
+for a matrix product it is the normal state."""
+CLOCK_SLACK = 1.02
+"""A worker may report at most so much more GPU time than passed on the parent's clock."""
+SHORTEST_CHECKED_MS = 0.2
+"""Below it the launches of a burst may wait for the host, and a burst says nothing."""
+LEAST_SHARE = 0.75
+"""A cold launch takes longer than a warm one, so a report below this part of the latency that the
+parent's clock shows for warm launches is false."""
+INCUMBENT_BAND = 0.10
+"""How far the incumbent may be from its own calibrated latency on a GPU, at least; where it
+scattered more when it was calibrated, four standard deviations of that."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a checkout could not be judged good, or not be judged at all."""
+
+    status: Status
+    correct: bool
+    """Its results were found right before it failed."""
+    reason: str
+    incumbent: bool = False
+    """The incumbent failed, not the candidate: the machine or the tests are at fault."""
+    unmeasured: bool = False
+    """Nobody failed: what was measured is no evidence."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """The GPU at the edge of a block, as NVML tells it."""
+
+    sm_mhz: int
+    power_w: float
+    temperature_c: int
+    event_reasons: int
+    foreign_pids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive samples of one arm."""
+
+    incumbent: bool
+    latency_ms: float
+    """Their median."""
+    reported_ms: float
+    """Their sum, by the worker's clock."""
+    wall_ms: float
+    """What passed on the parent's clock meanwhile."""
+    telemetry: Telemetry | None = None
+
+
+@dataclass(frozen=True)
+class ConfigBlocks:
+    """All blocks of one config in one process pair, in the order they were taken."""
+
+    config: str
+    blocks: tuple[Block, ...]
+    warm_ms: Mapping[bool, float] = field(default_factory=dict)
+    """incumbent? -> time of a warm launch by the parent's clock; empty where it was not taken."""
+
+    def arm(self, *, incumbent: bool) -> tuple[float, ...]:
+        """The latencies of one arm."""
+        return tuple(b.latency_ms for b in self.blocks if b.incumbent is incumbent)
+
+
+@dataclass(frozen=True)
+class RawPair:
+    """One process pair as measured."""
+
+    configs: tuple[ConfigBlocks, ...]
+
+    def blocks(self) -> Pair:
+        """What the statistics need of it."""
+        return {
+            c.config: Blocks(c.arm(incumbent=True), c.arm(incumbent=False)) for c in self.configs
+        }
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the same code against itself gives here: the noise that a keep must exceed."""
+
+    noise_floor: float
+    """The apparent improvement that 95 of 100 comparisons of the same code stay below."""
+    levels_ms: dict[str, float]
+    """Config -> the incumbent's latency."""
+    band: float
+    """How far the incumbent may be from its level, as a fraction, before it is suspected."""
+    pairs: int
+
+
+class PairSource(Protocol):
+    """Where pairs come from."""
+
+    def pair(self, number: int) -> RawPair | Failure:
+        """Take one process pair; even numbers begin with ABBA, odd ones with BAAB."""
+
+    def has_time(self) -> bool:
+        """Whether another pair can be taken before the deadline."""
+
+    def pause(self, seconds: float) -> None:
+        """Let a disturbance pass."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many pairs a comparison takes."""
+
+    looks: tuple[int, ...] = (5, 10)
+    """Numbers of pairs after which it is judged whether more are needed."""
+    least: int = 3
+    """Fewer than this, for lack of time, are no comparison."""
+    alpha: float = 0.0125
+    """One-sided error rate of the bounds at each look."""
+    disturbed: int = 4
+    """So many disturbed pairs are taken again before the comparison is given up."""
+
+
+def measure(
+    source: PairSource,
+    rules: Rules,
+    plan: Plan,
+    calibration: Calibration | None = None,
+) -> Comparison | Failure:
+    """Compare the two arms of a source.
+
+    Returns:
+        The comparison; or a failure of one arm; or a failure that says why nothing could be
+        measured, which is a verdict on nobody.
+    """
+    floor = calibration.noise_floor if calibration else 0.0
+    pairs: list[Pair] = []
+    comparison: Comparison | None = None
+    disturbed = 0
+    for look in plan.looks:
+        while len(pairs) < look and source.has_time():
+            raw = source.pair(len(pairs) + disturbed)
+            if isinstance(raw, Failure):
+                return raw
+            if problem := disturbance(raw, calibration):
+                disturbed += 1
+                if disturbed > plan.disturbed:
+                    return _unmeasured(problem)
+                source.pause(2.0**disturbed)
+            else:
+                pairs.append(raw.blocks())
+        if len(pairs) < plan.least:
+            return _unmeasured(f"only {len(pairs)} pairs fitted into the iteration's time")
+        try:
+            comparison = compare(pairs, alpha=plan.alpha)
+        except ValueError as problem:
+            return _unmeasured(str(problem))
+        if len(pairs) < look or is_settled(comparison, rules, floor):
+            break
+    assert comparison is not None
+    return comparison
+
+
+def is_settled(comparison: Comparison, rules: Rules, noise_floor: float) -> bool:
+    """Whether more pairs could not change what matters.
+
+    A keep or a regression of the rules' size has been found; or even the upper bound of the
+    improvement is below the size that the rules reward. A small gain is looked at twice: among
+    many null edits it is where the false keeps would come from.
+    """
+    verdict = decide(comparison, rules, noise_floor=noise_floor)
+    if verdict.gain in (Gain.MAJOR, Gain.MINOR):
+        return True
+    if any(
+        c.effect.improvement < -rules.regression and c.effect.high < 0 for c in comparison.configs
+    ):
+        return True
+    return comparison.overall.high < rules.minor and not comparison.overall.low > 0
+
+
+def calibrate(
+    source: PairSource, plan: Plan, *, pairs: int = 8, draws: int = 2000
+) -> Calibration | Failure:
+    """Measure the same code against itself.
+
+    The noise floor is the 95th percentile of the absolute mean over random subsets, as large as
+    the first look, with random signs: an A/A difference is as likely to fall either way.
+    """
+    raws: list[RawPair] = []
+    disturbed = 0
+    while len(raws) < pairs and source.has_time():
+        raw = source.pair(len(raws) + disturbed)
+        if isinstance(raw, Failure):
+            return raw
+        if problem := disturbance(raw, None):
+            disturbed += 1
+            if disturbed > plan.disturbed:
+                return _unmeasured(problem)
+            source.pause(2.0**disturbed)
+        else:
+            raws.append(raw)
+    if len(raws) < plan.least:
+        return _unmeasured(f"only {len(raws)} pairs fitted into the time")
+    taken = [raw.blocks() for raw in raws]
+    ratios = [math.fsum(b.log_ratio() for b in pair.values()) / len(pair) for pair in taken]
+    return Calibration(
+        noise_floor=noise_floor(ratios, min(plan.looks[0], len(ratios)), draws),
+        levels_ms={
+            config: geometric_mean(
+                [
+                    t
+                    for pair in taken
+                    for t in (*pair[config].incumbent_ms, *pair[config].candidate_ms)
+                ]
+            )
+            for config in taken[0]
+        },
+        band=max(INCUMBENT_BAND, 4 * _spread(taken)),
+        pairs=len(raws),
+    )
+
+
+def _spread(pairs: Sequence[Pair]) -> float:
+    """The standard deviation of the configs' log latencies from pair to pair, the largest."""
+    return max(
+        statistics.stdev([math.log(_level([pair[config]])) for pair in pairs])
+        for config in pairs[0]
+    )
+
+
+def _level(blocks: Sequence[Blocks]) -> float:
+    return geometric_mean([t for b in blocks for t in (*b.incumbent_ms, *b.candidate_ms)])
+
+
+def noise_floor(log_ratios: Sequence[float], size: int, draws: int) -> float:
+    """The 95th percentile of |mean| over random subsets with random signs, as an improvement."""
+    generator = random.Random(0)
+    means = sorted(
+        abs(
+            math.fsum(r * generator.choice((-1, 1)) for r in generator.sample(log_ratios, size))
+            / size
+        )
+        for _ in range(draws)
+    )
+    return -math.expm1(-means[int(0.95 * (len(means) - 1))])
+
+
+def disturbance(raw: RawPair, calibration: Calibration | None) -> str | None:
+    """Why a pair is no evidence, or None when it is."""
+    for config in raw.configs:
+        for block in config.blocks:
+            if problem := _block_problem(block):
+                return problem
+        for incumbent in (True, False):
+            reported = geometric_mean(config.arm(incumbent=incumbent))
+            warm = config.warm_ms.get(incumbent)
+            if warm and warm >= SHORTEST_CHECKED_MS and reported < LEAST_SHARE * warm:
+                whose = "incumbent" if incumbent else "candidate"
+                return (
+                    f"the {whose}'s worker reports {reported:.6f} ms a launch where the clock "
+                    f"outside shows {warm:.6f} ms"
+                )
+        if calibration and (problem := _level_problem(config, calibration)):
+            return problem
+    return None
+
+
+def _level_problem(config: ConfigBlocks, calibration: Calibration) -> str | None:
+    """The incumbent is not what it was: only a GPU is steady enough to say so."""
+    level = calibration.levels_ms.get(config.config)
+    if level is None or config.blocks[0].telemetry is None:
+        return None
+    now = geometric_mean(config.arm(incumbent=True))
+    if abs(math.log(now / level)) <= calibration.band:
+        return None
+    return (
+        f"the incumbent takes {now:.6f} ms on {config.config} where it took {level:.6f} ms: "
+        "the machine has changed"
+    )
+
+
+def _block_problem(block: Block) -> str | None:
+    if block.reported_ms > CLOCK_SLACK * block.wall_ms + 1.0:
+        return f"a worker reports {block.reported_ms:.1f} ms of work within {block.wall_ms:.1f} ms"
+    if block.telemetry is None:
+        return None
+    for bit, name in THROTTLE_REASONS.items():
+        if block.telemetry.event_reasons & bit:
+            return f"the GPU throttled ({name}, {block.telemetry.temperature_c} C)"
+    if block.telemetry.foreign_pids:
+        pids = ", ".join(map(str, block.telemetry.foreign_pids))
+        return f"another process uses the GPU (pid {pids})"
+    return None
+
+
+def _unmeasured(reason: str) -> Failure:
+    return Failure(
+        Status.CRASH, correct=True, reason=f"could not be measured: {reason}", unmeasured=True
+    )
+
+
+def describe_resolution(calibration: Calibration, rules: Rules) -> str:
+    """What a run can tell apart here, for a person."""
+    floor = calibration.noise_floor
+    text = f"the same code against itself differs by up to {percent(floor)}"
+    if floor > rules.minor:
+        text += (
+            f": improvements under {percent(floor)} cannot be believed here; larger problem sizes,"
+            " longer perf tests or a quieter machine would help"
+        )
+    return text
