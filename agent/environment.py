@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "triton", "cuda-tile", "nvidia-cuda-tileiras", "pytest")
+from tile_agent_pytest.facts import facts
 
 
 @dataclass(frozen=True)
@@ -49,14 +46,13 @@ class Environment:
 
 
 def probe() -> Environment:
-    """Look at this machine."""
-    return Environment(
-        gpus=_gpus(),
-        versions={name: _version(name) for name in PACKAGES},
-        tileiras=_tileiras(),
-        python=platform.python_version(),
-        system=platform.platform(),
-    )
+    """Look at this machine and at the interpreter that runs tile-agent."""
+    return assemble(facts())
+
+
+def assemble(interpreter: Mapping[str, Any]) -> Environment:
+    """This machine with what an interpreter said of itself, by `tile_agent_pytest.facts`."""
+    return Environment(gpus=_gpus(), system=platform.platform(), **interpreter)
 
 
 def describe(environment: Mapping[str, Any]) -> str:
@@ -69,28 +65,6 @@ def describe(environment: Mapping[str, Any]) -> str:
         if version and name in ("torch", "triton", "cuda-tile")
     ]
     return "; ".join([where, *versions])
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _tileiras() -> str | None:
-    """Where cuda.tile would find its compiler: the pip package, PATH, then CUDA_HOME."""
-    try:
-        files = metadata.files("nvidia-cuda-tileiras") or []
-    except metadata.PackageNotFoundError:
-        files = []
-    places = [Path(str(f.locate())) for f in files if f.name == "tileiras"]
-    if home := os.environ.get("CUDA_HOME"):
-        places.append(Path(home) / "bin" / "tileiras")
-    for place in places:
-        if os.access(place, os.X_OK):
-            return str(place)
-    return shutil.which("tileiras")
 
 
 def _gpus() -> tuple[Gpu, ...]:

@@ -123,6 +123,8 @@ class Baselined(Event):
     correctness_tests: int
     pass_s: float
     """Wall time of one pass of the perf tests in a ready worker."""
+    skipped: tuple[str, ...] = ()
+    """Tests that skip themselves on this machine; they judge nothing from here on."""
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class Effects:
 
     def table(self) -> Mapping[Phase, Effect]:
         """Phase -> effect."""
-        return {
+        effects: dict[Phase, Effect] = {
             Phase.BASELINE: self.baseline,
             Phase.CALIBRATE: self.calibrate,
             Phase.PROPOSE: self.propose,
@@ -99,6 +99,16 @@ class Effects:
             Phase.SETTLE: self.settle,
             Phase.FINISH: self.finish,
         }
+        return {phase: self._with_frozen_tests(effect) for phase, effect in effects.items()}
+
+    def _with_frozen_tests(self, effect: Effect) -> Effect:
+        """An effect that leaves out the tests the baseline left out, in a resumed run too."""
+
+        def call(run: Run) -> Event:
+            self.judge.leave_out(run.baseline.skipped if run.baseline else ())
+            return effect(run)
+
+        return call
 
     def baseline(self, run: Run) -> Event:
         """The kernel as the user gave it must be right and measurable.
@@ -108,13 +118,14 @@ class Effects:
         """
         deadline = self._deadline(run)
         checkout = self._checkout(run, run.incumbent_sha)
-        verified = self.judge.verify(checkout, deadline)
+        verified = self.judge.verify(checkout, deadline, may_skip=True)
         if isinstance(verified, Failure):
             raise UsageError(f"the correctness tests fail before any change: {verified.reason}")
-        timing = self.judge.time(checkout, deadline)
+        timing = self.judge.time(checkout, deadline, may_skip=True)
         if isinstance(timing, Failure):
             raise UsageError(f"the perf tests fail before any change: {timing.reason}")
-        return Baselined(timing.records, verified.passed, timing.pass_s)
+        skipped = (*verified.skipped, *timing.skipped)
+        return Baselined(timing.records, verified.passed, timing.pass_s, skipped)
 
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.

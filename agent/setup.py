@@ -169,14 +169,14 @@ def _open(
     origin_sha: str,
     plan: TestPlan | None,
 ) -> Session:
-    environment = machine.probe()
     backend = BACKENDS[target.backend]
-    if refusal := backend.refusal(environment):
-        raise UsageError(refusal)
     logs = state_dir() / "logs" / workspace.run_id
     logs.mkdir(parents=True, exist_ok=True)
-    variables = backend.worker_environment(environment)
+    variables = backend.worker_environment(machine.probe())
     server = stack.enter_context(ForkServer(request.python, variables, logs / "server.log"))
+    environment = machine.assemble(server.facts)
+    if refusal := backend.refusal(environment):
+        raise UsageError(refusal)
     root = workspace.checkout(origin_sha)
     plan = plan or discover(
         server,

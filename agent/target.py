@@ -55,16 +55,6 @@ class Target:
         return tuple(worktree / root for root in self.import_roots)
 
 
-def correctness_filters(backend: str) -> tuple[str, str]:
-    """The `-k` expressions for correctness tests: TileGym's convention, else all but perf tests."""
-    return f"test_ and {backend} and not test_perf", "not test_perf"
-
-
-def perf_filters(backend: str) -> tuple[str, str]:
-    """The `-k` expressions for perf tests: TileGym's convention, else those of any backend."""
-    return f"test_perf and {backend}", "test_perf"
-
-
 def find_target(tree: Tree, kernel: str, tests: Collection[str] = ()) -> Target:
     """Find out what a run on `kernel` works on; `tests` are node ids where the user gave some.
 

@@ -10,7 +10,7 @@ import pytest
 from agent.errors import UsageError
 from agent.preflight import preflight, tree_of
 from agent.repository import Repository
-from agent.target import Target, correctness_filters, find_target, perf_filters
+from agent.target import Target, find_target
 from tests.support.repo import FILES, KERNEL, git, isolate, make_repo, write
 
 CUTILE = """\
@@ -296,8 +296,3 @@ def test_pythonpath_inside_the_repository(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 # --- what pytest is asked to select -------------------------------------------------------------
-
-
-def test_filters() -> None:
-    assert correctness_filters("cutile") == ("test_ and cutile and not test_perf", "not test_perf")
-    assert perf_filters("triton") == ("test_perf and triton", "test_perf")

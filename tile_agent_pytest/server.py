@@ -23,6 +23,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from tile_agent_pytest.facts import facts
 from tile_agent_pytest.wire import Channel, Message
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -60,7 +61,8 @@ class Server:
         """Serve until the parent closes its end."""
         imported, missing = _preload()
         try:
-            self._tell({"event": "hello", "imported": imported, "missing": missing})
+            hello = {"imported": imported, "missing": missing, "facts": facts()}
+            self._tell({"event": "hello", **hello})
             while True:
                 ready, _, _ = select.select([self._control.fileno(), self._wakeup], [], [])
                 if self._wakeup in ready:

@@ -168,7 +168,14 @@ class Session:
         """Measure `fn` as the parent orders it, then let the test go on."""
         self._stay_alone()
         self._channel.send({"event": "at", "nodeid": self._running, "config": config})
-        return Stepper(config, fn, self._channel).serve()
+        try:
+            return Stepper(config, fn, self._channel).serve()
+        except Closed:
+            raise
+        except BaseException as problem:
+            text = _clip(f"{type(problem).__name__}: {problem}")
+            self._channel.send({"event": "failed", "nodeid": self._running, "text": text})
+            raise
 
     def _stay_alone(self) -> None:
         """End a child that the user's code forked and let escape: it would answer in our place."""
@@ -198,6 +205,8 @@ class Stepper:
     block (count)             -> block (samples_ms)
     burst (count)             -> burst, once the work is over; the parent times it
     go                           the test goes on
+
+    Where the callable raises, the answer is `failed` and the test fails with it.
     """
 
     def __init__(self, config: str, fn: Callable[[], Any], channel: Channel) -> None:

@@ -142,16 +142,8 @@ class CuTileBackend:
 
     def refusal(self, environment: Environment) -> str | None:
         """The first thing missing of a GPU, its driver, cuda-tile and tileiras."""
-        gpu = environment.gpu
-        if gpu is None:
-            return f"cuTile runs on an NVIDIA GPU only, and none is visible; {WITHOUT_GPU}"
-        if gpu.sm < OLDEST_SM:
-            return f"cuTile needs compute capability 8.0; {gpu.name} has {gpu.sm / 10:.1f}"
-        if _release(gpu.driver) < OLDEST_DRIVER:
-            return (
-                f"cuTile needs driver r{OLDEST_DRIVER} or later, this is {gpu.driver}: update it; "
-                f"{WITHOUT_GPU}"
-            )
+        if refusal := lacks_gpu(environment):
+            return refusal
         if environment.versions.get("cuda-tile") is None:
             return "cuda-tile is not installed: pip install 'tile-agent[cutile]'"
         if environment.tileiras is None:
@@ -161,11 +153,29 @@ class CuTileBackend:
     def latency_meaning(self, environment: Environment) -> str:
         """Kernel time on the GPU."""
         where = environment.gpu.name if environment.gpu else "the GPU that will run it"
-        return f"latency is the kernel's time on {where}"
+        return f"the kernel's time on {where}"
 
     def worker_environment(self, environment: Environment) -> dict[str, str]:  # noqa: ARG002
         """Nothing."""
         return {}
+
+
+def lacks_gpu(environment: Environment) -> str | None:
+    """Why this machine's hardware and driver cannot run a kernel, with the mend; None if they can.
+
+    Compiling needs neither.
+    """
+    gpu = environment.gpu
+    if gpu is None:
+        return f"cuTile runs on an NVIDIA GPU only, and none is visible; {WITHOUT_GPU}"
+    if gpu.sm < OLDEST_SM:
+        return f"cuTile needs compute capability 8.0; {gpu.name} has {gpu.sm / 10:.1f}"
+    if _release(gpu.driver) < OLDEST_DRIVER:
+        return (
+            f"cuTile needs driver r{OLDEST_DRIVER} or later, this is {gpu.driver}: update it; "
+            f"{WITHOUT_GPU}"
+        )
+    return None
 
 
 def _release(driver: str) -> int:

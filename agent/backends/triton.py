@@ -133,9 +133,9 @@ class TritonBackend:
     def latency_meaning(self, environment: Environment) -> str:
         """Kernel time, or the interpreter's wall time, which is no such thing."""
         if environment.gpu is not None:
-            return f"latency is the kernel's time on {environment.gpu.name}"
+            return f"the kernel's time on {environment.gpu.name}"
         return (
-            "latency is the wall time of Triton's interpreter on this CPU: it ranks nothing for a "
+            "the wall time of Triton's interpreter on this CPU: it ranks nothing for a "
             "GPU; bfloat16 is left out, because the interpreter computes it wrongly"
         )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +14,12 @@ from agent.cli.options import Json, Kernel, Python, Tests
 if TYPE_CHECKING:
     from agent.measurement import Failure
     from agent.setup import Request
+    from agent.syntax import Source
 
+Targets = Annotated[
+    list[str] | None,
+    typer.Option(help="Only compile, for this GPU such as sm_90; may be given several times."),
+]
 FAILED = 3
 """Exit code of `verify` and `bench` when the tests fail: an answer, not a fault."""
 
@@ -24,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command()(classify)
     app.command()(verify)
     app.command()(bench)
+    app.command()(calibrate)
 
 
 def doctor(as_json: Json = False) -> None:
@@ -90,12 +97,24 @@ def verify(
     kernel: Kernel,
     tests: Tests = None,
     correctness_k: str | None = typer.Option(None, help="pytest -k expression."),
+    target: Targets = None,
     timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
     python: Python = sys.executable,
     as_json: Json = False,
 ) -> None:
-    """Run the correctness tests on the committed kernel, as the loop does."""
+    """Run the correctness tests on the committed kernel, as the loop does.
+
+    A cuTile kernel that no GPU here can run, or any with --target, is compiled instead, from disk.
+    """
     output.use_json(as_json)
+    if (source := _to_compile(kernel, target)) is not None:
+        from agent.harness.compile import compile_file
+
+        found = compile_file(
+            source, kernel, python=python, targets=target or (), timeout_s=timeout_s
+        )
+        output.result(found.to_json(), "\n".join(found.lines()))
+        raise typer.Exit(0 if found.ok else FAILED)
     from agent import setup
     from agent.harness.arm import deadline_in
     from agent.measurement import Failure
@@ -143,6 +162,46 @@ def bench(
             },
             "\n".join([*lines, meaning]),
         )
+
+
+def calibrate(
+    kernel: Kernel,
+    tests: Tests = None,
+    perf_k: str | None = typer.Option(None, help="pytest -k expression."),
+    timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Compare the committed kernel with itself: which effects can be told from noise here."""
+    output.use_json(as_json)
+    from agent import setup
+    from agent.events import Options
+    from agent.harness.arm import deadline_in
+    from agent.journal import to_json
+    from agent.measurement import Failure, describe_resolution
+
+    request = _request(kernel, python, tests, perf_k=perf_k)
+    with setup.opened(request) as session:
+        checkout = session.checkout(session.origin_sha)
+        outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
+    if isinstance(outcome, Failure):
+        _fail(outcome)
+    else:
+        output.result(to_json(outcome), describe_resolution(outcome, Options().rules))
+
+
+def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:
+    """The kernel's file, when it is to be compiled and not run."""
+    from agent.environment import probe
+    from agent.errors import UsageError
+    from agent.harness.compile import only_compiles
+    from agent.preflight import read_file
+    from agent.target import parse
+
+    source, backend = parse(read_file(kernel), str(kernel))
+    if targets and backend.name != "cutile":
+        raise UsageError(f"--target compiles cuTile kernels, and {kernel} holds {backend.name}'s")
+    return source if targets or only_compiles(backend.name, probe()) else None
 
 
 def _request(

@@ -63,8 +63,8 @@ def _run() -> int:
             raise
         return output.failed(
             f"the disk is full ({problem.filename or 'writing'}): free some space, then "
-            "`tile-agent resume`",
-            ExitCode.USAGE,
+            "`tile-agent resume` if a run had begun",
+            ExitCode.STOPPED,
         )
 
 

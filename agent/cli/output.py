@@ -7,12 +7,18 @@ import sys
 from typing import Any
 
 _json = False
+_context: dict[str, str] = {}
 
 
 def use_json(wanted: bool) -> None:
     """From here on results and errors are JSON."""
     global _json
     _json = wanted
+
+
+def remember(**facts: str) -> None:
+    """Facts that an error, should one come, is reported with."""
+    _context.update(facts)
 
 
 def result(value: dict[str, Any], text: str) -> None:
@@ -32,7 +38,7 @@ def failed(message: str, code: int) -> int:
     """One line on what went wrong. Returns the exit code."""
     line = " ".join(message.split())
     if _json:
-        print(json.dumps({"error": line, "exit_code": int(code)}))
+        print(json.dumps({"error": line, "exit_code": int(code)} | _context))
     print(f"tile-agent: {line}", file=sys.stderr, flush=True)
     return int(code)
 

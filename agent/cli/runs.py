@@ -41,7 +41,7 @@ def run(
     ),
     perf_k: str | None = typer.Option(None, help="pytest -k expression for the perf tests."),
     branch: str | None = typer.Option(
-        None, help="Name of the branch [tile-agent/<kernel>-<date>]."
+        None, help="Name of the branch; tile-agent/<kernel>-<date> when left out."
     ),
     only: Only = None,
     max_iterations: int = typer.Option(25, min=1, help="Stop after so many iterations."),
@@ -173,6 +173,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
             table.write(session.folder / "perf_results.md", run.rows)
             table.write(table_path(session.workspace.repository), run.rows)
 
+    output.remember(run=session.workspace.run_id, branch=session.branch)
     try:
         state = drive(state, journal, session.effects().table(), observe)
     except Interrupted:

@@ -194,6 +194,8 @@ class Arm:
 
 def _early_end(message: dict[str, Any]) -> str:
     """A test ended where it should have waited: its callable failed."""
+    if message["event"] == "failed":
+        return f"{message['nodeid']}: {message['text']}"
     if message["event"] == "ran":
         bad = read_pass(message).not_passed()
         if bad:

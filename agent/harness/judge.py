@@ -6,7 +6,7 @@ Expected failures are values: whatever a candidate does wrong comes back as a `F
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from agent.harness.failures import crash, import_failure, test_failure, worker_f
 from agent.harness.gpu import GpuWatch
 from agent.harness.pairs import WorkerPairs
 from agent.harness.records import RecordError, read_records
+from agent.harness.results import Pass
 from agent.harness.server import ForkServer
 from agent.measurement import Calibration, Failure, Plan, calibrate, measure
 from agent.statistics import Comparison
@@ -29,6 +30,8 @@ class Verification:
     """All frozen correctness tests passed."""
 
     passed: int
+    skipped: tuple[str, ...] = ()
+    """Tests that skipped themselves, where that was allowed."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,24 @@ class Timing:
 
     records: tuple[Record, ...]
     pass_s: float
+    skipped: tuple[str, ...] = ()
+    """Tests that skipped themselves, where that was allowed."""
 
 
 class Judge(Protocol):
     """What the loop asks of a harness. A scripted one stands in for it in the loop's own tests."""
 
-    def verify(self, checkout: Checkout, deadline: float) -> Verification | Failure:
+    def leave_out(self, nodeids: tuple[str, ...]) -> None:
+        """Do without the tests that skipped themselves at the baseline."""
+
+    def verify(
+        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+    ) -> Verification | Failure:
         """Run the correctness tests once."""
 
-    def time(self, checkout: Checkout, deadline: float) -> Timing | Failure:
+    def time(
+        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+    ) -> Timing | Failure:
         """Run the perf tests once, warmed up."""
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
@@ -83,7 +95,18 @@ class PytestJudge:
         self._plan = Plan()
         self._numbers = itertools.count(1)
 
-    def verify(self, checkout: Checkout, deadline: float) -> Verification | Failure:
+    def leave_out(self, nodeids: tuple[str, ...]) -> None:
+        """Do without the tests that skipped themselves at the baseline."""
+        if left := set(nodeids):
+            self._tests = replace(
+                self._tests,
+                correctness=tuple(n for n in self._tests.correctness if n not in left),
+                perf=tuple(n for n in self._tests.perf if n not in left),
+            )
+
+    def verify(
+        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+    ) -> Verification | Failure:
         """Run the correctness tests once; every one of them must pass."""
         try:
             with self._arm(checkout, "verify", self._tests.correctness) as arm:
@@ -92,11 +115,16 @@ class PytestJudge:
                 done = arm.run(self._tests.correctness, deadline)
         except WorkerError as problem:
             return worker_failure(problem, correct=False)
-        if bad := done.not_passed():
+        skipped = _skipped(done) if may_skip else ()
+        if bad := [test for test in done.not_passed() if test.nodeid not in skipped]:
             return test_failure(bad, correct=False)
-        return Verification(len(done.tests))
+        if len(skipped) == len(done.tests):
+            return test_failure(done.tests, correct=False)
+        return Verification(len(done.tests) - len(skipped), skipped)
 
-    def time(self, checkout: Checkout, deadline: float) -> Timing | Failure:
+    def time(
+        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+    ) -> Timing | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
         try:
             with self._arm(checkout, "time", self._tests.perf) as arm:
@@ -104,14 +132,18 @@ class PytestJudge:
                     return problem
                 for _ in range(2):
                     done = arm.run(self._tests.perf, deadline)
-                    if bad := done.not_passed():
+                    skipped = _skipped(done) if may_skip else ()
+                    ran = [test for test in done.tests if test.nodeid not in skipped]
+                    if bad := [test for test in ran if test.outcome != "passed"]:
                         return test_failure(bad)
-                    if all(any(n == PROPERTY for n, _ in t.properties) for t in done.tests):
+                    if not ran:
+                        return test_failure(done.tests)
+                    if all(any(name == PROPERTY for name, _ in t.properties) for t in ran):
                         break
         except WorkerError as problem:
             return worker_failure(problem, correct=True)
         try:
-            return Timing(read_records(done.tests, self._framework), done.seconds)
+            return Timing(read_records(ran, self._framework), done.seconds, skipped)
         except RecordError as problem:
             return crash(str(problem))
 
@@ -151,3 +183,7 @@ class PytestJudge:
             arguments=self._tests.files,
             tests=tests,
         )
+
+
+def _skipped(done: Pass) -> tuple[str, ...]:
+    return tuple(test.nodeid for test in done.tests if test.outcome == "skipped")

@@ -197,7 +197,7 @@ class WorkerPairs:
     def _passes(self, arms: dict[bool, Arm], order: Sequence[bool]) -> RawPair | Failure:
         """Blocks of whole passes, for tests that time themselves. One pass has been run already."""
         blocks: dict[str, list[Block]] = {}
-        expected: set[str] | None = None
+        found: dict[bool, set[str]] = {}
         for whose in order:
             begin = time.perf_counter()
             with _at(whose):
@@ -209,14 +209,16 @@ class WorkerPairs:
                 records = read_records(done.tests, self.framework)
             except RecordError as problem:
                 return blame(crash(str(problem)), incumbent=whose)
-            expected = expected or {record.config for record in records}
-            if {record.config for record in records} != expected:
+            configs = {record.config for record in records}
+            if configs != found.setdefault(whose, configs):
                 return blame(crash("it recorded a changing set of configs"), incumbent=whose)
             telemetry = self.watch.look() if self.watch else None
             for record in records:
                 blocks.setdefault(record.config, []).append(
                     Block(whose, record.latency_ms, record.latency_ms, wall_ms, telemetry)
                 )
+        if found[True] != found[False]:
+            return crash("the two arms recorded different sets of configs")
         return RawPair(tuple(ConfigBlocks(name, tuple(taken)) for name, taken in blocks.items()))
 
     def _arm(self, checkout: Checkout, purpose: str) -> Arm:

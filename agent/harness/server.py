@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import tile_agent_pytest
 from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
@@ -70,6 +70,8 @@ class ForkServer:
             )
         self.imported = frozenset(hello["imported"])
         self.missing: dict[str, str] = hello["missing"]
+        self.facts: dict[str, Any] = hello["facts"]
+        """What the interpreter has installed, by `tile_agent_pytest.facts`."""
         if "pytest" not in self.imported:
             self.close()
             raise UsageError(f"{python} has no pytest: {python} -m pip install pytest")
@@ -79,7 +81,11 @@ class ForkServer:
         mark = str(next(self._marks))
         ours, theirs = socket.socketpair()
         with theirs:
-            self._send({"op": "fork", "id": mark}, [theirs.fileno()])
+            try:
+                self._send({"op": "fork", "id": mark}, [theirs.fileno()])
+            except WorkerDied:
+                ours.close()
+                raise
         channel = Channel(ours)
         channel.send(job)
         return WorkerProcess(self, mark, channel)

@@ -23,9 +23,11 @@ def lines(run: Run, event: Event) -> list[str]:
     """The lines for an event; `run` is the state after it."""
     match event:
         case Baselined():
+            configs = _count(len(event.records), "config")
             return [
-                f"baseline   {run.incumbent_ms:.6f} ms over {len(event.records)} configs; "
-                f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)"
+                f"baseline   {run.incumbent_ms:.6f} ms over {configs}; "
+                f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)",
+                *(f"note       {note}" for note in _skipped(event)),
             ]
         case Calibrated():
             text = describe_resolution(event.calibration, run.options.rules)
@@ -52,6 +54,17 @@ def lines(run: Run, event: Event) -> list[str]:
         case Stopped():
             return [f"stop       {event.reason.value}"]
     return []
+
+
+def _skipped(event: Baselined) -> list[str]:
+    if not event.skipped:
+        return []
+    count = _count(len(event.skipped), "test")
+    return [f"{count} left out, skipped on this machine: {event.skipped[0]}"]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _variant(run: Run, sha: str, latency_ms: float | None, reason: str) -> str:

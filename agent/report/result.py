@@ -21,6 +21,18 @@ def exit_code(run: Run) -> ExitCode:
     return ExitCode.DONE if run.kept else ExitCode.NO_IMPROVEMENT
 
 
+def notes(run: Run) -> list[str]:
+    """What a person should know beside the figures."""
+    told = [*(run.started.tests.notes if run.started else ()), *run.notes]
+    if run.finished:
+        told += [run.finished.note] if run.finished.note else []
+        told += [
+            f"iteration {number} was kept, but its gain did not show when it was measured again"
+            for number in run.finished.faded
+        ]
+    return told
+
+
 def speedup(run: Run) -> float | None:
     """Origin over best, from the final comparison; None where there is none."""
     comparison = run.finished.comparison if run.finished else None
@@ -30,6 +42,7 @@ def speedup(run: Run) -> float | None:
 def to_result(run: Run) -> dict[str, Any]:
     """The run as plain JSON values."""
     started = run.started
+    final = run.finished.comparison if run.finished else None
     return {
         "run": started.run_id if started else None,
         "kernel": started.kernel if started else None,
@@ -42,13 +55,17 @@ def to_result(run: Run) -> dict[str, Any]:
         "origin_sha": started.origin_sha if started else None,
         "best_sha": run.incumbent_sha,
         "baseline_ms": run.rows[0].latency_ms if run.rows else None,
-        "best_ms": run.incumbent_ms,
+        "noise_floor": run.calibration.noise_floor if run.calibration else None,
+        "origin_ms": final.incumbent_ms if final else None,
+        "best_ms": final.candidate_ms if final else None,
         "speedup": speedup(run),
-        "final": to_json(run.finished.comparison) if run.finished else None,
+        "final": to_json(final) if final else None,
+        "faded": list(run.finished.faded) if run.finished else [],
         "stop": to_json(run.stopped) if run.stopped else None,
         "rows": to_json(run.rows),
         "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
-        "notes": [*(started.tests.notes if started else ()), *run.notes],
+        "notes": notes(run),
         "spent_s": round(run.spent_s, 1),
+        "spent_by_phase_s": {k: round(v, 1) for k, v in run.spent_by_phase_s.items()},
         "exit_code": int(exit_code(run)),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.prompting import render
-from agent.report.result import speedup
+from agent.report.result import notes, speedup
 from agent.report.table import render as render_table
 from agent.state import Run
 
@@ -30,7 +30,6 @@ def summarize(run: Run, machine: str) -> str:
         origin_sha=started.origin_sha,
         best=final is not None,
         final=final,
-        final_note=run.finished.note if run.finished else "",
         speedup=speedup(run),
         origin_ms=final.incumbent_ms if final else None,
         best_ms=final.candidate_ms if final else None,
@@ -42,5 +41,7 @@ def summarize(run: Run, machine: str) -> str:
         stopped=stopped,
         latency_meaning=started.latency_meaning,
         machine=machine,
-        notes=[*started.tests.notes, *run.notes],
+        notes=notes(run),
+        spent_s=run.spent_s,
+        spent_by_phase_s=run.spent_by_phase_s,
     )

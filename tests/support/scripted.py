@@ -47,7 +47,12 @@ def kernel(latency_ms: float, *flags: str) -> str:
 class ScriptedJudge:
     """Exact, repeatable verdicts; `noise` spreads the pairs."""
 
-    def verify(self, checkout: Checkout, deadline: float) -> Verification | Failure:
+    def leave_out(self, nodeids: tuple[str, ...]) -> None:
+        assert nodeids == ()
+
+    def verify(
+        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+    ) -> Verification | Failure:
         text = _text(checkout)
         if "CRASH" in text:
             return Failure(Status.CRASH, correct=False, reason="killed by SIGSEGV")
@@ -55,7 +60,9 @@ class ScriptedJudge:
             return Failure(Status.REVERT, correct=False, reason="test_right: off by one")
         return Verification(1)
 
-    def time(self, checkout: Checkout, deadline: float) -> Timing | Failure:
+    def time(
+        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+    ) -> Timing | Failure:
         if "HANG" in _text(checkout):
             return Failure(Status.CRASH, correct=True, reason="timed out")
         return Timing((Record("c", _latency(checkout), "scripted"),), 0.01)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from agent.harness.arm import Arm, Checkout, deadline_in
-from agent.harness.results import Pass
+from agent.harness.results import Collection, Pass
 from agent.harness.server import ForkServer
 
 KERNEL = "def answer():\n    return 42\n"
@@ -51,19 +51,30 @@ class Project:
         timeout_s: float = 60.0,
     ) -> Arm:
         """A worker that has collected the project."""
-        return Arm(
+        arm = Arm(
             server,
             checkout or self.checkout(),
             self.log(),
             arguments=arguments or ["test_kernel.py"],
             tests=tests,
-            deadline=deadline_in(timeout_s),
         )
+        arm.collection(deadline_in(timeout_s))
+        return arm
 
     def run(self, server: ForkServer, *arguments: str, timeout_s: float = 60.0) -> Pass:
         """One pass over everything, in a worker of its own."""
         with self.arm(server, *arguments, timeout_s=timeout_s) as arm:
-            return arm.run([item.nodeid for item in arm.collection.items], deadline_in(timeout_s))
+            return arm.run(nodeids(arm), deadline_in(timeout_s))
+
+
+def collected(arm: Arm) -> Collection:
+    """What an arm of `Project.arm` has collected."""
+    return arm.collection(deadline_in(0))
+
+
+def nodeids(arm: Arm) -> list[str]:
+    """The tests of an arm of `Project.arm`."""
+    return [item.nodeid for item in collected(arm).items]
 
 
 def start_server(log: Path, **environment: str) -> ForkServer:

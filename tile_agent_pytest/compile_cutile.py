@@ -1,0 +1,183 @@
+"""Compiles cuTile kernels ahead of time: `python PATH/compile_cutile.py < JOB`.
+
+A script of its own, run by path in the user's interpreter, so it needs the standard library and
+cuda.tile and nothing of ours. The job is one JSON object: `module` and `file` of the kernels,
+`sys_path`, `targets`, `answers` (the file that the answers are appended to, one JSON object a
+line), and `kernels`, each with its `name`, its `hints` and the `variants` of its parameters. Of
+the variants the first that compiles is taken: they differ in what is only guessed.
+
+    {"event": "missing", "what": "cuda-tile" | "tileiras", "text": ...}
+    {"event": "import-failed", "type": ..., "text": ...}
+    {"event": "begun", "kernel": ..., "target": ...}
+    {"event": "done", "kernel": ..., "target": ..., "variant": ..., "ok": ..., "seconds": ...,
+     "cubin_bytes": ..., "sha256": ..., or "error": ...}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import io
+import json
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+Message = dict[str, Any]
+DIVISIBLE_BY = 16
+"""Addresses, strides and extents, as PyTorch's allocator and usual shapes have them."""
+
+
+class ToolMissing(Exception):
+    """The compiler is not installed."""
+
+
+def main(job: Message) -> None:
+    """Compile every kernel for every target."""
+    answers = Path(job["answers"])
+    try:
+        compilation: Any = importlib.import_module("cuda.tile.compilation")
+    except ImportError as problem:
+        _end(answers, event="missing", what="cuda-tile", text=str(problem))
+    sys.path[:0] = job["sys_path"]
+    try:
+        module = _load(job["module"], Path(job["file"]))
+    except BaseException as problem:
+        _end(answers, event="import-failed", type=type(problem).__name__, text=_line(problem))
+    compiler = Compiler(compilation, importlib.import_module("cuda.tile"))
+    for kernel in job["kernels"]:
+        variants = list(range(len(kernel["variants"])))
+        for target in job["targets"]:
+            about = {"kernel": kernel["name"], "target": target}
+            _tell(answers, event="begun", **about)
+            try:
+                answer = compiler.first_that_compiles(module, kernel, variants, target)
+            except ToolMissing as problem:
+                _end(answers, event="missing", what="tileiras", text=_line(problem))
+            if answer["ok"]:
+                variants = [answer["variant"]]  # the same signature for every target
+            _tell(answers, event="done", **about, **answer)
+
+
+class Compiler:
+    """`cuda.tile`, and how a kernel is compiled with it."""
+
+    def __init__(self, compilation: Any, tile: Any) -> None:
+        self._compilation = compilation
+        self._tile = tile
+
+    def first_that_compiles(
+        self, module: ModuleType, kernel: Message, variants: list[int], target: str
+    ) -> Message:
+        """What became of the first variant that compiles; of the first of all when none does."""
+        failures: list[Message] = []
+        for variant in variants:
+            begin = time.perf_counter()
+            answer: Message = {"variant": variant, "ok": True}
+            try:
+                cubin = self._compile(module, kernel, kernel["variants"][variant], target)
+            except Exception as problem:
+                if isinstance(problem, FileNotFoundError) and "tileiras" in str(problem):
+                    raise ToolMissing(_line(problem)) from None
+                answer |= {"ok": False, "error": _with_place(problem)}
+            else:
+                answer |= {"cubin_bytes": len(cubin), "sha256": hashlib.sha256(cubin).hexdigest()}
+            answer["seconds"] = time.perf_counter() - begin
+            if answer["ok"]:
+                return answer
+            failures.append(answer)
+        return failures[0]
+
+    def _compile(
+        self, module: ModuleType, kernel: Message, parameters: list[Message], target: str
+    ) -> bytes:
+        found: Any = module
+        for name in kernel["name"].split("."):
+            found = getattr(found, name, None)
+        if not isinstance(found, self._tile.kernel):
+            raise TypeError("the imported module has no cuTile kernel of that name")
+        if kernel["hints"]:
+            found = found.replace_hints(**kernel["hints"])
+        signature = self._compilation.KernelSignature(
+            [self._constraint(parameter) for parameter in parameters],
+            self._compilation.CallingConvention.cutile_python_v2(),
+        )
+        cubin = io.BytesIO()
+        self._compilation.export_kernel(
+            found, [signature], cubin, gpu_code=target, output_format="cubin"
+        )
+        return cubin.getvalue()
+
+    def _constraint(self, parameter: Message) -> Any:
+        if parameter["kind"] == "constant":
+            return parameter["value"]
+        dtype = getattr(self._tile, parameter["dtype"])
+        if parameter["kind"] == "scalar":
+            return self._compilation.ScalarConstraint(dtype)
+        outer = parameter["ndim"] - 1
+        array = self._compilation.ArrayConstraint(
+            dtype,
+            parameter["ndim"],
+            index_dtype=getattr(self._tile, parameter["index_dtype"]),
+            stride_lower_bound_incl=0,
+            alias_groups=(),
+            may_alias_internally=False,
+            stride_constant=(*[None] * outer, 1),
+            stride_divisible_by=(*[DIVISIBLE_BY] * outer, 1),
+            shape_divisible_by=DIVISIBLE_BY,
+            base_addr_divisible_by=DIVISIBLE_BY,
+        )
+        if parameter["kind"] == "array":
+            return array
+        return self._compilation.ListConstraint(array, alias_groups=(), elements_may_alias=False)
+
+
+def _load(name: str, file: Path) -> ModuleType:
+    """Import this very file, whatever else bears its name; its package first, where it has one."""
+    package = name.rpartition(".")[0]
+    if package:
+        importlib.import_module(package)
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _line(problem: BaseException) -> str:
+    """The first line of an error."""
+    return next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
+
+
+def _with_place(problem: Exception) -> str:
+    """The compiler's first line, with the file and line it speaks of where it names them.
+
+    Of tileiras' errors, whose first line is "Return code 5", the second one too.
+    """
+    said = [line.strip() for line in str(problem).splitlines() if line.strip()] or [""]
+    first = ": ".join(said[:2]) if said[0].startswith("Return code") else said[0]
+    text = f"{type(problem).__name__}: {first}"
+    location: Any = getattr(problem, "loc", None)
+    file, line = getattr(location, "filename", None), getattr(location, "line", None)
+    return f"{Path(file).name}:{line}: {text}" if file and line else text
+
+
+def _tell(answers: Path, **message: Any) -> None:
+    with answers.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(message) + "\n")
+
+
+def _end(answers: Path, **message: Any) -> NoReturn:
+    _tell(answers, **message)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # the folder of this file, put there because it was run by path
+    sys.dont_write_bytecode = True
+    main(json.load(sys.stdin))

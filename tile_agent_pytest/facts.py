@@ -1,0 +1,44 @@
+"""What an interpreter has installed, told without importing any of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "triton", "cuda-tile", "nvidia-cuda-tileiras", "pytest")
+
+
+def facts() -> dict[str, Any]:
+    """Python's version, the packages that matter (None: not installed), the Tile IR compiler."""
+    return {
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "tileiras": _tileiras(),
+    }
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _tileiras() -> str | None:
+    """Where cuda.tile would find its compiler: the pip package, PATH, then CUDA_HOME."""
+    try:
+        files = metadata.files("nvidia-cuda-tileiras") or []
+    except metadata.PackageNotFoundError:
+        files = []
+    packaged = [Path(str(f.locate())) for f in files if f.name == "tileiras"]
+    on_path = [Path(found)] if (found := shutil.which("tileiras")) else []
+    home = os.environ.get("CUDA_HOME")
+    at_home = [Path(home) / "bin" / "tileiras"] if home else []
+    for place in (*packaged, *on_path, *at_home):
+        if os.access(place, os.X_OK):
+            return str(place)
+    return None
