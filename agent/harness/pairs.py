@@ -34,13 +34,14 @@ BAAB = (False, True, True, False)
 class Timing:
     """How long the blocks are."""
 
-    block_ms: float = 150.0
-    """Long enough for clocks and power to follow the load; shorter blocks of a matrix product were
-    seen to scatter four times as much."""
+    block_ms: float = 20.0
+    """Short, and many of them: when a power cap moves the clock, blocks that alternate faster than
+    it moves see the same clock. On an H200, a matrix product scattered by 1.3 to 1.4 % a pair with
+    eight blocks of 150 ms or four of 300, and by 0.6 % with twenty-four of 20."""
     settle_ms: float = 100.0
     """Uncounted work of each arm before its first block."""
-    quads: int = 2
-    """ABBA orders a pair and config; on a CPU, whose launches are slow, one."""
+    quads: int = 6
+    """ABBA orders a pair and config; of slow launches, and on a CPU, one."""
     least_samples: int = 25
     least_slow_samples: int = 3
     """For kernels of more than `slow_ms`."""
@@ -159,7 +160,8 @@ class WorkerPairs:
             with _at(whose):
                 arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
         blocks = []
-        for quad in range(timing.quads if self.watch else 1):
+        slow = not self.watch or max(estimate_ms.values()) > timing.slow_ms
+        for quad in range(1 if slow else timing.quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:
                 with _at(whose):
                     blocks.append(self._block(arms[whose], whose, count[whose]))
