@@ -171,16 +171,16 @@ def measure(
             if problem := disturbance(raw, calibration):
                 disturbed += 1
                 if disturbed > plan.disturbed:
-                    return _unmeasured(problem)
+                    return unmeasured(problem)
                 source.pause(2.0**disturbed)
             else:
                 pairs.append(raw.blocks())
         if len(pairs) < plan.least:
-            return _unmeasured(f"only {len(pairs)} pairs fitted into the iteration's time")
+            return unmeasured(f"only {len(pairs)} pairs fitted into the iteration's time")
         try:
             comparison = compare(pairs, alpha=plan.alpha)
         except ValueError as problem:
-            return _unmeasured(str(problem))
+            return unmeasured(str(problem))
         if len(pairs) < look or is_settled(comparison, rules, floor):
             break
     assert comparison is not None
@@ -221,12 +221,12 @@ def calibrate(
         if problem := disturbance(raw, None):
             disturbed += 1
             if disturbed > plan.disturbed:
-                return _unmeasured(problem)
+                return unmeasured(problem)
             source.pause(2.0**disturbed)
         else:
             raws.append(raw)
     if len(raws) < plan.least:
-        return _unmeasured(f"only {len(raws)} pairs fitted into the time")
+        return unmeasured(f"only {len(raws)} pairs fitted into the time")
     taken = [raw.blocks() for raw in raws]
     ratios = [math.fsum(b.log_ratio() for b in pair.values()) / len(pair) for pair in taken]
     return Calibration(
@@ -319,7 +319,8 @@ def _block_problem(block: Block) -> str | None:
     return None
 
 
-def _unmeasured(reason: str) -> Failure:
+def unmeasured(reason: str) -> Failure:
+    """A verdict on nobody."""
     return Failure(
         Status.CRASH, correct=True, reason=f"could not be measured: {reason}", unmeasured=True
     )

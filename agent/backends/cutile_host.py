@@ -1,4 +1,4 @@
-"""What the host code around a launch tells of the arguments: values, element types, scalar types."""
+"""What the host code around a launch tells of what it passes: values, and types."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ DTYPES = {
         "bfloat16", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int8",
         "int16", "int32", "int64", "uint8",
     )
-} | {"bool": "bool_", "half": "float16", "float": "float32", "int": "int32", "long": "int64"}  # fmt: skip
+}  # fmt: skip
 """Name in torch -> name in cuda.tile."""
+DTYPES |= {"bool": "bool_", "half": "float16", "float": "float32", "int": "int32", "long": "int64"}
 CASTS = {name: DTYPES[name] for name in ("bfloat16", "bool", "float", "half", "int", "long")}
 """Methods of a tensor that change its element type."""
 KEEPS = ("contiguous", "view", "reshape", "clone", "detach", "t", "transpose", "permute", "cuda",
@@ -30,8 +31,9 @@ MAKES_FLOATS = ("torch.empty", "torch.zeros", "torch.ones", "torch.rand", "torch
 SCALARS = {"builtins.float": "float32", "builtins.int": "int32", "builtins.bool": "bool_",
            "float": "float32", "int": "int32", "bool": "bool_"}  # fmt: skip
 """Annotation, or function that converts -> type of the scalar in a kernel."""
-COUNTS = ("numel", "size", "stride", "bit_length", "dim", "item_size", "element_size")
+COUNTS = ("numel", "size", "stride", "bit_length", "dim", "element_size")
 """Methods whose result is an integer."""
+INTEGERS = ("len", "builtins.len", "math.ceil", "math.floor", "math.gcd", "math.prod")
 _DEEP = 20
 """Expressions inside expressions are followed so far: two functions may be named in a circle."""
 
@@ -82,8 +84,9 @@ def constant(source: Source, expression: cst.BaseExpression, deep: int = 0) -> K
             behind = source.resolve(expression)
             if behind is not expression and not isinstance(behind, cst.Name):
                 return constant(source, behind, deep + 1)
-            default = parameter(source, expression if behind is expression else behind)
-            inner = constant(source, default.default, deep + 1) if default and default.default else None
+            given = parameter(source, behind)
+            default = given.default if given is not None else None
+            inner = constant(source, default, deep + 1) if default is not None else None
             return Known(inner.value, True) if inner else None
     return None
 
@@ -153,18 +156,21 @@ def scalar_type(source: Source, expression: cst.BaseExpression, deep: int = 0) -
         case cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape"))):
             return "int32"
         case cst.Call():
-            called = source.name(expression.func) or ""
-            if called in SCALARS:
-                return SCALARS[called]
-            if isinstance(expression.func, cst.Attribute) and expression.func.attr.value in COUNTS:
-                return "int32"
-            integers = called.endswith(("cdiv", "next_power_of_2", "next_pow2"))
-            return "int32" if integers or called in ("len", "builtins.len", "math.ceil") else (
-                "float32" if called.startswith("math.") else None
-            )
+            return _of_call(source, expression)
         case cst.Name():
             return _of_name(source, expression, deep)
     return None
+
+
+def _of_call(source: Source, call: cst.Call) -> str | None:
+    called = source.name(call.func) or ""
+    if called in SCALARS:
+        return SCALARS[called]
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value in COUNTS:
+        return "int32"
+    if called.endswith(("cdiv", "next_power_of_2")) or called in INTEGERS:
+        return "int32"
+    return "float32" if called.startswith("math.") else None
 
 
 def _of_operation(source: Source, node: cst.BinaryOperation, deep: int) -> str | None:
@@ -181,7 +187,7 @@ def _of_name(source: Source, name: cst.Name, deep: int) -> str | None:
     behind = source.resolve(name)
     if behind is not name and not isinstance(behind, cst.Name):
         return scalar_type(source, behind, deep + 1)
-    given = parameter(source, name if behind is name else behind)
+    given = parameter(source, behind)
     if given is not None:
         annotated = source.name(given.annotation.annotation) if given.annotation else None
         if annotated in SCALARS:

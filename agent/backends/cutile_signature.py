@@ -20,10 +20,15 @@ from agent.backends.cutile_uses import Uses
 from agent.backends.dialect import Kernel
 from agent.syntax import Source, Untraceable, descendants
 
-ROW, EDGE, DOT, COUNT = 1024, 16, 64, 16
+ROW, EDGE, SQUARE, COUNT = 1024, 4, 64, 8
 """Sizes that the source does not tell: a tile's last dimension, its other ones, any dimension of a
-tile that is multiplied, and an integer that is in no tile's shape."""
-ELEMENTS = (("float16", "float16"), ("float16", "float32"), ("float32", "float32"))
+tile that is multiplied or transposed, and an integer that is in no tile's shape."""
+ELEMENTS = (
+    ("float16", "float16"),
+    ("float16", "float32"),
+    ("float32", "float32"),
+    ("int32", "int32"),
+)
 """Element types to try in turn: of arrays that are read, and of those that are only written."""
 
 
@@ -77,17 +82,18 @@ class Signature:
         """The signatures to try, the likeliest first; they differ in guessed element types."""
         told = {p.dtype for p in self.parameters if not p.open and p.kind is Kind.ARRAY}
         half = "bfloat16" if "bfloat16" in told and "float16" not in told else "float16"
-        tried = (
-            tuple(half if d == "float16" else d for d in dtypes) for dtypes in ELEMENTS
-        )
-        return tuple(dict.fromkeys(self._with(*dtypes) for dtypes in tried))
+        tried = (tuple(half if d == "float16" else d for d in dtypes) for dtypes in ELEMENTS)
+        return tuple(dict.fromkeys(self._with(half, *dtypes) for dtypes in tried))
 
-    def _with(self, read: str, written: str) -> Signature:
-        parameters = tuple(
-            replace(p, dtype=written if p.is_output else read) if p.open else p
-            for p in self.parameters
-        )
-        return replace(self, parameters=parameters)
+    def _with(self, half: str, read: str, written: str) -> Signature:
+        parameters = []
+        for p in self.parameters:
+            if p.open:
+                dtype = written if p.is_output else read
+                why = p.why if dtype == half else f"{p.why}, since {half} does not compile"
+                p = replace(p, dtype=dtype, why=why)
+            parameters.append(p)
+        return replace(self, parameters=tuple(parameters))
 
     def __hash__(self) -> int:
         return hash((self.kernel, self.parameters))
@@ -116,7 +122,7 @@ class Signature:
 
 
 def signatures(source: Source) -> tuple[Signature, ...]:
-    """The signature of every kernel that the file launches; of all of them when it launches none."""
+    """A signature for each kernel that the file launches; for all of them when it launches none."""
     return tuple(_signature(source, kernel) for kernel in CUTILE.launched(source))
 
 
@@ -226,13 +232,11 @@ def _constant(source: Source, kernel: Kernel, uses: Uses, node: cst.Param) -> Pa
         elif reason and not why:
             why = f"one launch gives it; {reason}"
         return Parameter(name, Kind.CONSTANT, value=value, why=why)
-    value, meaning = _guess(source, kernel, uses, node)
+    value, meaning = _guess(source, uses, node)
     return Parameter(name, Kind.CONSTANT, value=value, why=f"{meaning}: {reason}")
 
 
-def _guess(
-    source: Source, kernel: Kernel, uses: Uses, node: cst.Param
-) -> tuple[host.Value, str]:
+def _guess(source: Source, uses: Uses, node: cst.Param) -> tuple[host.Value, str]:
     annotation = node.annotation.annotation if node.annotation else None
     inner = {n.value for n in descendants(annotation, cst.Name)} if annotation else set()
     alias = source.resolve(annotation) if annotation is not None else None
@@ -241,9 +245,11 @@ def _guess(
         return False, "assumed"
     if "float" in inner:
         return 1.0, "assumed"
-    place = uses.tile_dimensions.get(node.name.value)
-    if place is None:
+    places = uses.tile_dimensions.get(node.name.value)
+    if places is None:
         return COUNT, "assumed, in no tile's shape"
-    if CUTILE.has_dot(source, kernel) or uses.multiplies:
-        return DOT, "assumed for a tile that is multiplied"
-    return (ROW, "assumed for a row") if place == "last" else (EDGE, "assumed for a tile's edge")
+    if uses.multiplies:
+        return SQUARE, "assumed for a tile that is multiplied"
+    if places >= {"last", "outer"}:
+        return SQUARE, "assumed for a tile that is transposed"
+    return (EDGE, "assumed for a tile's edge") if "outer" in places else (ROW, "assumed for a row")

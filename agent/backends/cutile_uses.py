@@ -8,7 +8,6 @@ with together with what was loaded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import libcst as cst
 
@@ -44,11 +43,12 @@ class Uses:
         """Scalars, and arrays by their elements, that serve as integers."""
         self.floats: set[str] = set()
         self.multiplies = False
-        self.tile_dimensions: dict[str, Literal["last", "other"]] = {}
-        """Parameters in the shape of a tile, and whether they are its last dimension anywhere."""
+        self.tile_dimensions: dict[str, set[str]] = {}
+        """Parameter in a tile's shape -> where: 'alone', or beside others 'last' or 'outer'."""
         self._exact: dict[str, int] = {}
         self._least: dict[str, int] = {}
-        self._names[kernel.name] = {p: p for p in (n.name.value for n in kernel.function.parameters)}
+        parameters = [p.name.value for p in kernel.function.parameters]
+        self._names[kernel.name] = {name: name for name in parameters}
         for function in self._functions:
             self._follow_names(function)
         for function in self._functions:
@@ -93,9 +93,10 @@ class Uses:
                 if found is not None:
                     self.lists.add(found)
                 return found
-            case cst.Call(func=cst.Attribute(attr=cst.Name(value=method))) if method in VIEWS:
-                assert isinstance(expression.func, cst.Attribute)
-                return self._root(function, expression.func.value)
+            case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=method))) if (
+                method in VIEWS
+            ):
+                return self._root(function, owner)
         return None
 
     # --- arrays ---------------------------------------------------------------------------------
@@ -187,14 +188,15 @@ class Uses:
             if shape is None:
                 continue
             shape = self._source.resolve(shape)
-            several = isinstance(shape, cst.Tuple | cst.List)
-            values = [e.value for e in shape.elements] if several else [shape]  # type: ignore[attr-defined]
+            elements = shape.elements if isinstance(shape, cst.Tuple | cst.List) else ()
+            values = [e.value for e in elements] or [shape]
             for position, value in enumerate(values):
-                is_last = position == len(values) - 1
+                place = "last" if position == len(values) - 1 else "outer"
                 for found in descendants(self._source.resolve(value), cst.Name):
                     name = self._names[function.name].get(found.value)
-                    if name is not None and (is_last or name not in self.tile_dimensions):
-                        self.tile_dimensions[name] = "last" if is_last else "other"
+                    if name is not None:
+                        places = self.tile_dimensions.setdefault(name, set())
+                        places.add(place if len(values) > 1 else "alone")
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -202,7 +204,8 @@ class Uses:
         """Note which parameters' values each local name holds, until nothing more is found."""
         holds = self._holds[function.name]
         before = -1
-        while before != (before := sum(map(len, holds.values()))):
+        while before != (now := sum(len(names) for names in holds.values())):
+            before = now
             for target, value in assigned(function.node.body):
                 carried = self._carried(function, value)
                 for name in descendants(target, cst.Name) if carried else ():

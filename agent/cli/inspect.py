@@ -98,7 +98,7 @@ def verify(
     tests: Tests = None,
     correctness_k: str | None = typer.Option(None, help="pytest -k expression."),
     target: Targets = None,
-    timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
+    timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
     as_json: Json = False,
 ) -> None:

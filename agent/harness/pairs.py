@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.errors import WorkerDied, WorkerError
+from agent.errors import WorkerDied, WorkerError, WorkerTimedOut
 from agent.events import TestPlan
 from agent.harness.arm import Arm, Checkout, Stop
 from agent.harness.failures import blame, crash, import_failure, test_failure, worker_failure
@@ -23,7 +23,7 @@ from agent.harness.gpu import GpuWatch
 from agent.harness.records import RecordError, numbered, read_records, short_names
 from agent.harness.results import Pass
 from agent.harness.server import ForkServer
-from agent.measurement import Block, ConfigBlocks, Failure, RawPair
+from agent.measurement import Block, ConfigBlocks, Failure, RawPair, unmeasured
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
@@ -247,6 +247,11 @@ def _at(incumbent: bool) -> Iterator[None]:
     """While one arm is asked: a worker that fails in the block is that arm's."""
     try:
         yield
+    except WorkerTimedOut as problem:
+        if not incumbent:
+            raise _ArmFailed(worker_failure(problem, correct=True), incumbent=False) from problem
+        late = unmeasured(f"the incumbent's perf tests outlast the iteration: {problem}")
+        raise _ArmFailed(late, incumbent=False) from problem
     except WorkerError as problem:
         failure = worker_failure(problem, correct=True)
         raise _ArmFailed(failure, incumbent=incumbent) from problem

@@ -24,7 +24,7 @@ from tile_agent_pytest.wire import Channel, Closed, Message
 START_TIMEOUT_S = 180.0
 """Importing torch, Triton and cuda.tile from a cold disk takes a while."""
 EXIT_TIMEOUT_S = 10.0
-_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSW|CREDENTIAL)", re.IGNORECASE)
+_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 
 
 class ForkServer:

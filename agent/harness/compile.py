@@ -1,0 +1,261 @@
+"""Compiles the cuTile kernels of a file where nothing can run them.
+
+In a process of the user's interpreter, with a deadline: a compile of a large tile takes minutes,
+and the file is the user's code. `tile_agent_pytest.compile_cutile` is the other side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tile_agent_pytest
+from agent.backends.cutile import CuTileBackend, lacks_gpu
+from agent.backends.cutile_signature import Signature, signatures
+from agent.environment import Environment
+from agent.errors import UsageError
+from agent.harness.server import worker_environment
+from agent.syntax import Source
+from tile_agent_pytest.server import kill_tree
+
+TARGETS = ("sm_80", "sm_90", "sm_100")
+"""Ampere, Hopper and Blackwell."""
+CAVEAT = "compiled, not run: correctness needs a GPU"
+_TARGET = re.compile(r"sm_[0-9]{2,3}")
+_INSTALL = "-m pip install 'cuda-tile[tileiras]>=1.7'"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of one kernel for one GPU."""
+
+    kernel: str
+    target: str
+    ok: bool
+    cubin_bytes: int | None = None
+    sha256: str | None = None
+    """Of the cubin."""
+    seconds: float | None = None
+    error: str | None = None
+    """The compiler's first line."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """What became of every kernel for every GPU, and what had to be assumed."""
+
+    results: tuple[Compiled, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether all of them compile."""
+        return all(result.ok for result in self.results)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "compiled": self.ok,
+            "ran": False,
+            "kernels": [asdict(result) for result in self.results],
+            "assumptions": list(self.assumptions),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """The same for a person."""
+        failed = [result for result in self.results if not result.ok]
+        bad = f"{len(failed)} of {len(self.results)} do not compile, assuming what is below"
+        yield CAVEAT if self.ok else bad
+        width = max(len(result.kernel) for result in self.results)
+        for r in self.results:
+            head = f"  {r.kernel:<{width}}  {r.target:<7}"
+            if r.ok:
+                yield f"{head} {r.cubin_bytes:>8} bytes {r.seconds:6.2f} s  sha256 {r.sha256}"
+            else:
+                yield f"{head} {r.error}"
+        if self.assumptions:
+            yield "assumed:"
+        yield from (f"  {line}" for line in self.assumptions)
+
+
+def only_compiles(backend: str, environment: Environment) -> bool:
+    """Whether this machine can compile kernels of a language but not run them."""
+    return backend == CuTileBackend.name and lacks_gpu(environment) is not None
+
+
+def compile_file(
+    source: Source, file: Path, *, python: str, targets: Sequence[str] = (), timeout_s: float
+) -> Compilation:
+    """Compile each kernel that the file launches, as it lies on disk.
+
+    Args:
+        source: the text of the file.
+        file: where it is; imported from there.
+        python: the interpreter that has cuda-tile and what the file imports.
+        targets: GPU architectures such as 'sm_90'; `TARGETS` when empty.
+        timeout_s: for all of it together; what is not done by then is killed, and is an error.
+
+    Raises:
+        UsageError: a target is no architecture, or the interpreter lacks what is needed.
+    """
+    targets = tuple(dict.fromkeys(targets)) or TARGETS
+    if wrong := next((t for t in targets if not _TARGET.fullmatch(t)), None):
+        raise UsageError(f"--target {wrong}: name an architecture such as sm_90")
+    wanted = signatures(source)
+    with tempfile.TemporaryDirectory(prefix="tile-agent-compile-") as scratch:
+        answers, fate = _run(wanted, file.resolve(), python, targets, timeout_s, Path(scratch))
+    return _read(wanted, file, python, targets, answers, fate)
+
+
+def _run(
+    wanted: Iterable[Signature],
+    file: Path,
+    python: str,
+    targets: Sequence[str],
+    timeout_s: float,
+    scratch: Path,
+) -> tuple[list[dict[str, Any]], str]:
+    """The worker's answers, and how it ended if not by itself with all of them given."""
+    roots = import_roots(file)
+    answers = scratch / "answers"
+    job = {
+        "module": ".".join(file.relative_to(roots[0]).with_suffix("").parts),
+        "file": str(file),
+        "sys_path": [str(root) for root in roots],
+        "targets": list(targets),
+        "answers": str(answers),
+        "kernels": [
+            {
+                "name": signature.kernel,
+                "hints": dict(signature.hints),
+                "variants": [[p.to_json() for p in v.parameters] for v in signature.variants],
+            }
+            for signature in wanted
+        ],
+    }
+    (scratch / "job").write_text(json.dumps(job), encoding="utf-8")
+    variables = {
+        "CUDA_TILE_CACHE_DIR": "0",  # a compile that was looked up proves nothing
+        "CUDA_TILE_TEMP_DIR": str(scratch),
+        "CUDA_TILE_COMPILER_TIMEOUT_SEC": str(timeout_s + 60),  # should this process be killed
+        "TMPDIR": str(scratch),
+    }
+    script = Path(tile_agent_pytest.__file__).parent / "compile_cutile.py"
+    log = scratch / "log"
+    with (scratch / "job").open() as stdin, log.open("wb") as output:
+        try:
+            process = subprocess.Popen(
+                [python, str(script)],
+                cwd=roots[-1],
+                env=worker_environment(os.environ, variables),
+                stdin=stdin,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as problem:
+            raise UsageError(
+                f"{python} cannot be run ({problem.strerror}): name an interpreter that has "
+                "cuda-tile with --python"
+            ) from None
+        try:
+            fate = _death(process.wait(timeout_s), log)
+        except subprocess.TimeoutExpired:
+            fate = f"not done after {timeout_s:g} s: killed"
+        finally:
+            if process.returncode is None:  # or its number may be another's by now
+                kill_tree(process.pid)
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return list(_answers(answers)), fate
+
+
+def _answers(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of the file; a killed process may leave half a line."""
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+            if line.endswith("\n"):
+                yield json.loads(line)
+
+
+def _death(code: int, log: Path) -> str:
+    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    last = f": {said[-1].strip()}" if said else ""
+    if code < 0:
+        return f"the compiling process was killed by {signal.Signals(-code).name}{last}"
+    return f"the compiling process ended with exit code {code}{last}"
+
+
+def _read(
+    wanted: Sequence[Signature],
+    file: Path,
+    python: str,
+    targets: Sequence[str],
+    answers: list[dict[str, Any]],
+    fate: str,
+) -> Compilation:
+    for answer in answers:
+        if answer["event"] == "missing":
+            raise UsageError(f"{python} has no {answer['what']}: {python} {_INSTALL}")
+        if answer["event"] == "import-failed" and answer["type"] == "ModuleNotFoundError":
+            raise UsageError(
+                f"{python} cannot import {file.name}: {answer['text']}; install it there, or name "
+                "another interpreter with --python"
+            )
+        if answer["event"] == "import-failed":
+            fate = f"{file.name} cannot be imported: {answer['type']}: {answer['text']}"
+    done = {(a["kernel"], a["target"]): a for a in answers if a["event"] == "done"}
+    begun = [(a["kernel"], a["target"]) for a in answers if a["event"] == "begun"]
+    results: list[Compiled] = []
+    assumptions: list[str] = []
+    for signature in wanted:
+        variant = 0
+        for target in targets:
+            if (signature.kernel, target) in done:
+                end = done[signature.kernel, target]
+                variant = end["variant"] if end["ok"] else variant
+                results.append(_compiled(end))
+            else:
+                is_next = not begun or (signature.kernel, target) == begun[-1]
+                error = fate if is_next else f"not begun; before it: {fate}"
+                results.append(Compiled(signature.kernel, target, ok=False, error=error))
+        assumptions += signature.variants[variant].assumptions
+    return Compilation(tuple(results), tuple(assumptions))
+
+
+def _compiled(answer: dict[str, Any]) -> Compiled:
+    return Compiled(
+        kernel=answer["kernel"],
+        target=answer["target"],
+        ok=answer["ok"],
+        cubin_bytes=answer.get("cubin_bytes"),
+        sha256=answer.get("sha256"),
+        seconds=answer["seconds"],
+        error=answer.get("error"),
+    )
+
+
+def import_roots(file: Path) -> tuple[Path, ...]:
+    """Folders for `sys.path`: the one above the file's outermost package, then the project's.
+
+    The same that a run uses, but found on disk: a file need not be in a repository to be compiled.
+    """
+    folder = file.parent
+    while (folder / "__init__.py").exists() and folder != folder.parent:
+        folder = folder.parent
+    marks = (".git", "pyproject.toml", "setup.py")
+    project = next(
+        (p for p in (folder, *folder.parents) if any((p / mark).exists() for mark in marks)), folder
+    )
+    roots = [folder, *([project / "src"] if (project / "src").is_dir() else []), project]
+    return tuple(dict.fromkeys(roots))

@@ -1,0 +1,237 @@
+"""Which tests judge a kernel: TileGym's expressions, what stands in for them, and the refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.errors import UsageError
+from agent.events import TestPlan
+from agent.harness.arm import deadline_in
+from agent.harness.discovery import Selection, discover
+from agent.harness.server import ForkServer
+from tests.support.workers import Project
+
+TILEGYM = """
+    import pytest, kernel
+
+    class Test_Softmax:
+        @pytest.mark.parametrize("n", [128, 256])
+        @pytest.mark.parametrize("framework", ["cutile", "triton"])
+        def test_op(self, framework, n): pass
+
+        @pytest.mark.parametrize("framework", ["cutile", "triton", "torch"])
+        def test_perf(self, framework, record_property): pass
+"""
+PLAIN = """
+    import kernel
+
+    def test_right(): pass
+    def test_also_right(): pass
+    def test_perf_launch(): pass
+    def test_launch(benchmark): pass
+    def test_timed(tile_bench): pass
+"""
+
+
+def plan_of(
+    project: Project,
+    server: ForkServer,
+    test: str,
+    *,
+    files: tuple[str, ...] = ("test_kernel.py",),
+    framework: str = "cutile",
+    interpreted: bool = False,
+    **selection: Any,
+) -> TestPlan:
+    project.write("test_kernel.py", test)
+    return discover(
+        server,
+        project.checkout(),
+        Selection(files, **selection),
+        framework=framework,
+        interpreted=interpreted,
+        log=project.log(),
+        deadline=deadline_in(60),
+    )
+
+
+def names(nodeids: tuple[str, ...]) -> list[str]:
+    return [nodeid.rpartition("::")[2] for nodeid in nodeids]
+
+
+@pytest.mark.parametrize("framework", ["cutile", "triton"])
+def test_the_defaults_are_tilegyms(project: Project, server: ForkServer, framework: str) -> None:
+    plan = plan_of(project, server, TILEGYM, framework=framework)
+    assert names(plan.correctness) == [f"test_op[{framework}-128]", f"test_op[{framework}-256]"]
+    assert plan.perf == (f"test_kernel.py::Test_Softmax::test_perf[{framework}]",)
+    assert plan.files == ("test_kernel.py",)
+    assert plan.notes == ()
+
+
+def test_without_the_frameworks_name_a_perf_test_is_known_by_its_name_or_its_fixture(
+    project: Project, server: ForkServer
+) -> None:
+    pytest.importorskip("pytest_benchmark")
+    plan = plan_of(project, server, PLAIN)
+    assert names(plan.perf) == ["test_perf_launch", "test_launch", "test_timed"]
+    assert names(plan.correctness) == ["test_right", "test_also_right"]
+
+
+def test_a_perf_test_with_the_frameworks_name_and_correctness_tests_without(
+    project: Project, server: ForkServer
+) -> None:
+    body = """
+        import kernel
+        def test_right(): pass
+        def test_perf_cutile(): pass
+    """
+    plan = plan_of(project, server, body)
+    assert (names(plan.correctness), names(plan.perf)) == (["test_right"], ["test_perf_cutile"])
+
+
+def test_a_timed_test_is_no_correctness_test_too(project: Project, server: ForkServer) -> None:
+    """`test_ and cutile and not test_perf` takes it in; it has been chosen for perf already."""
+    body = """
+        import kernel
+        def test_cutile(): pass
+        def test_speed_cutile(tile_bench): pass
+    """
+    plan = plan_of(project, server, body)
+    assert names(plan.correctness) == ["test_cutile"]
+    assert names(plan.perf) == ["test_speed_cutile"]
+
+
+def test_expressions_of_the_user(project: Project, server: ForkServer) -> None:
+    plan = plan_of(project, server, PLAIN, correctness_k="also", perf_k="timed or perf")
+    assert names(plan.correctness) == ["test_also_right"]
+    assert names(plan.perf) == ["test_perf_launch", "test_timed"]
+
+
+def test_only_one_expression_of_the_user(project: Project, server: ForkServer) -> None:
+    plan = plan_of(project, server, PLAIN, perf_k="timed")
+    assert names(plan.perf) == ["test_timed"]
+    assert "test_timed" not in names(plan.correctness)
+    plan = plan_of(project, server, TILEGYM, correctness_k="op and 128")
+    assert names(plan.correctness) == ["test_op[cutile-128]", "test_op[triton-128]"]
+    assert names(plan.perf) == ["test_perf[cutile]"]
+
+
+def test_node_ids_of_the_user(project: Project, server: ForkServer) -> None:
+    files = (
+        "test_kernel.py::Test_Softmax::test_op[cutile-256]",
+        "test_kernel.py::Test_Softmax::test_perf",
+    )
+    plan = plan_of(project, server, TILEGYM, files=files)
+    assert names(plan.correctness) == ["test_op[cutile-256]"]
+    assert names(plan.perf) == ["test_perf[cutile]"]
+    assert plan.files == files
+
+
+def test_several_files(project: Project, server: ForkServer) -> None:
+    project.write("perf/test_speed.py", "import kernel\ndef test_perf_speed(): pass\n")
+    files = ("test_kernel.py", "perf/test_speed.py")
+    plan = plan_of(project, server, "import kernel\ndef test_right(): pass\n", files=files)
+    assert plan.correctness == ("test_kernel.py::test_right",)
+    assert plan.perf == ("perf/test_speed.py::test_perf_speed",)
+
+
+BF16 = """
+    import kernel, pytest
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bf16", "BF16"])
+    def test_right(dtype): pass
+    @pytest.mark.parametrize("dtype", ["float32", "torch.bfloat16"])
+    def test_perf(dtype): pass
+"""
+
+
+def test_bfloat16_is_left_out_in_the_interpreter_and_said(
+    project: Project, server: ForkServer
+) -> None:
+    plan = plan_of(project, server, BF16, framework="triton", interpreted=True)
+    assert names(plan.correctness) == ["test_right[float32]"]
+    assert names(plan.perf) == ["test_perf[float32]"]
+    (note,) = plan.notes
+    assert note.startswith("4 bfloat16 tests are left out: Triton's interpreter")
+
+
+def test_bfloat16_stays_on_a_gpu(project: Project, server: ForkServer) -> None:
+    plan = plan_of(project, server, BF16, framework="triton")
+    assert (len(plan.correctness), len(plan.perf), plan.notes) == (4, 2, ())
+
+
+def test_nothing_but_bfloat16_in_the_interpreter(project: Project, server: ForkServer) -> None:
+    body = """
+        import kernel
+        def test_right(): pass
+        def test_perf_bf16(): pass
+    """
+    with pytest.raises(UsageError, match=r"no perf tests .* \(1 bfloat16 tests are left out"):
+        plan_of(project, server, body, interpreted=True)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def refusal(project: Project, server: ForkServer, test: str, **options: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        plan_of(project, server, test, **options)
+    message = str(caught.value)
+    assert "\n" not in message, "one line, for a person"
+    return message
+
+
+def test_no_perf_tests(project: Project, server: ForkServer) -> None:
+    body = "import kernel\ndef test_right(): pass\ndef test_too(): pass\n"
+    assert refusal(project, server, body) == (
+        "no perf tests among the 2 collected from test_kernel.py: "
+        "choose them with --perf-k or --tests"
+    )
+
+
+def test_no_correctness_tests(project: Project, server: ForkServer) -> None:
+    assert refusal(project, server, "import kernel\ndef test_perf(): pass\n") == (
+        "no correctness tests among the 1 collected from test_kernel.py: "
+        "choose them with --correctness-k or --tests"
+    )
+
+
+def test_an_expression_that_selects_nothing(project: Project, server: ForkServer) -> None:
+    message = refusal(project, server, PLAIN, perf_k="no_such_test")
+    assert message.startswith("no perf tests among the 5 collected from test_kernel.py")
+
+
+def test_no_tests_at_all(project: Project, server: ForkServer) -> None:
+    message = refusal(project, server, "import kernel\n")
+    assert message == "pytest finds no tests in test_kernel.py"
+
+
+@pytest.mark.parametrize("addopts", ["", "-x"])
+def test_an_import_that_fails(project: Project, server: ForkServer, addopts: str) -> None:
+    project.write("pytest.ini", f"[pytest]\naddopts = {addopts}\n")
+    message = refusal(project, server, "import no_such_module\n")
+    assert message.startswith(
+        "test_kernel.py cannot be collected: "
+        "ModuleNotFoundError: No module named 'no_such_module' (see "
+    )
+
+
+def test_a_syntax_error(project: Project, server: ForkServer) -> None:
+    message = refusal(project, server, "def test(: pass\n")
+    assert message.startswith("test_kernel.py cannot be collected: SyntaxError: invalid syntax")
+
+
+def test_a_file_that_is_not_there(project: Project, server: ForkServer) -> None:
+    message = refusal(project, server, PLAIN, files=("missing.py",))
+    assert message.startswith("the tests cannot be collected: pytest ended with exit code 4: see ")
+
+
+def test_an_expression_that_pytest_refuses(project: Project, server: ForkServer) -> None:
+    message = refusal(project, server, PLAIN, perf_k="a and (")
+    assert message.startswith("the tests cannot be collected: pytest ended with exit code 4: see ")
+
+
+def test_a_test_file_that_ends_the_process(project: Project, server: ForkServer) -> None:
+    message = refusal(project, server, "import os\nos._exit(3)\n")
+    assert message == ("the tests cannot be collected: the worker ended by itself with exit code 3")

@@ -1,0 +1,218 @@
+"""The rules of the house that no other test would notice."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+AGENT = ROOT / "agent"
+FILES = sorted(AGENT.rglob("*.py"))
+PLUGIN_FILES = sorted((ROOT / "tile_agent_pytest").rglob("*.py"))
+
+TIERS = """
+    __main__
+    cli
+    setup
+    loop
+    proposers  harness  report  preflight
+    playbook  workspace  prompting
+    target
+    backends
+    journal  repository  lock  environment  syntax
+    state
+    events
+    measurement
+    decision
+    statistics
+    errors
+"""
+"""A module or package of `agent` imports from the lines below its own, and from itself."""
+
+RANK = {name: n for n, line in enumerate(TIERS.strip().splitlines()) for name in line.split()}
+HEAVY = ("torch", "triton", "cuda")
+LARGEST_FILE = 400
+COLD = ("torch", "triton", "cuda.tile", "libcst", "pandas", "scipy", "git", "jinja2")
+"""What `--help` must not wait for."""
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Every module that a file imports, at its top or inside a function, as a dotted name."""
+    package = list(path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def unit(path: Path) -> str:
+    """'setup' for agent/setup.py, 'harness' for agent/harness/arm.py."""
+    return path.relative_to(AGENT).parts[0].removesuffix(".py")
+
+
+def attributes(path: Path) -> set[str]:
+    """Dotted names of two parts that a file uses: 'sys.stdout', 'os.system'."""
+    return {
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+
+
+def calls(path: Path) -> set[str]:
+    """Names that a file calls."""
+    return {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+
+# --- who imports whom ---------------------------------------------------------------------------
+
+
+def test_every_part_has_its_tier() -> None:
+    assert {unit(path) for path in FILES} - {"__init__"} == set(RANK)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_point_one_way(path: Path) -> None:
+    mine = unit(path)
+    for module in imports(path):
+        parts = module.split(".")
+        if parts[0] != "agent" or parts[1] in (mine, "__version__"):
+            continue
+        assert RANK[parts[1]] > RANK[mine], f"{mine} may not import {module}"
+
+
+def test_the_packages_have_no_cycles() -> None:
+    """Within a package too: taking away whoever imports nothing that is left takes away all."""
+    modules = {
+        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p
+        for p in FILES
+    }
+
+    def target(name: str) -> str:
+        while name not in modules:
+            name = name.rpartition(".")[0]
+        return name
+
+    left = {
+        name: {target(m) for m in imports(path) if m.startswith("agent.")} - {name, "agent"}
+        for name, path in modules.items()
+    }
+    while free := {name for name, needs in left.items() if not needs & left.keys()}:
+        left = {name: needs for name, needs in left.items() if name not in free}
+    assert not left
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_the_gpu_packages_are_imported_in_workers_only(path: Path) -> None:
+    assert not [m for m in imports(path) if m.split(".")[0] in HEAVY]
+
+
+@pytest.mark.parametrize("path", PLUGIN_FILES, ids=name_of)
+def test_what_runs_beside_the_users_code_imports_nothing_of_ours(path: Path) -> None:
+    allowed = {*sys.stdlib_module_names, "pytest", "torch", "tile_agent_pytest"}
+    assert {module.split(".")[0] for module in imports(path)} <= allowed
+
+
+def test_the_plugin_works_where_our_package_cannot_be_imported() -> None:
+    """As in the user's environment, where the fork server loads its folder alone."""
+    script = (
+        "import sys\n"
+        "sys.modules['agent'] = None\n"
+        "import tile_agent_pytest.server, tile_agent_pytest.worker, tile_agent_pytest.plugin\n"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+
+
+# --- who may do what ----------------------------------------------------------------------------
+
+
+def test_only_the_repository_runs_git() -> None:
+    users = [p for p in FILES if any(m.split(".")[0] in ("git", "gitdb") for m in imports(p))]
+    assert [name_of(path) for path in users] == ["agent/repository.py"]
+
+
+def test_only_the_harness_starts_processes() -> None:
+    """And so nobody runs git by a shell."""
+    modules = ("subprocess", "multiprocessing", "pty", "pexpect", "concurrent")
+    starters = [p for p in FILES if any(m.split(".")[0] in modules for m in imports(p))]
+    assert {unit(path) for path in starters} == {"harness"}
+    functions = {f"os.{name}" for name in ("system", "popen", "fork", "forkpty", "posix_spawn")}
+    assert not [name_of(path) for path in FILES if functions & attributes(path)]
+
+
+def test_only_the_command_line_prints() -> None:
+    streams = {"sys.stdout", "sys.stderr", "sys.stdin"}
+    talkers = {
+        unit(path)
+        for path in FILES
+        if calls(path) & {"print", "input"}
+        or attributes(path) & streams
+        or {"rich", "click", "typer"} & {module.split(".")[0] for module in imports(path)}
+    }
+    assert talkers == {"cli"}
+
+
+def test_only_the_command_line_ends_the_process() -> None:
+    exits = {"sys.exit", "os._exit", "os.abort"}
+    enders = {unit(path) for path in FILES if attributes(path) & exits or "exit" in calls(path)}
+    assert enders <= {"cli"}
+
+
+# --- what a file looks like ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*FILES, *PLUGIN_FILES], ids=name_of)
+def test_a_file_says_what_it_is_for(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert docstring
+    assert docstring.splitlines()[0].endswith((".", ":", "?"))
+
+
+@pytest.mark.parametrize("path", [*FILES, *PLUGIN_FILES], ids=name_of)
+def test_a_file_fits_into_a_head(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LARGEST_FILE
+
+
+# --- starting fast ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_waits_for_nothing_heavy(arguments: list[str]) -> None:
+    script = (
+        "import atexit, sys\n"
+        f"cold = {COLD!r}\n"
+        "atexit.register(lambda: print('cold:', [m for m in cold if m in sys.modules]))\n"
+        "from agent.cli import main\n"
+        "main()\n"
+    )
+    end = subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "cold: []" in end.stdout
+
+
+def test_the_plugin_is_registered() -> None:
+    """`pip install tile-agent` gives the fixture to plain pytest."""
+    found = importlib.metadata.entry_points(group="pytest11", name="tile_agent")
+    assert {entry.value for entry in found} == {"tile_agent_pytest.plugin"}

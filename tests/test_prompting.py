@@ -1,0 +1,132 @@
+"""The templates: every one renders, and a blank is an error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+
+from agent.environment import describe
+from agent.events import Finished, Started
+from agent.journal import replay
+from agent.prompting import render
+from agent.report.summary import summarize
+from agent.report.table import render as render_table
+from agent.state import Run
+from tests.support.history import HISTORY, comparison
+
+ROOT = Path(__file__).parent.parent
+MACHINE = "NVIDIA H200, driver 580.1; torch 2.9.0; triton 3.5.0"
+VARIABLES: dict[str, Any] = {
+    "kernel": "softmax",
+    "title": "block size (BLOCK=256)",
+    "hypothesis": "fewer trips to memory",
+    "comparison": comparison(0.1, noise=0.0),
+    "machine": MACHINE,
+    "run_id": "softmax-1",
+    "iteration": 3,
+}
+MESSAGE = """\
+softmax: block size (BLOCK=256)
+
+fewer trips to memory
+
++10.0 % [+10.0 %, +10.0 %] over 3 interleaved process pairs:
+  c: 0.820000 ms -> 0.738000 ms (+10.0 %)
+
+Measured on: NVIDIA H200, driver 580.1; torch 2.9.0; triton 3.5.0
+Run: softmax-1, iteration 3
+"""
+
+
+def test_the_message_of_a_commit() -> None:
+    assert render("commit_message.j2", **VARIABLES) == MESSAGE
+
+
+@pytest.mark.parametrize("missing", VARIABLES)
+def test_a_missing_variable_is_an_error_and_never_a_blank(missing: str) -> None:
+    variables = {name: value for name, value in VARIABLES.items() if name != missing}
+    with pytest.raises(jinja2.UndefinedError, match=f"'{missing}' is undefined"):
+        render("commit_message.j2", **variables)
+
+
+def test_a_missing_part_of_a_variable_is_an_error_too() -> None:
+    with pytest.raises(jinja2.UndefinedError, match="has no attribute 'overall'"):
+        render("commit_message.j2", **VARIABLES | {"comparison": object()})
+
+
+def test_a_template_that_is_not_there() -> None:
+    with pytest.raises(jinja2.TemplateNotFound, match="no_such_template"):
+        render("no_such_template.j2")
+
+
+def test_text_is_for_people_and_never_escaped() -> None:
+    text = render("commit_message.j2", **VARIABLES | {"title": "a < b & 'c' {{ d }}"})
+    assert text.startswith("softmax: a < b & 'c' {{ d }}\n")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "prompts").rglob("*.j2")), ids=lambda p: p.name)
+def test_a_template_is_well_formed(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    jinja2.Environment(autoescape=False).parse(text)
+    assert text.endswith("\n")
+    assert "\t" not in text
+
+
+def run_with(*changes: Any) -> Run:
+    events = list(HISTORY)
+    for change in changes:
+        events = [change if type(event) is type(change) else event for event in events]
+    return replay(events)
+
+
+def test_the_summary_of_a_finished_run() -> None:
+    text = summarize(run_with(), MACHINE)
+    assert text.startswith("kernels/softmax.py: 1.11x faster (0.820000 ms -> 0.738000 ms)\n"), (
+        text.splitlines()[0]
+    )
+    for line in (
+        render_table(run_with().rows),
+        "3. reciprocal (n=0): test_softmax: assert 1.0 == 2.0",
+        "pipelining does not apply: there is no loop: 0 found",
+        "Stopped: no improvement in consecutive iterations (after 2 of them)",
+        "Latency: GPU time of a launch",
+        f"Measured on: {MACHINE}",
+        "Note: 3 bfloat16 tests are left out",
+        "Note: the branch is checked out",
+        "git log -p 000000000000..tile-agent/softmax-20250102",
+        "git merge --ff-only tile-agent/softmax-20250102",
+        "refs/tile-agent/softmax-20250102-030405/",
+    ):
+        assert line in text
+
+
+def test_the_summary_says_when_the_interpreter_was_measured() -> None:
+    started = next(event for event in HISTORY if isinstance(event, Started))
+    without = replace(started, environment={**started.environment, "gpus": []})
+    first = summarize(run_with(without), "no GPU").splitlines()[0]
+    assert "faster in the interpreter" in first
+
+
+def test_the_summary_of_a_final_comparison_that_failed() -> None:
+    text = summarize(run_with(Finished(None, "the final comparison failed: hung")), MACHINE)
+    assert text.startswith("kernels/softmax.py: 1 optimization kept\n")
+    assert "the final comparison failed: hung" in text
+
+
+@pytest.mark.parametrize("length", range(2, len(HISTORY) + 1))
+def test_a_run_can_be_summarized_at_any_time(length: int) -> None:
+    text = summarize(replay(HISTORY[:length]), MACHINE)
+    assert ("not yet; it can be resumed" in text) == (length < len(HISTORY) - 1)
+    assert text.endswith("\n")
+
+
+def test_a_machine_in_one_line() -> None:
+    started = HISTORY[0]
+    assert isinstance(started, Started)
+    assert describe(started.environment) == MACHINE
+    without = {"gpus": [], "versions": {"torch": None, "pytest": "9.0"}}
+    assert describe(without) == "no GPU"

@@ -1,0 +1,322 @@
+"""The state machine: which event belongs to which phase, and what it makes of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from agent.decision import Gain, Status
+from agent.errors import TransitionError
+from agent.events import (
+    EVENTS,
+    Baselined,
+    Calibrated,
+    Event,
+    Failed,
+    Finished,
+    Measured,
+    Options,
+    Proposed,
+    Record,
+    Screened,
+    Settled,
+    Skipped,
+    Started,
+    Stopped,
+    StopReason,
+    Verified,
+)
+from agent.journal import replay
+from agent.state import Phase, Run, advance, stop_reason
+from tests.support.history import (
+    BASELINED,
+    CALIBRATED,
+    HISTORY,
+    SCREENED,
+    STARTED,
+    comparison,
+    proposed,
+    run_in,
+)
+
+LEGAL: dict[tuple[Phase, type[Event]], Phase] = {
+    (Phase.SETUP, Started): Phase.BASELINE,
+    (Phase.BASELINE, Baselined): Phase.CALIBRATE,
+    (Phase.CALIBRATE, Calibrated): Phase.PROPOSE,
+    (Phase.PROPOSE, Calibrated): Phase.PROPOSE,
+    (Phase.PROPOSE, Skipped): Phase.PROPOSE,
+    (Phase.PROPOSE, Proposed): Phase.VERIFY,
+    (Phase.PROPOSE, Stopped): Phase.FINISH,
+    (Phase.SCREEN, Screened): Phase.VERIFY,
+    (Phase.SCREEN, Failed): Phase.SETTLE,
+    (Phase.VERIFY, Verified): Phase.MEASURE,
+    (Phase.VERIFY, Failed): Phase.SETTLE,
+    (Phase.MEASURE, Measured): Phase.SETTLE,
+    (Phase.MEASURE, Failed): Phase.SETTLE,
+    (Phase.SETTLE, Settled): Phase.PROPOSE,
+    (Phase.FINISH, Finished): Phase.DONE,
+}
+EXAMPLES: dict[type[Event], Event] = {
+    Started: STARTED,
+    Baselined: BASELINED,
+    Calibrated: CALIBRATED,
+    Skipped: Skipped("pipelining", "no loop"),
+    Proposed: proposed("block_size", "a1"),
+    Screened: SCREENED,
+    Verified: Verified("a1", 12),
+    Measured: Measured(comparison(0.1)),
+    Failed: Failed(Status.CRASH, True, "timed out"),
+    Settled: Settled("a2"),
+    Stopped: Stopped(StopReason.TIME),
+    Finished: Finished(None),
+}
+
+
+def started(**options: object) -> Run:
+    """A run with a baseline and these options."""
+    begun = replace(STARTED, options=Options(**options))  # type: ignore[arg-type]
+    return replay([begun, BASELINED, CALIBRATED])
+
+
+def iterate(run: Run, outcome: float | Failed, family: str = "tiles", name: str = "x") -> Run:
+    """One iteration that measures that improvement, or fails."""
+    run = advance(run, proposed(name, "a1", family=family))
+    if isinstance(outcome, Failed):
+        run = advance(run, outcome)
+    else:
+        run = advance(run, Verified("a1", 12))
+        run = advance(run, Measured(comparison(outcome)))
+    assert run.verdict is not None
+    kept = run.verdict.status is Status.KEEP
+    return advance(run, Settled("a2" if kept else run.incumbent_sha))
+
+
+CRASHED = Failed(Status.CRASH, True, "timed out")
+SICK = Failed(Status.CRASH, True, "the incumbent failed its own perf test", incumbent=True)
+UNMEASURED = Failed(Status.CRASH, True, "could not be measured: throttled", unmeasured=True)
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("kind", EVENTS)
+def test_an_event_is_taken_in_its_phases_and_refused_in_every_other(
+    phase: Phase, kind: type[Event]
+) -> None:
+    run = run_in(phase)
+    event = EXAMPLES[kind]
+    if isinstance(event, Verified):
+        event = replace(event, sha=run.candidates[0].sha if run.candidates else "a1")
+    if (phase, kind) in LEGAL:
+        assert advance(run, event).phase is LEGAL[phase, kind]
+        return
+    with pytest.raises(TransitionError, match=f"{kind.__name__} does not belong to phase {phase}"):
+        advance(run, event)
+
+
+def test_every_event_type_is_listed_and_belongs_to_a_phase() -> None:
+    assert set(EVENTS) == set(Event.__subclasses__()) == {kind for _, kind in LEGAL}
+
+
+@pytest.mark.parametrize("length", range(len(HISTORY) + 1))
+def test_replaying_equals_stepping(length: int) -> None:
+    run = Run()
+    for event in HISTORY[:length]:
+        run = advance(run, event)
+    assert replay(HISTORY[:length]) == run
+
+
+def test_advancing_leaves_the_run_before_as_it_was() -> None:
+    run = run_in(Phase.SETTLE)
+    again = run_in(Phase.SETTLE)
+    advance(run, Settled("a2"))
+    assert run == again
+
+
+def test_the_history_as_rows() -> None:
+    run = replay(HISTORY)
+    assert [(r.iteration, r.optimization, r.status.value, r.correct, r.sha) for r in run.rows] == [
+        (0, "baseline", "keep", True, STARTED.origin_sha),
+        (1, "block_size (n=0)", "keep", True, "a2"),
+        (2, "occupancy (n=0)", "revert", True, "b1"),
+        (3, "reciprocal (n=0)", "revert", False, "c1"),
+    ]
+    assert [r.latency_ms for r in run.rows] == [
+        pytest.approx(0.82),
+        pytest.approx(0.738),
+        pytest.approx(0.984),
+        None,
+    ]
+    assert run.incumbent_sha == "a2"
+    assert run.incumbent_ms == pytest.approx(0.738)
+    assert [row.iteration for row in run.kept] == [1]
+    assert run.tried == {"pipelining", "block_size", "occupancy", "reciprocal"}
+    assert run.notes == ("the branch is checked out",)
+    assert run.spent_s == pytest.approx(sum(event.took_s for event in HISTORY))
+
+
+def test_the_baseline_latency_is_the_geometric_mean_of_its_configs() -> None:
+    records = (Record("a", 1.0, "m"), Record("b", 4.0, "m"))
+    run = replay([STARTED, replace(BASELINED, records=records)])
+    assert run.incumbent_ms == pytest.approx(2.0)
+    assert run.rows[0].latency_ms == pytest.approx(2.0)
+
+
+def test_a_proposal_of_several_variants_is_screened_and_ordered() -> None:
+    run = advance(started(), proposed("occupancy", "b1", "b2", "b3"))
+    assert run.phase is Phase.SCREEN
+    run = advance(run, SCREENED)
+    assert [candidate.sha for candidate in run.candidates] == ["b3", "b1"]
+    run = advance(run, Verified("b1", 12))
+    assert run.candidate is not None and run.candidate.sha == "b1"
+
+
+def test_a_failed_sweep_is_named_without_a_variant() -> None:
+    run = advance(started(), proposed("occupancy", "b1", "b2"))
+    run = advance(run, Failed(Status.CRASH, False, "none of 2 variants could be timed"))
+    run = advance(run, Settled(run.incumbent_sha))
+    row = run.rows[-1]
+    assert (row.optimization, row.latency_ms, row.correct) == ("occupancy", None, False)
+
+
+def test_nothing_of_one_iteration_leaks_into_the_next() -> None:
+    run = advance(iterate(started(), 0.1), proposed("y", "b1"))
+    assert run.candidate is None
+    assert run.comparison is None
+    assert run.verdict is None
+    assert not run.candidate_correct
+    run = advance(advance(run, CRASHED), Settled(run.incumbent_sha))
+    assert run.rows[-1].latency_ms is None
+
+
+def test_a_skipped_optimization_costs_no_iteration_and_no_patience() -> None:
+    run = started()
+    after = advance(run, Skipped("pipelining", "no loop"))
+    assert (after.iteration, after.misses, after.rows) == (run.iteration, run.misses, run.rows)
+    assert after.tried == {"pipelining"}
+
+
+def test_a_reverted_candidate_leaves_the_incumbent() -> None:
+    run = started()
+    after = iterate(run, -0.2)
+    assert (after.incumbent_sha, after.incumbent_ms) == (run.incumbent_sha, run.incumbent_ms)
+    assert after.misses == 1
+    assert iterate(after, 0.1).misses == 0
+
+
+# --- stopping -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "outcomes", "reason"),
+    [
+        ({}, [], None),
+        ({}, [0.1, 0.1, 0.03, -0.1], None),
+        ({}, [-0.1, -0.1], StopReason.NO_IMPROVEMENT),
+        ({}, [-0.1, CRASHED], StopReason.NO_IMPROVEMENT),
+        ({}, [-0.1, 0.1, -0.1], None),
+        ({"patience": 3}, [-0.1, -0.1], None),
+        ({"patience": 3}, [-0.1, -0.1, CRASHED], StopReason.NO_IMPROVEMENT),
+        ({}, [0.01], StopReason.SMALL_IMPROVEMENT),
+        ({"keep_going": True}, [0.01], None),
+        ({}, [0.01, -0.1], None),
+        ({"max_iterations": 2}, [0.1], None),
+        ({"max_iterations": 2}, [0.1, 0.1], StopReason.ITERATIONS),
+        ({"max_iterations": 0}, [], StopReason.ITERATIONS),
+        ({"time_budget_s": 24.6}, [], None),
+        ({"time_budget_s": 24.5}, [], StopReason.TIME),
+        ({"time_budget_s": 25.0}, [0.1], StopReason.TIME),
+        ({}, [SICK], StopReason.ESCALATED),
+        ({}, [UNMEASURED], None),
+        ({}, [-0.1, UNMEASURED, 0.1, UNMEASURED], None),
+        ({}, [UNMEASURED, UNMEASURED], StopReason.ESCALATED),
+        ({"patience": 3}, [UNMEASURED, UNMEASURED], None),
+    ],
+)
+def test_when_a_run_stops(
+    options: dict[str, object], outcomes: Sequence[float | Failed], reason: StopReason | None
+) -> None:
+    run = started(**options)
+    for outcome in outcomes:
+        run = iterate(run, outcome)
+    assert stop_reason(run) is reason
+
+
+def test_an_escalation_comes_before_every_other_reason() -> None:
+    run = started(max_iterations=1, time_budget_s=0.0, patience=1)
+    assert stop_reason(iterate(run, CRASHED)) is StopReason.TIME
+    run = iterate(run, SICK)
+    assert stop_reason(run) is StopReason.ESCALATED
+    assert run.escalation == SICK.reason
+    assert run.rows[-1].status is Status.CRASH
+
+
+def test_a_failing_candidate_is_no_escalation() -> None:
+    assert iterate(started(), CRASHED).escalation == ""
+
+
+def test_what_could_not_be_measured_is_no_miss() -> None:
+    run = iterate(iterate(started(), -0.1), UNMEASURED)
+    assert (run.misses, run.unmeasured) == (1, 1)
+    assert iterate(run, CRASHED).unmeasured == 0
+
+
+# --- calibration --------------------------------------------------------------------------------
+
+
+def test_an_improvement_below_the_noise_floor_is_not_kept() -> None:
+    noisy = replace(CALIBRATED, calibration=replace(CALIBRATED.calibration, noise_floor=0.12))
+    run = iterate(advance(started(), noisy), 0.1)
+    assert run.rows[-1].status is Status.REVERT
+    assert "within the noise floor of 12.0 %" in run.rows[-1].reason
+
+
+def test_a_kept_candidate_sets_the_level_that_the_incumbent_is_held_to() -> None:
+    run = started()
+    assert run.calibration is not None and run.calibration.levels_ms == {"c": 0.821}
+    reverted, kept = iterate(run, -0.1), iterate(run, 0.1)
+    assert reverted.calibration == run.calibration
+    assert kept.calibration is not None
+    assert kept.calibration.levels_ms == {"c": pytest.approx(0.738)}
+    assert kept.calibration.noise_floor == run.calibration.noise_floor
+
+
+def test_a_run_remembers_when_it_was_calibrated() -> None:
+    run = iterate(iterate(started(), 0.1), 0.1)
+    assert (run.calibrated_at, run.iteration) == (1, 3)
+    again = advance(run, CALIBRATED)
+    assert (again.calibrated_at, again.calibration) == (3, CALIBRATED.calibration)
+
+
+def test_the_time_of_each_phase_is_kept() -> None:
+    run = replay(HISTORY)
+    assert sum(run.spent_by_phase_s.values()) == pytest.approx(run.spent_s)
+    assert run.spent_by_phase_s["calibrate"] == CALIBRATED.took_s
+
+
+# --- demotion -----------------------------------------------------------------------------------
+
+
+def test_a_minor_gain_demotes_its_family_and_a_major_one_restores_it() -> None:
+    run = iterate(started(), 0.03, family="cache")
+    assert run.last_gain is Gain.MINOR
+    assert run.demoted == {"cache"}
+    run = iterate(run, 0.1, family="tiles")
+    assert run.demoted == {"cache"}
+    run = iterate(run, -0.1, family="cache")
+    assert run.demoted == {"cache"}, "a revert says nothing about the family"
+    run = iterate(run, 0.1, family="cache")
+    assert run.demoted == frozenset()
+
+
+def test_a_revert_forgets_the_last_gain() -> None:
+    run = iterate(started(keep_going=True), 0.01)
+    assert run.last_gain is Gain.MARGINAL
+    assert iterate(run, -0.1).last_gain is Gain.NONE
+
+
+def test_the_rules_of_the_run_decide() -> None:
+    run = started()
+    strict = replace(run.options.rules, major=0.5, minor=0.4)
+    run = iterate(started(rules=strict), 0.1)
+    assert run.last_gain is Gain.MARGINAL
