@@ -190,16 +190,16 @@ def measure(
 def is_settled(comparison: Comparison, rules: Rules, noise_floor: float) -> bool:
     """Whether more pairs could not change what matters.
 
-    A keep or a regression of the rules' size has been found; or even the upper bound of the
-    improvement is below the size that the rules reward. A small gain is looked at twice: among
-    many null edits it is where the false keeps would come from.
+    A regression of the rules' size has been found; or a keep of their size, with no config that
+    looks slower without being certain of it; or even the upper bound of the improvement is below
+    the size that the rules reward. A small gain is always looked at twice: among many null edits
+    it is where the false keeps would come from.
     """
+    slower = [c.effect for c in comparison.configs if c.effect.improvement < -rules.regression]
+    if slower:
+        return any(effect.high < 0 for effect in slower)
     verdict = decide(comparison, rules, noise_floor=noise_floor)
     if verdict.gain in (Gain.MAJOR, Gain.MINOR):
-        return True
-    if any(
-        c.effect.improvement < -rules.regression and c.effect.high < 0 for c in comparison.configs
-    ):
         return True
     return comparison.overall.high < rules.minor and not comparison.overall.low > 0
 

@@ -1,0 +1,158 @@
+"""How often decisions are right, through the real decision code, on sources with a known truth.
+
+Fixed seeds: these are not flaky, they fail when the protocol gets worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from agent.decision import Gain, Rules, Status, Verdict, decide
+from agent.measurement import Calibration, Failure, Plan, Telemetry, calibrate, measure
+from tests.support.simulated import HOSTILE, TYPICAL, SimulatedPairs, Surroundings
+
+TRIALS = 400
+ONE = {"c": 1.0}
+EIGHT = {f"c{n}": 1.0 for n in range(8)}
+
+
+def calibration_of(
+    surroundings: Surroundings, configs: Mapping[str, float], seed: int
+) -> Calibration:
+    """The same code against itself, as at a run's baseline."""
+    source = SimulatedPairs(surroundings, dict.fromkeys(configs, 1.0), seed=seed)
+    outcome = calibrate(source, Plan(), draws=200)
+    assert isinstance(outcome, Calibration)
+    return outcome
+
+
+def verdicts(
+    surroundings: Surroundings, slower: Mapping[str, float], trials: int = TRIALS
+) -> list[Verdict]:
+    """Decisions on a candidate of known speed, each in a run of its own."""
+    found = []
+    for seed in range(trials):
+        calibration = calibration_of(surroundings, slower, seed=10_000 + seed)
+        source = SimulatedPairs(surroundings, slower, seed=seed)
+        comparison = measure(source, Rules(), Plan(), calibration)
+        assert not isinstance(comparison, Failure)
+        found.append(decide(comparison, Rules(), noise_floor=calibration.noise_floor))
+    return found
+
+
+def kept(found: list[Verdict]) -> float:
+    return sum(verdict.status is Status.KEEP for verdict in found) / len(found)
+
+
+def regressed(found: list[Verdict]) -> float:
+    return sum("slower" in verdict.reason for verdict in found) / len(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("surroundings", "most"), [(TYPICAL, 0.01), (HOSTILE, 0.02)])
+def test_an_edit_that_changes_nothing_is_not_kept(surroundings: Surroundings, most: float) -> None:
+    assert kept(verdicts(surroundings, ONE, trials=1000)) <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("surroundings", "gain", "least"),
+    [(TYPICAL, 0.05, 0.95), (TYPICAL, 0.03, 0.90), (HOSTILE, 0.05, 0.95)],
+)
+def test_a_real_improvement_is_kept(surroundings: Surroundings, gain: float, least: float) -> None:
+    assert kept(verdicts(surroundings, {"c": 1 - gain})) >= least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surroundings", [TYPICAL, HOSTILE])
+def test_unchanged_configs_are_not_called_slower(surroundings: Surroundings) -> None:
+    assert regressed(verdicts(surroundings, EIGHT, trials=200)) <= 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surroundings", [TYPICAL, HOSTILE])
+def test_one_slower_config_among_eight_reverts(surroundings: Surroundings) -> None:
+    """Though the other seven are faster, and the whole with them."""
+    slower = {**dict.fromkeys(EIGHT, 0.95), "c3": 1.06}
+    found = verdicts(surroundings, slower, trials=200)
+    assert regressed(found) >= 0.95
+    assert kept(found) <= 0.05
+
+
+def test_a_large_gain_needs_one_look_only() -> None:
+    calls = []
+
+    class Counting(SimulatedPairs):
+        def pair(self, number: int):  # type: ignore[no-untyped-def]
+            calls.append(number)
+            return super().pair(number)
+
+    comparison = measure(Counting(TYPICAL, {"c": 0.8}, seed=1), Rules(), Plan())
+    assert not isinstance(comparison, Failure)
+    assert decide(comparison, Rules()).gain is Gain.MAJOR
+    assert len(calls) == Plan().looks[0]
+
+
+COOL = Telemetry(sm_mhz=1980, power_w=400, temperature_c=50, event_reasons=0)
+
+
+@pytest.mark.parametrize(
+    ("telemetry", "says"),
+    [
+        (Telemetry(1200, 700, 90, 0x40), "hardware thermal slowdown"),
+        (Telemetry(1200, 700, 90, 0x20), "software thermal slowdown"),
+        (Telemetry(1200, 700, 60, 0x8), "hardware slowdown"),
+        (Telemetry(1200, 700, 60, 0x80), "power brake"),
+        (Telemetry(1980, 400, 50, 0, (4711,)), "another process uses the GPU (pid 4711)"),
+    ],
+)
+def test_a_disturbed_source_is_no_verdict(telemetry: Telemetry, says: str) -> None:
+    source = SimulatedPairs(TYPICAL, {"c": 0.5}, seed=1, telemetry=telemetry)
+    outcome = measure(source, Rules(), Plan())
+    assert isinstance(outcome, Failure)
+    assert outcome.unmeasured and outcome.correct and not outcome.incumbent
+    assert says in outcome.reason
+
+
+def test_the_power_cap_is_no_disturbance() -> None:
+    capped = Telemetry(1500, 700, 60, 0x4)
+    source = SimulatedPairs(TYPICAL, {"c": 0.8}, seed=1, telemetry=capped)
+    assert not isinstance(measure(source, Rules(), Plan()), Failure)
+
+
+@pytest.mark.parametrize("reports", [0.5, 0.1, 4.0])
+def test_a_worker_that_lies_about_its_time_is_no_verdict(reports: float) -> None:
+    source = SimulatedPairs(TYPICAL, ONE, seed=1, telemetry=COOL, reports=reports)
+    outcome = measure(source, Rules(), Plan())
+    assert isinstance(outcome, Failure)
+    assert outcome.unmeasured
+    assert "worker" in outcome.reason
+
+
+def test_an_incumbent_that_is_not_what_it_was_is_no_verdict() -> None:
+    calibration = Calibration(0.01, {"c": 0.7}, band=0.1, pairs=8)
+    source = SimulatedPairs(TYPICAL, {"c": 0.8}, seed=1, telemetry=COOL)
+    outcome = measure(source, Rules(), Plan(), calibration)
+    assert isinstance(outcome, Failure)
+    assert "the machine has changed" in outcome.reason
+
+
+def test_a_disturbance_that_passes_costs_nothing_but_time() -> None:
+    class Passing(SimulatedPairs):
+        def pair(self, number: int):  # type: ignore[no-untyped-def]
+            self.telemetry = Telemetry(1200, 700, 90, 0x40) if number < 3 else COOL
+            return super().pair(number)
+
+    outcome = measure(Passing(TYPICAL, {"c": 0.8}, seed=1), Rules(), Plan())
+    assert not isinstance(outcome, Failure)
+
+
+def test_too_little_time_is_no_verdict() -> None:
+    class Hurried(SimulatedPairs):
+        def has_time(self) -> bool:
+            return False
+
+    outcome = measure(Hurried(TYPICAL, {"c": 0.8}, seed=1), Rules(), Plan())
+    assert isinstance(outcome, Failure) and outcome.unmeasured
