@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import subprocess
 import sys
@@ -102,6 +103,7 @@ def main() -> int:
     parser.add_argument("--plain", type=int, default=5)
     parser.add_argument("--kernels", nargs="*", default=KERNELS)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended early"))  # still writes what it has
     options.out.mkdir(parents=True, exist_ok=True)
     environment = probe()
     if environment.gpu is None:
@@ -112,20 +114,24 @@ def main() -> int:
     with ForkServer(sys.executable, {}, options.out / "server.log") as server:
         for kernel in options.kernels:
             bench = Bench(server, watch, kernel, options.out / "work")
-            studies.append(study(bench, options))
-            write(options.out, studies, describe(environment.to_json()))
-            print(json.dumps(asdict(studies[-1])), flush=True)
+            studies.append(Study(kernel))
+            try:
+                study(bench, options, studies[-1])
+            except (RuntimeError, subprocess.CalledProcessError) as problem:
+                studies[-1].unmeasured.append(str(problem))
+            finally:
+                write(options.out, studies, describe(environment.to_json()))
+                print(json.dumps(asdict(studies[-1])), flush=True)
     return 0
 
 
-def study(bench: Bench, options: argparse.Namespace) -> Study:
+def study(bench: Bench, options: argparse.Namespace, found: Study) -> None:
     """All decisions on one kernel."""
-    found = Study(bench.kernel)
     origin = bench.padded(0)
     calibration = bench.judge.calibrate(origin, deadline_in(TIMEOUT_S))
     if isinstance(calibration, Failure):
         found.unmeasured.append(calibration.reason)
-        return found
+        return
     found.noise_floor = calibration.noise_floor
     found.latency_ms = next(iter(calibration.levels_ms.values()))
     for number in range(options.nulls):
@@ -156,7 +162,6 @@ def study(bench: Bench, options: argparse.Namespace) -> Study:
                      "verdict": verdict.value, "right": right}
                 )  # fmt: skip
                 print(f"{bench.kernel} {found.injected[-1]}", flush=True)
-    return found
 
 
 def judged(
@@ -176,7 +181,9 @@ def judged(
         return None
     found.resolvable.append(outcome.resolvable)
     known = calibration or floor_of
-    return decide(outcome, Rules(), noise_floor=known.noise_floor if known else 0.0).status
+    verdict = decide(outcome, Rules(), noise_floor=known.noise_floor if known else 0.0)
+    print(f"  {outcome.pairs} pairs, {found.decision_s[-1]:.1f} s: {verdict.reason}", flush=True)
+    return verdict.status
 
 
 def plain(bench: Bench, checkout: Checkout) -> float:

@@ -250,15 +250,18 @@ def test_the_layers_are_those_that_hold() -> None:
 def test_the_readme_gives_the_numbers_of_the_code() -> None:
     from agent.decision import Rules
     from agent.events import Options
-    from agent.harness.judge import ALPHA, MAX_PAIRS, MIN_PAIRS, WARM_PASS_LIMIT_S
+    from agent.harness.pairs import Timing
+    from agent.measurement import Plan
     from tile_agent_pytest.bench import GRAPH_LAUNCHES, SHORT_MS
 
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    rules, defaults = Rules(), Options()
+    rules, defaults, plan = Rules(), Options(), Plan()
     for phrase in (
-        f"{MIN_PAIRS} to {MAX_PAIRS} *process pairs*",
-        f"{100 * ALPHA:.3g} % on each side",
-        f"under {WARM_PASS_LIMIT_S:.0f} s, each process first runs one that does not count",
+        f"*process pairs*: {plan.looks[0]}, and {plan.looks[1]} where {plan.looks[0]} do not",
+        f"({plan.least} at least",
+        f"blocks of {Timing().block_ms:.0f} ms",
+        f"taken again every {defaults.recalibrate_every} iterations",
+        f"{100 * plan.alpha:.3g} % on each side",
         f"slower by more than {100 * rules.regression:.0f} %",
         f"{100 * rules.minor:.0f} to {100 * rules.major:.0f} %",
         f"after {defaults.patience} iterations in a row",
@@ -299,7 +302,7 @@ def test_the_skill_ships_in_the_package() -> None:
     wheel = build["targets"]["wheel"]
     assert "agent" in wheel["packages"]
     assert not {"exclude", "only-include"} & {*wheel, *build}
-    assert "agent" in build["targets"]["sdist"]["include"]
+    assert "/agent" in build["targets"]["sdist"]["include"]
     ignored = subprocess.run(  # hatch leaves out what git ignores
         ["git", "check-ignore", "--quiet", "--no-index", str(SKILL)], cwd=ROOT, check=False
     )

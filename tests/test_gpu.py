@@ -1,0 +1,73 @@
+"""What only a GPU can show. Skipped, with the reason, on a machine without one."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+
+from agent.environment import probe
+from agent.harness.gpu import GpuWatch, exclusive
+from tests.support.project import tile_agent
+from tests.support.repo import git, isolate, make_repo
+
+ROOT = Path(__file__).parent.parent
+GPU = probe().gpu
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(GPU is None, reason="needs an NVIDIA GPU, and NVML sees none"),
+]
+
+
+def test_events_and_graph_agree_on_a_kernel_of_middling_length() -> None:
+    import torch
+
+    from tile_agent_pytest.bench import AsGraph, OnGpu, open_sampler
+
+    x = torch.randn(8192, 8192, device="cuda")
+    events, estimate_ms = open_sampler(lambda: torch.mul(x, 2.0, out=x))
+    assert isinstance(events, OnGpu)
+    graph, _ = open_sampler(lambda: torch.mul(x, 1.0, out=x), AsGraph.__name__)
+    cold, warm = (statistics.median(s.sample(25)) for s in (events, graph))
+    assert 0.5 * cold < warm < 1.5 * cold
+    assert estimate_ms > 0.02
+
+
+def test_a_short_kernel_is_timed_as_a_graph() -> None:
+    import torch
+
+    from tile_agent_pytest.bench import AsGraph, open_sampler
+
+    x = torch.randn(1024, device="cuda")
+    sampler, estimate_ms = open_sampler(lambda: torch.mul(x, 1.0, out=x))
+    assert isinstance(sampler, AsGraph)
+    assert 0 < estimate_ms < 0.02
+
+
+def test_the_watch_reads_the_gpu_and_sees_no_stranger(tmp_path: Path) -> None:
+    assert GPU is not None
+    watch = GpuWatch(GPU)
+    seen = watch.look()
+    watch.close()
+    assert seen is not None
+    assert seen.sm_mhz > 0 and seen.power_w > 0
+    with exclusive(GPU, tmp_path):
+        assert list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["triton_softmax", "cutile_softmax"])
+def test_a_run_on_an_example(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    isolate(monkeypatch, tmp_path)
+    repo = make_repo(tmp_path, {"README": ""})
+    shutil.copytree(ROOT / "examples" / example, repo, dirs_exist_ok=True)
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "example")
+    end = tile_agent(repo, "run", "--kernel", "softmax.py", "--json", "--max-iterations", "1")
+    assert end.code in (0, 3, 5), end.err
+    assert end.json["rows"][0]["status"] == "keep"
+    if example == "cutile_softmax":
+        assert end.json["speedup"] > 2
