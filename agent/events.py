@@ -38,6 +38,9 @@ class Options:
     iteration_timeout_s: float = 600.0
     only: tuple[str, ...] = ()
     """Names of the optimizations to try; all when empty."""
+    compare_on: tuple[str, ...] = ()
+    """Parts of perf test ids; comparisons run the tests that hold one of them. Chosen by cost when
+    empty."""
     recalibrate_every: int = 5
     """Iterations after which the noise floor is measured again."""
     rules: Rules = field(default_factory=Rules)
@@ -125,6 +128,10 @@ class Baselined(Event):
     """Wall time of one pass of the perf tests in a ready worker."""
     skipped: tuple[str, ...] = ()
     """Tests that skip themselves on this machine; they judge nothing from here on."""
+    compared: tuple[str, ...] = ()
+    """The perf tests that comparisons run, where all of them would take too long; else empty."""
+    comparison_s: float = 0.0
+    """What a comparison takes, about."""
 
 
 @dataclass(frozen=True)

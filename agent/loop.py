@@ -37,8 +37,9 @@ from agent.events import (
 )
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.judge import Judge
+from agent.harness.subset import Cost, comparison_s, representative
 from agent.journal import Journal
-from agent.measurement import Calibration, Failure
+from agent.measurement import Calibration, Failure, Plan
 from agent.playbook.base import Hardware, Subject
 from agent.prompting import render
 from agent.proposers.base import Declined, Proposal, Proposer
@@ -46,6 +47,9 @@ from agent.state import Phase, Run, advance, stop_reason
 from agent.statistics import Comparison, geometric_mean
 from agent.syntax import Source
 from agent.workspace import Workspace
+
+PAIRS = Plan().looks[0]
+"""Process pairs that a comparison usually takes."""
 
 Effect = Callable[[Run], Event]
 Observer = Callable[[Run, Event], None]
@@ -105,7 +109,9 @@ class Effects:
         """An effect that leaves out the tests the baseline left out, in a resumed run too."""
 
         def call(run: Run) -> Event:
-            self.judge.leave_out(run.baseline.skipped if run.baseline else ())
+            if baseline := run.baseline:
+                self.judge.leave_out(baseline.skipped)
+                self.judge.compare_on(() if run.phase is Phase.FINISH else baseline.compared)
             return effect(run)
 
         return call
@@ -124,8 +130,29 @@ class Effects:
         timing = self.judge.time(checkout, deadline, may_skip=True)
         if isinstance(timing, Failure):
             raise UsageError(f"the perf tests fail before any change: {timing.reason}")
-        skipped = (*verified.skipped, *timing.skipped)
-        return Baselined(timing.records, verified.passed, timing.pass_s, skipped)
+        compared = self._compared(run, timing.costs)
+        chosen = [cost for cost in timing.costs if cost.nodeid in compared]
+        return Baselined(
+            records=timing.records,
+            correctness_tests=verified.passed,
+            pass_s=timing.pass_s,
+            skipped=(*verified.skipped, *timing.skipped),
+            compared=compared if len(chosen) < len(timing.costs) else (),
+            comparison_s=round(comparison_s(chosen, PAIRS), 1),
+        )
+
+    def _compared(self, run: Run, costs: tuple[Cost, ...]) -> tuple[str, ...]:
+        """The perf tests that comparisons run: the user's choice, or a representative few."""
+        wanted = run.options.compare_on
+        if not wanted:
+            return representative(costs, PAIRS, run.options.iteration_timeout_s)
+        chosen = tuple(c.nodeid for c in costs if any(part in c.nodeid for part in wanted))
+        if not chosen:
+            raise UsageError(
+                f"no perf test holds {' or '.join(map(repr, wanted))} in its id; there are: "
+                f"{', '.join(c.nodeid for c in costs[:5])}"
+            )
+        return chosen
 
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.

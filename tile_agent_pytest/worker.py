@@ -151,9 +151,11 @@ class Session:
             self._exception = ""
             self._running = item.nodeid
             following = items[index + 1] if index + 1 < len(items) else None
+            started = time.perf_counter()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._stay_alone()
             outcome = _outcome(item.nodeid, self._reports)
+            outcome["seconds"] = time.perf_counter() - started
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )

@@ -259,10 +259,12 @@ class Uses:
                 yield from (v for p in INDICES if (v := argument(call, *p)) is not None)
             elif called in CUTILE.ranges:
                 yield from positional(call)
-            elif isinstance(call.func, cst.Attribute) and call.func.attr.value in (
-                "load", "store", *VIEWS
-            ):  # fmt: skip
-                yield from positional(call)[:1]
+            elif isinstance(call.func, cst.Attribute):
+                method = call.func.attr.value
+                if method == "slice":
+                    yield from (a.value for a in call.args)
+                elif method in ("load", "store"):
+                    yield from positional(call)[:1]
 
     @staticmethod
     def _has_float(node: cst.CSTNode) -> bool:

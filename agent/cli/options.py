@@ -18,3 +18,10 @@ Only = Annotated[
     list[str] | None,
     typer.Option(help="Try only this optimization; may be given several times."),
 ]
+CompareOn = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Compare on perf tests with this in their id; may be given several times. "
+        "All that fit into an iteration when left out."
+    ),
+]

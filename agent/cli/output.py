@@ -21,6 +21,11 @@ def remember(**facts: str) -> None:
     _context.update(facts)
 
 
+def forget() -> None:
+    """What was remembered is not so any more: the run has been taken back."""
+    _context.clear()
+
+
 def result(value: dict[str, Any], text: str) -> None:
     """The result of a command: the value as JSON, or the text for a person."""
     if _json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json, Kernel, Only, Python, Tests
+from agent.cli.options import CompareOn, Json, Kernel, Only, Python, Tests
 from agent.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def run(
         None, help="Name of the branch; tile-agent/<kernel>-<date> when left out."
     ),
     only: Only = None,
+    compare_on: CompareOn = None,
     max_iterations: int = typer.Option(25, min=1, help="Stop after so many iterations."),
     patience: int = typer.Option(
         2, min=1, help="Stop after so many iterations in a row without improvement."
@@ -71,6 +72,7 @@ def run(
         time_budget_s=time_budget_s,
         iteration_timeout_s=iteration_timeout_s,
         only=_known(only or []),
+        compare_on=tuple(compare_on or ()),
     )
     request = setup.Request(
         kernel=kernel,
@@ -91,6 +93,7 @@ def run(
             _drive(session, state, journal)
         except UsageError:
             session.workspace.undo_setup(made)
+            output.forget()
             raise
         finally:
             journal.close()

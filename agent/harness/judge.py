@@ -18,8 +18,9 @@ from agent.harness.failures import crash, import_failure, test_failure, worker_f
 from agent.harness.gpu import GpuWatch
 from agent.harness.pairs import WorkerPairs
 from agent.harness.records import RecordError, read_records
-from agent.harness.results import Pass
+from agent.harness.results import Pass, TestResult
 from agent.harness.server import ForkServer
+from agent.harness.subset import Cost
 from agent.measurement import Calibration, Failure, Plan, calibrate, measure
 from agent.statistics import Comparison
 from tile_agent_pytest.plugin import PROPERTY
@@ -42,6 +43,8 @@ class Timing:
     pass_s: float
     skipped: tuple[str, ...] = ()
     """Tests that skipped themselves, where that was allowed."""
+    costs: tuple[Cost, ...] = ()
+    """What each perf test costs, for choosing those a comparison runs."""
 
 
 class Judge(Protocol):
@@ -49,6 +52,9 @@ class Judge(Protocol):
 
     def leave_out(self, nodeids: tuple[str, ...]) -> None:
         """Do without the tests that skipped themselves at the baseline."""
+
+    def compare_on(self, nodeids: tuple[str, ...]) -> None:
+        """Time and compare on these perf tests only; on all when empty."""
 
     def verify(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
@@ -88,6 +94,7 @@ class PytestJudge:
     ) -> None:
         self._server = server
         self._tests = plan
+        self._compared = plan
         self._framework = framework
         self._rules = rules
         self._logs = logs
@@ -103,6 +110,12 @@ class PytestJudge:
                 correctness=tuple(n for n in self._tests.correctness if n not in left),
                 perf=tuple(n for n in self._tests.perf if n not in left),
             )
+
+    def compare_on(self, nodeids: tuple[str, ...]) -> None:
+        """Time and compare on these perf tests only; on all when empty."""
+        chosen = set(nodeids or self._tests.perf)
+        perf = tuple(nodeid for nodeid in self._tests.perf if nodeid in chosen)
+        self._compared = replace(self._tests, perf=perf)
 
     def verify(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
@@ -127,23 +140,25 @@ class PytestJudge:
     ) -> Timing | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
         try:
-            with self._arm(checkout, "time", self._tests.perf) as arm:
+            with self._arm(checkout, "time", self._compared.perf) as arm:
                 if problem := import_failure(arm, deadline):
                     return problem
                 for _ in range(2):
-                    done = arm.run(self._tests.perf, deadline)
+                    done = arm.run(self._compared.perf, deadline)
                     skipped = _skipped(done) if may_skip else ()
                     ran = [test for test in done.tests if test.nodeid not in skipped]
                     if bad := [test for test in ran if test.outcome != "passed"]:
                         return test_failure(bad)
                     if not ran:
                         return test_failure(done.tests)
-                    if all(any(name == PROPERTY for name, _ in t.properties) for t in ran):
+                    if all(_stepped(test) for test in ran):
                         break
         except WorkerError as problem:
             return worker_failure(problem, correct=True)
         try:
-            return Timing(read_records(ran, self._framework), done.seconds, skipped)
+            costs = tuple(_cost(test, self._framework) for test in ran)
+            records = read_records(ran, self._framework)
+            return Timing(records, done.seconds, skipped, costs)
         except RecordError as problem:
             return crash(str(problem))
 
@@ -167,7 +182,7 @@ class PytestJudge:
             server=self._server,
             incumbent=incumbent,
             candidate=candidate,
-            plan=self._tests,
+            plan=self._compared,
             framework=self._framework,
             logs=self._logs,
             deadline=deadline,
@@ -187,3 +202,12 @@ class PytestJudge:
 
 def _skipped(done: Pass) -> tuple[str, ...]:
     return tuple(test.nodeid for test in done.tests if test.outcome == "skipped")
+
+
+def _stepped(test: TestResult) -> bool:
+    return any(name == PROPERTY for name, _ in test.properties)
+
+
+def _cost(test: TestResult, framework: str) -> Cost:
+    shortest_ms = min(record.latency_ms for record in read_records([test], framework))
+    return Cost(test.nodeid, test.seconds, shortest_ms, _stepped(test))

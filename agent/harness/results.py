@@ -25,6 +25,8 @@ class TestResult:
     stdout: str
     benchmark_s: tuple[float, ...]
     """pytest-benchmark's samples, in seconds."""
+    seconds: float = 0.0
+    """Wall time of the test with its setup and teardown."""
 
     @property
     def headline(self) -> str:
@@ -88,6 +90,7 @@ def read_pass(message: Message) -> Pass:
                 properties=tuple((name, value) for name, value in test["properties"]),
                 stdout=test["stdout"],
                 benchmark_s=tuple(test["benchmark_s"]),
+                seconds=test["seconds"],
             )
             for test in message["tests"]
         ),

@@ -27,7 +27,8 @@ def lines(run: Run, event: Event) -> list[str]:
             return [
                 f"baseline   {run.incumbent_ms:.6f} ms over {configs}; "
                 f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)",
-                *(f"note       {note}" for note in _skipped(event)),
+                f"cost       a comparison takes about {event.comparison_s:.0f} s",
+                *(f"note       {note}" for note in (*_skipped(event), *_subset(event))),
             ]
         case Calibrated():
             text = describe_resolution(event.calibration, run.options.rules)
@@ -61,6 +62,15 @@ def _skipped(event: Baselined) -> list[str]:
         return []
     count = _count(len(event.skipped), "test")
     return [f"{count} left out, skipped on this machine: {event.skipped[0]}"]
+
+
+def _subset(event: Baselined) -> list[str]:
+    if not event.compared:
+        return []
+    return [
+        f"all perf tests would take too long, so comparisons run {', '.join(event.compared)}; "
+        "the final word covers all (--compare-on chooses others)"
+    ]
 
 
 def _count(number: int, noun: str) -> str:

@@ -187,8 +187,11 @@ def test_an_array_that_the_host_makes_in_plain_sight(made: str, dtype: str) -> N
     assert not [line for line in found.assumptions if "y:" in line and "type" in line]
 
 
-def test_values_that_index_are_integers() -> None:
-    body = "i = ct.load(order, (0,), (8,))\nt = ct.gather(x, i * 2)"
+@pytest.mark.parametrize(
+    "use", ["ct.gather(x, i * 2)", "x.slice(axis=0, start=0, stop=i.item())", "ct.load(x, i, (8,))"]
+)
+def test_values_that_index_are_integers(use: str) -> None:
+    body = f"i = ct.load(order, (0,), (8,))\nn = x.shape[0]\nt = {use}"
     assert short(kernel("x, order", body).parameters) == [X1, "int32[1]"]
 
 

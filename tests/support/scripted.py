@@ -50,6 +50,9 @@ class ScriptedJudge:
     def leave_out(self, nodeids: tuple[str, ...]) -> None:
         assert nodeids == ()
 
+    def compare_on(self, nodeids: tuple[str, ...]) -> None:
+        assert nodeids == ()
+
     def verify(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
     ) -> Verification | Failure:
