@@ -160,31 +160,48 @@ def measure(
         measured, which is a verdict on nobody.
     """
     floor = calibration.noise_floor if calibration else 0.0
-    pairs: list[Pair] = []
+    taken = _Undisturbed(source, plan, calibration)
     comparison: Comparison | None = None
-    disturbed = 0
     for look in plan.looks:
-        while len(pairs) < look and source.has_time():
-            raw = source.pair(len(pairs) + disturbed)
-            if isinstance(raw, Failure):
-                return raw
-            if problem := disturbance(raw, calibration):
-                disturbed += 1
-                if disturbed > plan.disturbed:
-                    return unmeasured(problem)
-                source.pause(2.0**disturbed)
-            else:
-                pairs.append(raw.blocks())
-        if len(pairs) < plan.least:
-            return unmeasured(f"only {len(pairs)} pairs fitted into the iteration's time")
+        if failure := taken.up_to(look):
+            return failure
         try:
-            comparison = compare(pairs, alpha=plan.alpha)
+            comparison = compare([raw.blocks() for raw in taken.pairs], alpha=plan.alpha)
         except ValueError as problem:
             return unmeasured(str(problem))
-        if len(pairs) < look or is_settled(comparison, rules, floor):
+        if len(taken.pairs) < look or is_settled(comparison, rules, floor):
             break
-    assert comparison is not None
+    assert comparison is not None  # a plan has at least one look
     return comparison
+
+
+@dataclass
+class _Undisturbed:
+    """The pairs of a source that are evidence; disturbed ones are taken again, a few times."""
+
+    source: PairSource
+    plan: Plan
+    calibration: Calibration | None
+    pairs: list[RawPair] = field(default_factory=list)
+    disturbed: int = 0
+
+    def up_to(self, count: int) -> Failure | None:
+        """Take pairs until there are `count`, or time runs out; why there are too few, if so."""
+        while len(self.pairs) < count and self.source.has_time():
+            raw = self.source.pair(len(self.pairs) + self.disturbed)
+            if isinstance(raw, Failure):
+                return raw
+            problem = disturbance(raw, self.calibration)
+            if problem is None:
+                self.pairs.append(raw)
+                continue
+            self.disturbed += 1
+            if self.disturbed > self.plan.disturbed:
+                return unmeasured(problem)
+            self.source.pause(2.0**self.disturbed)
+        if len(self.pairs) < self.plan.least:
+            return unmeasured(f"only {len(self.pairs)} pairs fitted into the time there was")
+        return None
 
 
 def is_settled(comparison: Comparison, rules: Rules, noise_floor: float) -> bool:
@@ -212,22 +229,10 @@ def calibrate(
     The noise floor is the 95th percentile of the absolute mean over random subsets, as large as
     the first look, with random signs: an A/A difference is as likely to fall either way.
     """
-    raws: list[RawPair] = []
-    disturbed = 0
-    while len(raws) < pairs and source.has_time():
-        raw = source.pair(len(raws) + disturbed)
-        if isinstance(raw, Failure):
-            return raw
-        if problem := disturbance(raw, None):
-            disturbed += 1
-            if disturbed > plan.disturbed:
-                return unmeasured(problem)
-            source.pause(2.0**disturbed)
-        else:
-            raws.append(raw)
-    if len(raws) < plan.least:
-        return unmeasured(f"only {len(raws)} pairs fitted into the time")
-    taken = [raw.blocks() for raw in raws]
+    undisturbed = _Undisturbed(source, plan, None)
+    if failure := undisturbed.up_to(pairs):
+        return failure
+    taken = [raw.blocks() for raw in undisturbed.pairs]
     ratios = [math.fsum(b.log_ratio() for b in pair.values()) / len(pair) for pair in taken]
     return Calibration(
         noise_floor=noise_floor(ratios, min(plan.looks[0], len(ratios)), draws),
@@ -242,7 +247,7 @@ def calibrate(
             for config in taken[0]
         },
         band=max(INCUMBENT_BAND, 4 * _spread(taken)),
-        pairs=len(raws),
+        pairs=len(taken),
     )
 
 
