@@ -71,6 +71,8 @@ class Journal:
         Raises:
             JournalError: the disk refused it; the file is as it was.
         """
+        if not self.path.exists():
+            self._write_again()
         line = _encode(len(self._events), time.time(), event)
         begin = os.lseek(self._fd, 0, os.SEEK_CUR)
         try:
@@ -85,6 +87,16 @@ class Journal:
                 f"{self.path} cannot be written ({problem}): free some space, then resume"
             ) from problem
         self._events.append(event)
+
+    def _write_again(self) -> None:
+        """Somebody removed the file (`git clean` does): put it back with all that it held."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(self._fd)
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        now = time.time()
+        lines = [_encode(seq, now, event) for seq, event in enumerate(self._events)]
+        os.write(self._fd, b"".join(lines))
+        os.fsync(self._fd)
 
     def close(self) -> None:
         """Close the file."""

@@ -127,6 +127,7 @@ class Effects:
         verified = self.judge.verify(checkout, deadline, may_skip=True)
         if isinstance(verified, Failure):
             raise UsageError(f"the correctness tests fail before any change: {verified.reason}")
+        checkout = self._checkout(run, run.incumbent_sha)  # a test may have written into it
         timing = self.judge.time(checkout, deadline, may_skip=True)
         if isinstance(timing, Failure):
             raise UsageError(f"the perf tests fail before any change: {timing.reason}")
@@ -228,7 +229,9 @@ class Effects:
             rejected.append(ScreenResult(candidate.sha, None, outcome.reason))
             self.workspace.release(candidate.sha)
         assert failure is not None  # a proposal has at least one candidate
-        return Failed(failure.status, correct=False, reason=failure.reason)
+        return Failed(
+            failure.status, correct=False, reason=failure.reason, incumbent=failure.incumbent
+        )
 
     def measure(self, run: Run) -> Event:
         """Candidate against incumbent, interleaved."""

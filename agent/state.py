@@ -103,6 +103,8 @@ class Run:
     rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     notes: tuple[str, ...] = ()
+    branch_behind: str = ""
+    """Why the user's branch does not hold the best commit, if it does not."""
     stopped: Stopped | None = None
     finished: Finished | None = None
     spent_s: float = 0.0
@@ -240,6 +242,7 @@ def _settle(run: Run, event: Settled) -> Run:
     levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
     return replace(
         after,
+        branch_behind=event.note,
         calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,

@@ -184,15 +184,16 @@ class Workspace:
             UsageError: it exists, or the name is none that git takes.
         """
         ask = self.repository.ask
-        if name.startswith("-") or ask("check-ref-format", _head(name)).status != 0:
+        if name.startswith("-") or ask("check-ref-format", "--branch", name).status != 0:
             raise UsageError(f"{name!r} cannot name a branch: give another with --branch NAME")
         answer = ask("update-ref", "-m", "tile-agent: created", _head(name), sha, "")
         if answer.status == 0:
             return
         if ask("show-ref", "--verify", "--quiet", _head(name)).status == 0:
+            ours = name.startswith("tile-agent/")
+            mend = f", or delete it with `git branch -D {name}` if you have what it holds"
             raise UsageError(
-                f"branch {name} exists: give another with --branch NAME,"
-                f" or delete it with `git branch -D {name}`"
+                f"branch {name} exists: give another with --branch NAME{mend if ours else ''}"
             )
         raise UsageError(
             f"git cannot create branch {name}: {answer.complaint}:"

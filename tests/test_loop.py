@@ -172,3 +172,16 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
     assert outcome(repo) == outcome(calm)
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "worktree", "list").count("\n") == 0
+
+
+def test_a_sandbox_that_is_removed_meanwhile_is_put_back(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, STEPS)
+    run, journal = scripted.begin()
+
+    def clean(state: Run, _event: object) -> None:
+        if state.iteration == 2:
+            shutil.rmtree(repo / "sandbox", ignore_errors=True)
+
+    run = drive(run, journal, scripted.effects().table(), clean)
+    assert replay(Journal(scripted.folder / "journal.jsonl").events).rows == run.rows

@@ -48,6 +48,7 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
+    output.use_json("--json" in sys.argv)  # the command line itself may be what is wrong
     try:
         return int(app(standalone_mode=False) or 0)
     except _BadCommandLine as problem:
@@ -60,12 +61,16 @@ def _run() -> int:
         return output.failed(str(problem), ExitCode.FAULT)
     except OSError as problem:
         if problem.errno != errno.ENOSPC:
+            output.fault(problem)
             raise
         return output.failed(
             f"the disk is full ({problem.filename or 'writing'}): free some space, then "
             "`tile-agent resume` if a run had begun",
             ExitCode.STOPPED,
         )
+    except Exception as problem:
+        output.fault(problem)
+        raise
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:

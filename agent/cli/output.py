@@ -48,6 +48,12 @@ def failed(message: str, code: int) -> int:
     return int(code)
 
 
+def fault(problem: Exception) -> None:
+    """A fault of ours: the traceback follows on stderr, and stdout still holds JSON."""
+    if _json:
+        print(json.dumps({"error": repr(problem), "exit_code": 1} | _context))
+
+
 def interactive() -> bool:
     """Whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -65,6 +66,12 @@ def run(
     from agent import setup
     from agent.events import Options
 
+    for name, value in (
+        ("--time-budget-s", time_budget_s),
+        ("--iteration-timeout-s", iteration_timeout_s),
+    ):
+        if value is not None and not math.isfinite(value):
+            raise UsageError(f"{name} {value} is no number of seconds: leave it out for no limit")
     options = Options(
         max_iterations=max_iterations,
         patience=patience,
@@ -173,6 +180,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
         for line in progress.lines(run, event):
             output.progress(line)
         if run.rows:
+            session.folder.mkdir(parents=True, exist_ok=True)  # `git clean` may have been here
             table.write(session.folder / "perf_results.md", run.rows)
             table.write(table_path(session.workspace.repository), run.rows)
 
@@ -227,26 +235,31 @@ def _latest(repository: Repository) -> str:
     from agent.setup import find_runs
 
     for name in reversed(find_runs(repository)):
-        if _state_of(repository, name)["phase"] != "done":
+        if _state_of(repository, name)["standing"] in ("interrupted", "alive"):
             return name
     raise UsageError("no interrupted run here: see `tile-agent status`")
 
 
 def _state_of(repository: Repository, name: str) -> dict[str, Any]:
+    from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
-    from agent.report.result import to_result
+    from agent.report.result import kept_at, to_result
     from agent.setup import runs_folder
 
     path = runs_folder(repository) / name / "journal.jsonl"
-    state = replay([entry.event for entry in read(path)])
+    try:
+        state = replay([entry.event for entry in read(path)])
+    except (JournalError, TransitionError) as problem:
+        mend = f"rm -r {path.parent.relative_to(repository.root)}"
+        return {"run": name, "standing": "damaged", "summary": str(problem), "next": mend}
     owner = _owner(repository, name)
     done = state.phase.value == "done"
-    standing = "done" if done else f"alive (pid {owner.pid})" if owner else "interrupted"
+    standing = "done" if done else "alive" if owner else "interrupted"
     command = f"tile-agent resume {name}"
     if owner:
         command = f"wait, or tile-agent stop {name}"
     elif done and state.started:
-        command = f"git log -p {state.started.origin_sha[:12]}..{state.started.branch}"
+        command = f"git log -p {state.started.origin_sha[:12]}..{kept_at(state)}"
     kept = len(state.kept)
     return to_result(state) | {
         "run": name,
@@ -258,6 +271,7 @@ def _state_of(repository: Repository, name: str) -> dict[str, Any]:
 
 def _owner(repository: Repository, name: str) -> Any:
     """The process that drives a run; None when none does."""
+    from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
     from agent.setup import runs_folder
     from agent.workspace import lock_owner
@@ -265,6 +279,9 @@ def _owner(repository: Repository, name: str) -> Any:
     path = runs_folder(repository) / name / "journal.jsonl"
     if not path.exists():
         raise UsageError(f"there is no run {name} here: see `tile-agent status`")
-    started = replay([entry.event for entry in read(path)]).started
+    try:
+        started = replay([entry.event for entry in read(path)]).started
+    except (JournalError, TransitionError):
+        return None
     owner = lock_owner(repository, started.kernel) if started else None
     return owner if owner and owner.run_id == name else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.decision import Status
-from agent.errors import WorkerError, WorkerTimedOut
+from agent.errors import WorkerError, WorkerTimedOut, WrongImport
 from agent.harness.arm import Arm
 from agent.harness.results import TestResult
 from agent.measurement import Failure
@@ -41,13 +41,15 @@ def test_failure(bad: Sequence[TestResult], *, correct: bool = True) -> Failure:
 
 def worker_failure(problem: WorkerError, *, correct: bool) -> Failure:
     """The worker itself ended, hung or answered nonsense."""
+    if isinstance(problem, WrongImport):  # a verdict on nobody: the tests judge other code
+        return Failure(Status.CRASH, correct=False, reason=str(problem), incumbent=True)
     prefix = "timed out: " if isinstance(problem, WorkerTimedOut) else ""
     return Failure(Status.CRASH, correct=correct, reason=f"{prefix}{problem}")
 
 
 def blame(failure: Failure, *, incumbent: bool) -> Failure:
     """The same failure, laid at the incumbent's door where it belongs there."""
-    if not incumbent:
+    if not incumbent or failure.incumbent:
         return failure
     return Failure(
         Status.CRASH,

@@ -14,7 +14,8 @@ def exit_code(run: Run) -> ExitCode:
     """The exit code of a run, finished or not."""
     if run.phase is not Phase.DONE or run.stopped is None:
         return ExitCode.STOPPED
-    if run.stopped.reason is StopReason.ESCALATED:
+    unconfirmed = run.kept and (run.finished is None or run.finished.comparison is None)
+    if run.stopped.reason is StopReason.ESCALATED or unconfirmed:
         return ExitCode.ESCALATED
     if run.stopped.reason in (StopReason.TIME, StopReason.ITERATIONS):
         return ExitCode.STOPPED
@@ -31,6 +32,13 @@ def notes(run: Run) -> list[str]:
             for number in run.finished.faded
         ]
     return told
+
+
+def kept_at(run: Run) -> str:
+    """What names the best commit: the branch, or our own ref where the branch could not move."""
+    started = run.started
+    assert started is not None
+    return f"refs/tile-agent/{started.run_id}/best" if run.branch_behind else started.branch
 
 
 def speedup(run: Run) -> float | None:
@@ -54,6 +62,7 @@ def to_result(run: Run) -> dict[str, Any]:
         "iteration": run.iteration,
         "origin_sha": started.origin_sha if started else None,
         "best_sha": run.incumbent_sha,
+        "best_ref": kept_at(run) if started else None,
         "baseline_ms": run.rows[0].latency_ms if run.rows else None,
         "noise_floor": run.calibration.noise_floor if run.calibration else None,
         "origin_ms": final.incumbent_ms if final else None,

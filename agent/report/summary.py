@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.prompting import render
-from agent.report.result import notes, speedup
+from agent.report.result import kept_at, notes, speedup
 from agent.report.table import render as render_table
 from agent.state import Run
 
@@ -27,6 +27,8 @@ def summarize(run: Run, machine: str) -> str:
         kernel=started.kernel,
         run_id=started.run_id,
         branch=started.branch,
+        branch_behind=run.branch_behind,
+        kept_at=kept_at(run),
         origin_sha=started.origin_sha,
         best=final is not None,
         final=final,

@@ -204,3 +204,30 @@ def test_playbook_list_and_show(tmp_path: Path) -> None:
     for entry in listed:
         shown = json.loads(tile_agent(tmp_path, "playbook", "show", entry["name"], "--json").out)
         assert "When:" in shown["prose"]
+
+
+def test_a_branch_that_could_not_move_is_not_pointed_at(repo: Path) -> None:
+    process = start(repo, until="screen")
+    (branch,) = git(repo, "branch", "--list", "tile-agent/*", "--format=%(refname:short)").split()
+    git(repo, "checkout", "--quiet", branch)
+    finish(process)
+    assert process.returncode == ExitCode.DONE
+    state = only_run(repo)
+    assert state["best_ref"] == f"refs/tile-agent/{state['run']}/best"
+    assert str(state["next"]).endswith(str(state["best_ref"]))
+    assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_damaged_journal_does_not_hide_the_other_runs(repo: Path) -> None:
+    first = tile_agent(repo, "run", "--kernel", "double.py", "--only", "loop-stages", "--json")
+    write(repo, {"sandbox/runs/bad/journal.jsonl": "x\ny\n"})
+    runs = {
+        run["run"]: run["standing"] for run in tile_agent(repo, "status", "--json").json["runs"]
+    }
+    assert runs == {"bad": "damaged", first.json["run"]: "done"}
+
+
+@pytest.mark.parametrize("wrong", [["--max-iterations", "-1"], ["--time-budget-s", "inf"]])
+def test_a_wrong_option_is_json_too(repo: Path, wrong: list[str]) -> None:
+    end = tile_agent(repo, "run", "--kernel", "double.py", "--json", *wrong)
+    assert (end.code, end.json["exit_code"]) == (ExitCode.USAGE, 2)
