@@ -336,9 +336,7 @@ def test_create_branch_never_moves_one(repo: Path) -> None:
     workspace = open_workspace(repo)
     sha = candidate(workspace)
     before = snapshot(repo)
-    with pytest.raises(
-        UsageError, match=r"branch main exists: .*--branch NAME$"
-    ):
+    with pytest.raises(UsageError, match=r"branch main exists: .*--branch NAME$"):
         workspace.create_branch("main", sha)
     with pytest.raises(UsageError, match=r"cannot create branch main/x: .*--branch NAME"):
         workspace.create_branch("main/x", sha)
