@@ -19,11 +19,13 @@ def list_entries(
     output.use_json(as_json)
     from agent.backends import BACKENDS
     from agent.errors import UsageError
-    from agent.playbook import PLAYBOOK
+    from agent.playbook import ADVICE, PLAYBOOK
+    from agent.playbook.base import Optimization
 
     if backend is not None and backend not in BACKENDS:
         raise UsageError(f"there is no backend {backend!r}: choose from {', '.join(BACKENDS)}")
-    entries = [entry for entry in PLAYBOOK if backend in (None, entry.backend)]
+    entries = [entry for entry in (*PLAYBOOK, *ADVICE) if backend in (None, entry.backend)]
+    width = max(len(entry.name) for entry in entries)
     output.result(
         {
             "optimizations": [
@@ -33,11 +35,16 @@ def list_entries(
                     "title": entry.title,
                     "family": entry.family,
                     "expected": entry.expected,
+                    "automatic": isinstance(entry, Optimization),
                 }
                 for entry in entries
             ]
         },
-        "\n".join(f"{e.backend:<7} {e.name:<20} {e.expected}" for e in entries),
+        "\n".join(
+            f"{e.backend:<7} {e.name:<{width}} {'' if isinstance(e, Optimization) else '(prose) '}"
+            f"{e.expected}"
+            for e in entries
+        ),
     )
 
 
@@ -47,24 +54,33 @@ def show(name: str, as_json: Json = False) -> None:
     output.use_json(as_json)
     import inspect
 
-    from agent.playbook import get
+    from agent.playbook import find
+    from agent.playbook.base import Optimization
 
-    entry = get(name)
+    entry = find(name)
     prose = inspect.getdoc(inspect.getmodule(type(entry))) or ""
-    output.result(
-        {
-            "name": entry.name,
-            "backend": entry.backend,
-            "title": entry.title,
-            "family": entry.family,
-            "expected": entry.expected,
-            "hypothesis": entry.hypothesis,
-            "prose": prose,
+    facts: dict[str, object] = {
+        "name": entry.name,
+        "backend": entry.backend,
+        "title": entry.title,
+        "family": entry.family,
+        "expected": entry.expected,
+        "hypothesis": entry.hypothesis,
+        "changes_rounding": entry.changes_rounding,
+        "prose": prose,
+        "automatic": isinstance(entry, Optimization),
+    }
+    text = f"{entry.name} ({entry.backend}, {entry.family})\n\n{prose}\n\n"
+    text += f"Expected: {entry.expected}\n"
+    if isinstance(entry, Optimization):
+        facts |= {
             "example": dict(entry.example),
             "before": entry.before,
             "after": entry.after,
-        },
-        f"{entry.name} ({entry.backend}, {entry.family})\n\n{prose}\n\n"
-        f"Expected: {entry.expected}\n\n"
-        f"Before:\n{entry.before}\nAfter ({entry.describe(entry.example)}):\n{entry.after}",
-    )
+        }
+        text += (
+            f"\nBefore:\n{entry.before}\nAfter ({entry.describe(entry.example)}):\n{entry.after}"
+        )
+    else:
+        text += "It needs judgement: no program carries it out."
+    output.result(facts, text)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from agent.backends.base import KernelClass
 from agent.errors import UsageError
-from agent.playbook.base import Optimization
+from agent.playbook.base import Advice, Entry, Optimization
 from agent.playbook.cutile.load_latency import LoadLatency
 from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.cutile.occupancy_hint import OccupancyHint
@@ -34,6 +34,9 @@ PLAYBOOK: tuple[Optimization, ...] = (
     ReciprocalSquareRoot(),
 )
 
+ADVICE: tuple[Advice, ...] = ()
+"""The entries that need judgement; a program can only say where they fit."""
+
 LAST = 1000
 """Priority of an optimization for a kernel class that it does not name."""
 
@@ -48,14 +51,30 @@ def ordered(backend: str, kernel_class: KernelClass) -> tuple[Optimization, ...]
     return tuple(sorted(for_backend(backend), key=lambda o: o.priority.get(kernel_class, LAST)))
 
 
-def get(name: str) -> Optimization:
-    """The optimization of that name.
+def find(name: str) -> Entry:
+    """The entry of that name, with a transform or without.
 
     Raises:
         UsageError: there is none; the message names those it is near to.
     """
-    by_name = {o.name: o for o in PLAYBOOK}
+    by_name: dict[str, Entry] = {entry.name: entry for entry in (*PLAYBOOK, *ADVICE)}
     if name in by_name:
         return by_name[name]
-    near = get_close_matches(name, by_name, n=3) or sorted(by_name)
-    raise UsageError(f"no optimization is called {name!r}; did you mean {' or '.join(near)}?")
+    near = get_close_matches(name, by_name, n=3)
+    mend = f"did you mean {' or '.join(near)}?" if near else "see `tile-agent playbook list`"
+    raise UsageError(f"no optimization is called {name!r}; {mend}")
+
+
+def get(name: str) -> Optimization:
+    """The optimization of that name.
+
+    Raises:
+        UsageError: there is none that a program can carry out; the message says what to do.
+    """
+    entry = find(name)
+    if not isinstance(entry, Optimization):
+        raise UsageError(
+            f"{name} needs judgement, so that no program carries it out: "
+            f"read `tile-agent playbook show {name}`"
+        )
+    return entry

@@ -1,6 +1,6 @@
 """What an optimization of the playbook is.
 
-One file holds one optimization, readable by a stranger, and is used in four ways: by the program
+One file holds one entry, readable by a stranger, and is used in four ways: by the program
 (`variants` and `apply`), by a model (the docstring goes into its prompt), by an assistant (the
 docstring goes into the skill's reference), by a person (`tile-agent playbook show`).
 
@@ -46,8 +46,8 @@ class Subject:
     hardware: Hardware
 
 
-class Optimization(ABC):
-    """One entry of the playbook."""
+class Entry(ABC):
+    """What every entry of the playbook says of itself."""
 
     name: ClassVar[str]
     """Hyphenated; the file has the same name with underscores."""
@@ -63,6 +63,24 @@ class Optimization(ABC):
     """The expected effect with its source, or what it was measured to be."""
     hypothesis: ClassVar[str]
     """Why it should help, in one sentence."""
+    changes_rounding: ClassVar[bool] = False
+    """Results may differ in their last digits; the frozen tests decide whether that is right."""
+
+
+class Advice(Entry):
+    """An entry whose rewrite needs judgement: the prose and when it fits, no transform.
+
+    The deterministic proposer passes it by; a model or an assistant is given the prose.
+    """
+
+    @abstractmethod
+    def fits(self, subject: Subject) -> str:
+        """What in the source speaks for it, in one line. Raises `NotApplicable` otherwise."""
+
+
+class Optimization(Entry):
+    """An entry that a program can carry out."""
+
     before: ClassVar[str]
     after: ClassVar[str]
     """`apply(before, example)` gives `after`, byte for byte, and does not apply to it again."""

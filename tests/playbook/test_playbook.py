@@ -13,19 +13,21 @@ from agent import playbook
 from agent.backends import BACKENDS, detect
 from agent.backends.base import KernelClass
 from agent.errors import UsageError
-from agent.playbook import PLAYBOOK
-from agent.playbook.base import Hardware, NotApplicable, Optimization, Subject
+from agent.playbook import ADVICE, PLAYBOOK
+from agent.playbook.base import Entry, Hardware, NotApplicable, Optimization, Subject
 from agent.syntax import Source
 
+ALL: tuple[Entry, ...] = (*PLAYBOOK, *ADVICE)
 entries = pytest.mark.parametrize("entry", PLAYBOOK, ids=lambda entry: entry.name)
+all_entries = pytest.mark.parametrize("entry", ALL, ids=lambda entry: entry.name)
 
 
 def subject(text: str, **hardware: int) -> Subject:
     return Subject(Source(text), KernelClass.MEMORY, Hardware(**hardware))
 
 
-@entries
-def test_the_docstring_is_a_recipe(entry: Optimization) -> None:
+@all_entries
+def test_the_docstring_is_a_recipe(entry: Entry) -> None:
     text = inspect.getdoc(inspect.getmodule(entry)) or ""
     headings = ("When:", "Do:", "Risk:", "Source:")
     places = [text.find(f"\n{heading} ") for heading in headings]
@@ -33,8 +35,8 @@ def test_the_docstring_is_a_recipe(entry: Optimization) -> None:
     assert places == sorted(places)
 
 
-@entries
-def test_the_file_has_the_entrys_name(entry: Optimization) -> None:
+@all_entries
+def test_the_file_has_the_entrys_name(entry: Entry) -> None:
     file = Path(inspect.getfile(type(entry)))
     assert file.stem == entry.name.replace("-", "_")
     assert file.parent.name == entry.backend
@@ -44,11 +46,11 @@ def test_the_file_has_the_entrys_name(entry: Optimization) -> None:
 def test_every_file_is_in_the_playbook() -> None:
     folder = Path(inspect.getfile(playbook)).parent
     files = {p for b in BACKENDS for p in (folder / b).glob("*.py") if p.stem != "__init__"}
-    assert files == {Path(inspect.getfile(type(entry))) for entry in PLAYBOOK}
+    assert files == {Path(inspect.getfile(type(entry))) for entry in ALL}
 
 
 def test_names_are_unique() -> None:
-    assert len({entry.name for entry in PLAYBOOK}) == len(PLAYBOOK)
+    assert len({entry.name for entry in ALL}) == len(ALL)
 
 
 @entries
