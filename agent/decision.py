@@ -55,6 +55,10 @@ class Rules:
     """A config slower by more than this, with an interval that excludes zero, reverts."""
 
 
+CLOCK_SHARE = 0.01
+"""A part of the improvement this large that is the power cap's doing is worth a word."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The decision on a candidate and its reason, in one line a person can check."""
@@ -101,6 +105,11 @@ def decide(comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0) ->
             Gain.NONE,
             f"no improvement found: {found} is within the noise floor of {percent(noise_floor)}",
         )
+    if (
+        comparison.equal_clock
+        and abs(comparison.equal_clock.improvement - overall.improvement) >= CLOCK_SHARE
+    ):
+        found += f", {signed(comparison.equal_clock.improvement)} at equal clocks"
     if overall.improvement >= rules.major:
         return Verdict(Status.KEEP, Gain.MAJOR, f"faster by {found}")
     if overall.improvement >= rules.minor:

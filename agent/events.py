@@ -89,6 +89,8 @@ class ScreenResult:
     latency_ms: float | None
     """None: the variant failed, and `reason` says how."""
     reason: str = ""
+    improvement: float | None = None
+    """Against the incumbent, beside which it was looked at."""
 
 
 # --- events: past participles, each a fact that the journal keeps -------------------------------

@@ -43,8 +43,9 @@ from agent.measurement import Calibration, Failure, Plan
 from agent.playbook.base import Hardware, Subject
 from agent.prompting import render
 from agent.proposers.base import Declined, Proposal, Proposer
+from agent.screening import Look, halve
 from agent.state import Phase, Run, advance, stop_reason
-from agent.statistics import Comparison, geometric_mean
+from agent.statistics import Comparison
 from agent.syntax import Source
 from agent.workspace import Workspace
 
@@ -170,7 +171,7 @@ class Effects:
         """Choose ONE optimization and commit its variants, or stop."""
         if reason := stop_reason(run):
             return Stopped(reason, run.escalation if reason is StopReason.ESCALATED else "")
-        if run.iteration - run.calibrated_at >= run.options.recalibrate_every:
+        if self._calibration_is_due(run):
             outcome = self._calibrate(run)
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
@@ -191,31 +192,28 @@ class Effects:
         )
 
     def screen(self, run: Run) -> Event:
-        """Look at every variant of a sweep once, cheaply, and rank them.
+        """Rank the variants of a sweep with few blocks, against the incumbent.
 
         The winner's figure is biased by being the winner's, so it decides nothing: the winner is
         verified and measured afresh.
         """
         end = self._deadline(run)
         stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
-        results = []
-        for candidate in run.candidates:
+
+        def look(sha: str, quads: int) -> Look | Failure | None:
             if time.monotonic() > stop:
-                results.append(ScreenResult(candidate.sha, None, "not reached in time"))
-                continue
-            timing = self.judge.time(self._checkout(run, candidate.sha), stop)
-            self.workspace.release(candidate.sha)
-            if isinstance(timing, Failure):
-                results.append(ScreenResult(candidate.sha, None, timing.reason))
-                continue
-            latencies = [record.latency_ms for record in timing.records]
-            results.append(ScreenResult(candidate.sha, geometric_mean(latencies)))
-        ranked = sorted((r.latency_ms, r.sha) for r in results if r.latency_ms is not None)
-        if not ranked:
+                return None
+            incumbent = self._checkout(run, run.incumbent_sha)
+            seen = self.judge.glance(incumbent, self._checkout(run, sha), quads, stop)
+            self.workspace.release(sha)
+            return seen
+
+        results, ranking = halve(tuple(c.sha for c in run.candidates), look)
+        if not ranking:
             first = results[0].reason
             reason = f"none of {len(results)} variants could be timed: {first}"
             return Failed(Status.CRASH, correct=False, reason=reason)
-        return Screened(tuple(results), tuple(sha for _, sha in ranked))
+        return Screened(results, ranking)
 
     def verify(self, run: Run) -> Event:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""
@@ -288,6 +286,12 @@ class Effects:
         return Finished(outcome, faded=tuple(faded))
 
     # --- helpers --------------------------------------------------------------------------------
+
+    def _calibration_is_due(self, run: Run) -> bool:
+        """At intervals, and when somebody changed the driver, the clocks or the power limit."""
+        if run.iteration - run.calibrated_at >= run.options.recalibrate_every:
+            return True
+        return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
     def _calibrate(self, run: Run) -> Calibration | Failure:
         checkout = self._checkout(run, run.incumbent_sha)

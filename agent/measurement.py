@@ -14,12 +14,20 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from agent.blocks import Block, ConfigBlocks, RawPair, equal_clock
 from agent.decision import Gain, Rules, Status, decide, percent
-from agent.statistics import Blocks, Comparison, Pair, compare, geometric_mean
+from agent.statistics import (
+    Blocks,
+    Comparison,
+    Pair,
+    compare,
+    geometric_mean,
+    minimum_detectable_effect,
+)
 
 THROTTLE_REASONS = {
     0x8: "hardware slowdown",
@@ -56,58 +64,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Telemetry:
-    """The GPU at the edge of a block, as NVML tells it."""
-
-    sm_mhz: int
-    power_w: float
-    temperature_c: int
-    event_reasons: int
-    foreign_pids: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Block:
-    """Consecutive samples of one arm."""
-
-    incumbent: bool
-    latency_ms: float
-    """Their median."""
-    reported_ms: float
-    """Their sum, by the worker's clock."""
-    wall_ms: float
-    """What passed on the parent's clock meanwhile."""
-    telemetry: Telemetry | None = None
-
-
-@dataclass(frozen=True)
-class ConfigBlocks:
-    """All blocks of one config in one process pair, in the order they were taken."""
-
-    config: str
-    blocks: tuple[Block, ...]
-    warm_ms: Mapping[bool, float] = field(default_factory=dict)
-    """incumbent? -> time of a warm launch by the parent's clock; empty where it was not taken."""
-
-    def arm(self, *, incumbent: bool) -> tuple[float, ...]:
-        """The latencies of one arm."""
-        return tuple(b.latency_ms for b in self.blocks if b.incumbent is incumbent)
-
-
-@dataclass(frozen=True)
-class RawPair:
-    """One process pair as measured."""
-
-    configs: tuple[ConfigBlocks, ...]
-
-    def blocks(self) -> Pair:
-        """What the statistics need of it."""
-        return {
-            c.config: Blocks(c.arm(incumbent=True), c.arm(incumbent=False)) for c in self.configs
-        }
-
-
-@dataclass(frozen=True)
 class Calibration:
     """What the same code against itself gives here: the noise that a keep must exceed."""
 
@@ -118,6 +74,10 @@ class Calibration:
     band: float
     """How far the incumbent may be from its level, as a fraction, before it is suspected."""
     pairs: int
+    resolvable: dict[str, float] = field(default_factory=dict)
+    """Config -> the smallest improvement that as many pairs find nine times in ten."""
+    setting: str = ""
+    """The driver and the limits of clock and power that this was measured under."""
 
 
 class PairSource(Protocol):
@@ -172,7 +132,7 @@ def measure(
         if len(taken.pairs) < look or is_settled(comparison, rules, floor):
             break
     assert comparison is not None  # a plan has at least one look
-    return comparison
+    return replace(comparison, equal_clock=equal_clock(taken.pairs, plan.alpha))
 
 
 @dataclass
@@ -248,6 +208,12 @@ def calibrate(
         },
         band=max(INCUMBENT_BAND, 4 * _spread(taken)),
         pairs=len(taken),
+        resolvable={
+            config: minimum_detectable_effect(
+                [pair[config].log_ratio() for pair in taken], plan.alpha / len(taken[0])
+            )
+            for config in taken[0]
+        },
     )
 
 
@@ -335,6 +301,15 @@ def describe_resolution(calibration: Calibration, rules: Rules) -> str:
     """What a run can tell apart here, for a person."""
     floor = calibration.noise_floor
     text = f"the same code against itself differs by up to {percent(floor)}"
+    if calibration.resolvable:
+        config, worst = max(calibration.resolvable.items(), key=lambda item: item[1])
+        best = min(calibration.resolvable.values())
+        span = (
+            percent(worst)
+            if len(calibration.resolvable) == 1
+            else (f"{percent(best)} to {percent(worst)} ({config})")
+        )
+        text += f"; an improvement of {span} would be found"
     if floor > rules.minor:
         text += (
             f": improvements under {percent(floor)} cannot be believed here; larger problem sizes,"

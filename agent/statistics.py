@@ -70,6 +70,9 @@ class Comparison:
     candidate_ms: float
     resolvable: float
     pairs: int
+    equal_clock: Effect | None = None
+    """The overall effect in clock cycles, where a power cap moved the clock: what would be seen if
+    both arms ran at the same one. The verdict is on time, which is what a user gets."""
 
 
 def compare(

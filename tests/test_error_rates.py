@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from agent.blocks import Telemetry
 from agent.decision import Gain, Rules, Status, Verdict, decide
-from agent.measurement import Calibration, Failure, Plan, Telemetry, calibrate, measure
+from agent.measurement import Calibration, Failure, Plan, calibrate, measure
 from tests.support.simulated import HOSTILE, TYPICAL, SimulatedPairs, Surroundings
 
 TRIALS = 400

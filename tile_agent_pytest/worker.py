@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import sys
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tile_agent_pytest import plugin
+from tile_agent_pytest import plugin, tuned
 from tile_agent_pytest.bench import Sampler, Timing, open_sampler
 from tile_agent_pytest.wire import Channel, Closed, Message
 
@@ -40,7 +42,8 @@ def work(channel: Channel) -> int:
 
     A job holds `cwd` (root of the checkout), `sys_path` (put first, in order), `log` (file for
     stdout and stderr), `args` (pytest arguments), `tests` (node ids to keep, or None for all),
-    `kernel` (path of the kernel within the checkout) and `env` (variables to set).
+    `kernel` (path of the kernel within the checkout), `tuned` (folder for what its tuner chooses)
+    and `env` (variables to set).
     """
     job = channel.receive()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -87,6 +90,7 @@ class Session:
         self._benchmark_s: list[float] = []
         self._exception = ""
         self._running = ""
+        self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running)
         self._pid = os.getpid()
         self.scratch = f"{job['log']}.scratch"
         """A folder for what plugins keep between sessions; it goes with this one."""
@@ -150,6 +154,7 @@ class Session:
             self._benchmark_s.clear()
             self._exception = ""
             self._running = item.nodeid
+            _seed(item.nodeid)
             following = items[index + 1] if index + 1 < len(items) else None
             started = time.perf_counter()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -159,10 +164,12 @@ class Session:
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
+        modules = loaded_from(self._kernel_name)
         return {
             "event": "ran",
             "tests": tests,
-            "modules": loaded_from(self._kernel_name),
+            "modules": modules,
+            "chosen": self._chosen | tuned.triton_choices(modules),
             "seconds": time.perf_counter() - begin,
         }
 
@@ -249,6 +256,16 @@ class Stepper:
             "label": self._sampler.method,
             "estimate_ms": estimate_ms,
         }
+
+
+def _seed(nodeid: str) -> None:
+    """Give both arms of a comparison the same random bytes: a product's power depends on them."""
+    seed = zlib.crc32(nodeid.encode())
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(seed)
 
 
 def _describe(item: pytest.Item) -> Message:

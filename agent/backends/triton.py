@@ -140,8 +140,13 @@ class TritonBackend:
         )
 
     def worker_environment(self, environment: Environment) -> dict[str, str]:
-        """Triton decides at import time whether it interprets."""
-        return {} if environment.gpu is not None else {"TRITON_INTERPRET": "1"}
+        """Triton decides at import time whether it interprets.
+
+        On a GPU what its autotuner chooses is kept on disk, so that all workers run the same.
+        """
+        if environment.gpu is None:
+            return {"TRITON_INTERPRET": "1"}
+        return {"TRITON_CACHE_AUTOTUNING": "1"}
 
 
 def _unwrapped(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:

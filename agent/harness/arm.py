@@ -74,6 +74,7 @@ class Arm:
                 "args": [f"--rootdir={checkout.root}", *arguments],
                 "tests": None if tests is None else list(tests),
                 "kernel": checkout.kernel,
+                "tuned": str(log.parent / "tuned" / checkout.root.name),
                 "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
             }
         )

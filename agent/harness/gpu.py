@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
+from agent.blocks import Telemetry
 from agent.environment import Gpu
 from agent.errors import UsageError
-from agent.measurement import Telemetry
 
 LOCK_PATIENCE_S = 600.0
 
@@ -52,6 +52,25 @@ class GpuWatch:
             )
         except nvml.NVMLError:
             return None
+
+    def setting(self) -> str:
+        """What changes a latency and is somebody's choice: driver, limits of clock and power."""
+        nvml, handle = self._nvml, self._handle
+        reads = {
+            "driver": nvml.nvmlSystemGetDriverVersion,
+            "MHz at most": lambda: nvml.nvmlDeviceGetMaxCustomerBoostClock(
+                handle, nvml.NVML_CLOCK_SM
+            ),
+            "application MHz": lambda: nvml.nvmlDeviceGetApplicationsClock(
+                handle, nvml.NVML_CLOCK_SM
+            ),
+            "mW at most": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle),
+        }
+        found = []
+        for name, read in reads.items():
+            with suppress(nvml.NVMLError):
+                found.append(f"{name} {read()}")
+        return ", ".join(found)
 
     def close(self) -> None:
         """Let NVML go."""

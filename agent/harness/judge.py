@@ -6,6 +6,7 @@ Expected failures are values: whatever a candidate does wrong comes back as a `F
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -21,8 +22,9 @@ from agent.harness.records import RecordError, read_records
 from agent.harness.results import Pass, TestResult
 from agent.harness.server import ForkServer
 from agent.harness.subset import Cost
-from agent.measurement import Calibration, Failure, Plan, calibrate, measure
-from agent.statistics import Comparison
+from agent.measurement import Calibration, Failure, Plan, calibrate, measure, unmeasured
+from agent.screening import Look
+from agent.statistics import Comparison, geometric_mean
 from tile_agent_pytest.plugin import PROPERTY
 
 
@@ -68,6 +70,14 @@ class Judge(Protocol):
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         """Compare a checkout with itself."""
+
+    def setting(self) -> str:
+        """Driver, clock and power limits now; a change of them makes a calibration stale."""
+
+    def glance(
+        self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
+    ) -> Look | Failure:
+        """One process pair of so many ABBA orders; enough to rank, too little to judge."""
 
     def compare(
         self,
@@ -164,7 +174,31 @@ class PytestJudge:
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
-        return calibrate(self._pairs(checkout, checkout, deadline), self._plan)
+        outcome = calibrate(self._pairs(checkout, checkout, deadline), self._plan)
+        if isinstance(outcome, Failure):
+            return outcome
+        return replace(outcome, setting=self.setting())
+
+    def setting(self) -> str:
+        """Driver, clock and power limits now; a change of them makes a calibration stale."""
+        return self._watch.setting() if self._watch else ""
+
+    def glance(
+        self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
+    ) -> Look | Failure:
+        """One process pair; of tests that time themselves, one pass of each arm."""
+        source = self._pairs(incumbent, variant, deadline)
+        source.timing = replace(source.timing, quads=quads)
+        source.passes = 1
+        raw = source.pair(0)
+        if isinstance(raw, Failure):
+            return raw
+        try:
+            seen = list(raw.blocks().values())
+            log_ratio = math.fsum(b.log_ratio() for b in seen) / len(seen)
+            return Look(log_ratio, geometric_mean([t for b in seen for t in b.candidate_ms]))
+        except ValueError as problem:
+            return unmeasured(str(problem))
 
     def compare(
         self,

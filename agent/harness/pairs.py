@@ -8,13 +8,15 @@ stopped inside; their block is one whole pass of the perf tests.
 from __future__ import annotations
 
 import itertools
+import json
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from agent.blocks import Block, ConfigBlocks, RawPair
 from agent.errors import WorkerDied, WorkerError, WorkerTimedOut
 from agent.events import TestPlan
 from agent.harness.arm import Arm, Checkout, Stop
@@ -23,7 +25,7 @@ from agent.harness.gpu import GpuWatch
 from agent.harness.records import RecordError, numbered, read_records, short_names
 from agent.harness.results import Pass
 from agent.harness.server import ForkServer
-from agent.measurement import Block, ConfigBlocks, Failure, RawPair, unmeasured
+from agent.measurement import Failure, unmeasured
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
@@ -68,6 +70,8 @@ class WorkerPairs:
     deadline: float
     watch: GpuWatch | None = None
     timing: Timing = field(default_factory=Timing)
+    passes: int = 2
+    """Passes of each arm, of tests that time themselves."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_s: float = 0.0
     """Wall time of the last pair."""
@@ -84,13 +88,21 @@ class WorkerPairs:
                     for whose, arm in arms.items():
                         if problem := import_failure(arm, self.deadline):
                             return blame(problem, incumbent=whose)
-                    return self._measure(arms, order)
+                    raw = self._measure(arms, order)
+            if isinstance(raw, RawPair):
+                self._record(raw)
+            return raw
         except _ArmFailed as end:
             return blame(end.failure, incumbent=end.incumbent)
         except WorkerError as problem:
             return blame(worker_failure(problem, correct=True), incumbent=whose)
         finally:
             self.last_s = time.monotonic() - begin
+
+    def _record(self, raw: RawPair) -> None:
+        """Keep every block as it was measured, with clock, power and temperature."""
+        file = self.logs / f"{next(self.numbers):04d}-pair.json"
+        file.write_text(json.dumps(asdict(raw)))
 
     def has_time(self) -> bool:
         """Whether a pair as long as the last one ends before the deadline."""
@@ -127,7 +139,8 @@ class WorkerPairs:
             if isinstance(done, Pass) and (bad := done.not_passed()):
                 return blame(test_failure(bad), incumbent=whose)
         if configs:
-            return RawPair(tuple(configs))
+            chosen = {w: d.chosen for w, d in stops.items() if isinstance(d, Pass) and d.chosen}
+            return RawPair(tuple(configs), chosen)
         return self._passes(arms, order)
 
     def _out_of_step(self, ours: Stop | Pass, theirs: Stop | Pass) -> Failure:
@@ -200,7 +213,8 @@ class WorkerPairs:
         """Blocks of whole passes, for tests that time themselves. One pass has been run already."""
         blocks: dict[str, list[Block]] = {}
         found: dict[bool, set[str]] = {}
-        for whose in order:
+        chosen: dict[bool, Mapping[str, str]] = {}
+        for whose in order[: 2 * self.passes]:
             begin = time.perf_counter()
             with _at(whose):
                 done = arms[whose].run(self.plan.perf, self.deadline)
@@ -214,6 +228,8 @@ class WorkerPairs:
             configs = {record.config for record in records}
             if configs != found.setdefault(whose, configs):
                 return blame(crash("it recorded a changing set of configs"), incumbent=whose)
+            if done.chosen:
+                chosen[whose] = done.chosen
             telemetry = self.watch.look() if self.watch else None
             for record in records:
                 blocks.setdefault(record.config, []).append(
@@ -221,7 +237,8 @@ class WorkerPairs:
                 )
         if found[True] != found[False]:
             return crash("the two arms recorded different sets of configs")
-        return RawPair(tuple(ConfigBlocks(name, tuple(taken)) for name, taken in blocks.items()))
+        taken = tuple(ConfigBlocks(name, tuple(each)) for name, each in blocks.items())
+        return RawPair(taken, chosen)
 
     def _arm(self, checkout: Checkout, purpose: str) -> Arm:
         return Arm(

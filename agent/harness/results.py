@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tile_agent_pytest.wire import Message
@@ -44,6 +45,8 @@ class Pass:
     modules: tuple[str, ...]
     """Files of the imported modules that bear the kernel's file name."""
     seconds: float
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    """What kernels that tune themselves run with: kernel or test -> config."""
 
     def not_passed(self) -> tuple[TestResult, ...]:
         """The tests that failed or were skipped."""
@@ -96,4 +99,5 @@ def read_pass(message: Message) -> Pass:
         ),
         modules=tuple(message["modules"]),
         seconds=message["seconds"],
+        chosen=message["chosen"],
     )

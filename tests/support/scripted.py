@@ -5,6 +5,7 @@ The kernel says `LATENCY_MS = 1.0`, and may say `WRONG = True`, `CRASH = True` o
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from agent.measurement import Calibration, Failure
 from agent.playbook.base import Hardware, Subject
 from agent.proposers.base import Declined, Proposal, ProposedVariant
 from agent.repository import Repository
+from agent.screening import Look
 from agent.state import Run, advance
 from agent.statistics import Blocks, Comparison, compare
 from agent.workspace import Workspace
@@ -72,6 +74,18 @@ class ScriptedJudge:
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         return Calibration(0.001, {"c": _latency(checkout)}, band=0.1, pairs=8)
+
+    def setting(self) -> str:
+        return ""
+
+    def glance(
+        self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
+    ) -> Look | Failure:
+        timing = self.time(variant, deadline)
+        if isinstance(timing, Failure):
+            return timing
+        latency_ms = timing.records[0].latency_ms
+        return Look(math.log(_latency(incumbent) / latency_ms), latency_ms)
 
     def compare(
         self,

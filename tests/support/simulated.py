@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agent.measurement import Block, ConfigBlocks, Failure, RawPair, Telemetry
+from agent.blocks import Block, ConfigBlocks, RawPair, Telemetry
+from agent.measurement import Failure
 
 BLOCK_S = 0.02
 QUADS = 6

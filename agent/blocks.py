@@ -1,0 +1,96 @@
+"""What one process pair measured: blocks of launches, each with the GPU's state. Pure values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.statistics import Blocks, Effect, Pair, geometric_mean, paired_effect
+
+POWER_CAP = 0x4
+"""NVML's clock event reason for a clock that the power limit holds down."""
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """The GPU at the edge of a block, as NVML tells it."""
+
+    sm_mhz: int
+    power_w: float
+    temperature_c: int
+    event_reasons: int
+    foreign_pids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive samples of one arm."""
+
+    incumbent: bool
+    latency_ms: float
+    """Their median."""
+    reported_ms: float
+    """Their sum, by the worker's clock."""
+    wall_ms: float
+    """What passed on the parent's clock meanwhile."""
+    telemetry: Telemetry | None = None
+
+
+@dataclass(frozen=True)
+class ConfigBlocks:
+    """All blocks of one config in one process pair, in the order they were taken."""
+
+    config: str
+    blocks: tuple[Block, ...]
+    warm_ms: Mapping[bool, float] = field(default_factory=dict)
+    """incumbent? -> time of a warm launch by the parent's clock; empty where it was not taken."""
+
+    def arm(self, *, incumbent: bool) -> tuple[float, ...]:
+        """The latencies of one arm."""
+        return tuple(b.latency_ms for b in self.blocks if b.incumbent is incumbent)
+
+    def log_ratio(self) -> float:
+        """As the statistics see it: above zero, the candidate takes less time."""
+        return Blocks(self.arm(incumbent=True), self.arm(incumbent=False)).log_ratio()
+
+    def log_clock_ratio(self) -> float:
+        """log(incumbent's clock / candidate's); every block must have been read."""
+        mhz = {
+            whose: geometric_mean(
+                [b.telemetry.sm_mhz for b in self.blocks if b.incumbent is whose and b.telemetry]
+            )
+            for whose in (True, False)
+        }
+        return math.log(mhz[True] / mhz[False])
+
+
+@dataclass(frozen=True)
+class RawPair:
+    """One process pair as measured."""
+
+    configs: tuple[ConfigBlocks, ...]
+    chosen: Mapping[bool, Mapping[str, str]] = field(default_factory=dict)
+    """incumbent? -> what kernels that tune themselves ran with."""
+
+    def blocks(self) -> Pair:
+        """What the statistics need of it."""
+        return {
+            c.config: Blocks(c.arm(incumbent=True), c.arm(incumbent=False)) for c in self.configs
+        }
+
+
+def equal_clock(pairs: Sequence[RawPair], alpha: float) -> Effect | None:
+    """The overall effect in cycles; None where no power cap was at work, or no clock was read."""
+    telemetry = [b.telemetry for raw in pairs for c in raw.configs for b in c.blocks]
+    if not any(t and t.event_reasons & POWER_CAP for t in telemetry):
+        return None
+    if not all(t and t.sm_mhz > 0 for t in telemetry):
+        return None
+    return paired_effect(
+        [
+            math.fsum(c.log_ratio() + c.log_clock_ratio() for c in raw.configs) / len(raw.configs)
+            for raw in pairs
+        ],
+        alpha,
+    )

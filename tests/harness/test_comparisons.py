@@ -1,0 +1,205 @@
+"""What a comparison keeps beside its verdict, and perf tests that cannot be trusted."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from agent.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
+from agent.decision import Rules, Status, decide
+from agent.events import TestPlan
+from agent.harness.arm import deadline_in
+from agent.harness.judge import PytestJudge
+from agent.harness.pairs import Timing as BlockTiming
+from agent.harness.pairs import WorkerPairs
+from agent.harness.server import ForkServer
+from agent.measurement import Failure, Plan, calibrate, measure
+from agent.screening import Look
+from agent.statistics import Comparison
+from tests.support.simulated import TYPICAL, SimulatedPairs
+from tests.support.workers import Project
+
+PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
+KERNEL = """
+    import time
+
+    def launch():
+        time.sleep(0.002)
+"""
+STEPPED = """
+    from kernel import launch
+
+    def test_perf(tile_bench):
+        tile_bench(launch)
+"""
+
+
+@pytest.fixture
+def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
+    monkeypatch.setattr("agent.harness.judge.Plan", partial(Plan, looks=(3,)))
+    timing = BlockTiming(block_ms=10, settle_ms=2, least_samples=2)
+    monkeypatch.setattr("agent.harness.judge.WorkerPairs", partial(WorkerPairs, timing=timing))
+    (tmp_path / "logs").mkdir()
+    return PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=tmp_path / "logs")
+
+
+def project(tmp_path: Path, name: str, test: str = STEPPED, kernel: str = KERNEL) -> Project:
+    return Project(tmp_path / name, textwrap.dedent(test), textwrap.dedent(kernel))
+
+
+def compare(judge: PytestJudge, one: Project, other: Project) -> Comparison | Failure:
+    return judge.compare(one.checkout(), other.checkout(), None, deadline_in(60))
+
+
+def test_every_block_is_kept_as_it_was_measured(judge: PytestJudge, tmp_path: Path) -> None:
+    outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other"))
+    assert isinstance(outcome, Comparison)
+    files = sorted((tmp_path / "logs").glob("*-pair.json"))
+    assert len(files) == outcome.pairs
+    (config,) = json.loads(files[0].read_text())["configs"]
+    assert [block["incumbent"] for block in config["blocks"]] == [True, False, False, True]
+    assert all(block["latency_ms"] >= 2.0 for block in config["blocks"])
+
+
+def test_a_glance_ranks_two_variants(judge: PytestJudge, tmp_path: Path) -> None:
+    incumbent = project(tmp_path, "incumbent").checkout()
+    for name, sleep_s, sign in (("slow", 0.004, -1), ("fast", 0.001, 1)):
+        variant = project(tmp_path, name, kernel=KERNEL.replace("0.002", str(sleep_s)))
+        look = judge.glance(incumbent, variant.checkout(), 2, deadline_in(60))
+        assert isinstance(look, Look)
+        assert sign * look.log_ratio > 0.2
+
+
+def test_a_glance_at_what_fails_is_a_failure(judge: PytestJudge, tmp_path: Path) -> None:
+    incumbent = project(tmp_path, "incumbent").checkout()
+    broken = project(tmp_path, "broken", kernel="def launch(): raise MemoryError('no room')\n")
+    look = judge.glance(incumbent, broken.checkout(), 2, deadline_in(60))
+    assert isinstance(look, Failure)
+    assert "no room" in look.reason
+
+
+def test_both_arms_get_the_same_random_bytes(judge: PytestJudge, tmp_path: Path) -> None:
+    test = """
+        import random
+        from pathlib import Path
+        import numpy, torch
+        from kernel import launch
+
+        def test_perf(tile_bench):
+            drawn = [random.random(), numpy.random.rand(), torch.rand(()).item()]
+            with open(Path(__file__).parent.parent / "drawn", "a") as file:
+                print(drawn, file=file)
+            tile_bench(launch)
+    """
+    compare(judge, project(tmp_path, "one", test), project(tmp_path, "other", test))
+    drawn = (tmp_path / "drawn").read_text().splitlines()
+    assert len(drawn) == 6
+    assert len(set(drawn)) == 1
+
+
+@pytest.mark.parametrize("whose", ["incumbent", "candidate"])
+def test_a_perf_test_that_passes_once_and_fails_once(
+    judge: PytestJudge, tmp_path: Path, whose: str
+) -> None:
+    flaky = """
+        import pathlib, time
+
+        MARK = pathlib.Path(__file__).parent.parent / "ran"
+
+        def launch():
+            time.sleep(0.002)
+            if MARK.exists():
+                raise RuntimeError("flaky")
+
+        def pytest_end(): MARK.touch()
+    """
+    test = """
+        import kernel
+
+        def test_perf(tile_bench):
+            tile_bench(kernel.launch)
+            getattr(kernel, "pytest_end", int)()
+    """
+    arms = [project(tmp_path, "steady", test), project(tmp_path, "flaky", test, flaky)]
+    outcome = compare(judge, *(arms if whose == "candidate" else arms[::-1]))
+    assert isinstance(outcome, Failure)
+    assert outcome.status is Status.CRASH
+    assert outcome.incumbent is (whose == "incumbent")
+    assert "flaky" in outcome.reason
+
+
+def test_a_record_for_another_kernel_is_no_timing(judge: PytestJudge, tmp_path: Path) -> None:
+    test = """
+        from kernel import launch
+
+        def test_perf(record_property):
+            launch()
+            record_property("benchmark", {"cutile": {"forward": {"median": 0.5}}})
+    """
+    outcome = judge.time(project(tmp_path, "other", test).checkout(), deadline_in(60))
+    assert isinstance(outcome, Failure)
+    assert "recorded cutile but nothing for triton" in outcome.reason
+
+
+@pytest.mark.parametrize("median", [0.0, -1.0, float("nan"), float("inf"), "fast", None])
+def test_a_timing_that_is_no_time_is_refused(
+    judge: PytestJudge, tmp_path: Path, median: object
+) -> None:
+    test = f"""
+        from kernel import launch
+        nan, inf = float("nan"), float("inf")
+
+        def test_perf(record_property):
+            launch()
+            record_property("benchmark", {{"triton": {{"forward": {{"median": {median!r}}}}}}})
+    """
+    outcome = judge.time(project(tmp_path, "odd", test).checkout(), deadline_in(60))
+    assert isinstance(outcome, Failure)
+    assert outcome.status is Status.CRASH
+    assert "\n" not in outcome.reason
+
+
+# --- clocks -------------------------------------------------------------------------------------
+
+
+def pair(clocks_mhz: dict[bool, int], reasons: int, wobble: float) -> RawPair:
+    blocks = tuple(
+        Block(
+            whose,
+            1e3 / clocks_mhz[whose] * (1.0 if whose else wobble),
+            10.0,
+            40.0,
+            Telemetry(clocks_mhz[whose], 700.0, 60, reasons),
+        )
+        for whose in (True, False, False, True)
+    )
+    return RawPair((ConfigBlocks("c", blocks),))
+
+
+def test_where_the_power_cap_slows_one_arm_the_cycles_say_so() -> None:
+    pairs = [pair({True: 1980, False: 1782}, 0x4, wobble) for wobble in (0.999, 1.0, 1.001)]
+    effect = equal_clock(pairs, 0.0125)
+    assert effect is not None
+    assert abs(effect.improvement) < 1e-3
+    assert equal_clock([pair({True: 1980, False: 1782}, 0, 1.0)] * 3, 0.0125) is None
+
+
+def test_the_verdict_is_on_time_and_names_the_cycles() -> None:
+    capped = Telemetry(1500, 700.0, 60, 0x4)
+    source = SimulatedPairs(TYPICAL, {"c": 0.9}, seed=1, telemetry=capped)
+    comparison = measure(source, Rules(), Plan())
+    assert isinstance(comparison, Comparison)
+    assert comparison.equal_clock is not None
+    assert abs(comparison.equal_clock.improvement - comparison.overall.improvement) < 1e-9
+    assert "equal clocks" not in decide(comparison, Rules()).reason
+
+
+def test_a_calibration_says_what_each_config_can_resolve() -> None:
+    calibration = calibrate(SimulatedPairs(TYPICAL, {"a": 1.0, "b": 1.0}, seed=3), Plan())
+    assert not isinstance(calibration, Failure)
+    assert set(calibration.resolvable) == {"a", "b"}
+    assert all(0.002 < value < 0.05 for value in calibration.resolvable.values())

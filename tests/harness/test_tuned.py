@@ -1,0 +1,109 @@
+"""Kernels that tune themselves: the choice is made once and held for every later worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.events import TestPlan
+from agent.harness.arm import deadline_in
+from agent.harness.pairs import Timing, WorkerPairs
+from agent.harness.server import ForkServer
+from agent.measurement import Failure
+from tests.support.workers import Project, start_server
+
+pytest.importorskip("cuda.tile")
+
+KERNEL = """
+    import time
+    import cuda.tile as ct
+
+    CONFIGS = [{"tile": 64}, {"tile": 128}, {"tile": 256}]
+
+    def launch(cache={}):
+        if not cache:
+            cache["best"] = ct.tune.exhaustive_search(
+                iter(CONFIGS), None, lambda c: (1,), None, lambda c: (), quiet=True
+            ).best.config
+        time.sleep(cache["best"]["tile"] / 1e5)
+"""
+TEST = """
+    import pathlib
+    import cuda.tile as ct
+
+    TUNED = pathlib.Path(__file__).parent.parent / "tuned-here"
+"""
+TEST = """
+    from kernel import launch
+
+    def test_perf(tile_bench):
+        tile_bench(launch)
+"""
+# Stands in for the GPU alone: the tuner's own function cannot run without one. It chooses another
+# config every time, as noise may.
+SITE = """
+import pathlib
+import cuda.tile.tune as tune
+
+COUNT = pathlib.Path({count!r})
+
+
+def exhaustive_search(search_space, *args, **kwargs):
+    space = list(search_space)
+    seen = COUNT.read_text() if COUNT.exists() else ""
+    COUNT.write_text(seen + "x")
+    config = space[len(seen) % len(space)]
+    best = tune.Measurement(config=config, mean_us=1.0, num_samples=5, error_margin_us=0.1)
+    return tune.TuningResult(best=best, successes=[best], failures=[])
+
+
+tune.exhaustive_search = exhaustive_search
+"""
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[tuple[ForkServer, Path]]:
+    """A fork server whose tuner is counted and needs no GPU."""
+    count = tmp_path / "count"
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(SITE.format(count=str(count)))
+    with start_server(tmp_path / "server.log", PYTHONPATH=str(site)) as server:
+        yield server, count
+
+
+def test_one_worker_tunes_and_the_others_are_handed_its_choice(
+    counted: tuple[ForkServer, Path], tmp_path: Path
+) -> None:
+    server, count = counted
+    one = Project(tmp_path / "one", TEST, KERNEL)
+    other = Project(tmp_path / "other", TEST, KERNEL)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    pairs = WorkerPairs(
+        server,
+        one.checkout(),
+        other.checkout(),
+        TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",)),
+        "cutile",
+        logs,
+        deadline_in(120),
+        timing=Timing(block_ms=4, settle_ms=1, least_samples=2),
+    )
+    for number in range(3):
+        assert not isinstance(outcome := pairs.pair(number), Failure), outcome
+    assert count.read_text() == "xx"  # one a commit
+    chosen = [chosen_of(file) for file in sorted(logs.glob("*-pair.json"))]
+    assert len(chosen) == 3
+    assert chosen[0] == chosen[1] == chosen[2]
+    assert set(chosen[0]) == {"True", "False"}
+    assert "tile" in next(iter(chosen[0]["True"].values()))
+
+
+def chosen_of(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text())["chosen"]
+    return {str(whose).capitalize(): configs for whose, configs in found.items()}
