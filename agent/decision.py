@@ -118,8 +118,9 @@ def decide(comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0) ->
 
 
 def percent(fraction: float) -> str:
-    """0.0312 -> '3.1 %'."""
-    return f"{fraction * 100:.1f} %"
+    """0.0312 -> '3.1 %'; below a tenth of a percent one more digit: 0.0003 -> '0.03 %'."""
+    digits = 2 if 0 < abs(fraction) < 0.0005 else 1
+    return f"{fraction * 100:.{digits}f} %"
 
 
 def signed(fraction: float) -> str:
