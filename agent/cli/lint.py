@@ -1,0 +1,82 @@
+"""`lint`: what is wrong with a kernel, by its source alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agent.cli import output
+from agent.cli.options import Json
+
+FOUND = 3
+"""Exit code when an error was found: an answer, not a fault."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(lint)
+
+
+def lint(
+    kernel: Annotated[
+        Path | None, typer.Option(help="The Python file that holds the kernel.")
+    ] = None,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="Print the rules, as Markdown, and exit.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Check a cuTile kernel by its source: what will not compile or launch, and what is slow.
+
+    Exit code 3: an error was found.
+    """
+    output.use_json(as_json)
+    from agent.errors import UsageError
+    from agent.lint import CHECKS, Severity, lint
+    from agent.lint.reference import rules_as_markdown
+    from agent.preflight import read_file
+    from agent.target import parse
+
+    if rules:
+        codes = [{"code": check.code, "name": check.name, "severity": check.severity.value,
+                  "rule": check.why, "mend": check.mend} for check in CHECKS]  # fmt: skip
+        output.result({"rules": codes}, rules_as_markdown())
+        return
+    if kernel is None:
+        raise UsageError("lint needs a file: give --kernel, or --rules for the rules themselves")
+    source, backend = parse(read_file(kernel), str(kernel))
+    kernels = [found.name for found in backend.kernels(source)]
+    if backend.name != "cutile":
+        output.result(
+            {"kernel": str(kernel), "backend": backend.name, "kernels": kernels, "checked": False},
+            f"{kernel}: not checked: there are rules for cuTile only, and this is {backend.name}",
+        )
+        return
+    report = lint(source)
+    counts = {severity.value: report.count(severity) for severity in Severity}
+    summary = ", ".join(f"{n} {name}{'s' if n != 1 else ''}" for name, n in counts.items())
+    output.result(
+        {
+            "kernel": str(kernel),
+            "backend": backend.name,
+            "kernels": kernels,
+            "checked": True,
+            "findings": [asdict(finding) for finding in report.findings],
+            "counts": counts,
+            "suppressed": report.suppressed,
+        },
+        "\n".join(
+            [
+                *(
+                    f"{kernel}:{f.line}: {f.severity} {f.code} {f.name}: {f.message}\n    {f.mend}"
+                    for f in report.findings
+                ),
+                f"{kernel}: {summary}"
+                + (f", {report.suppressed} silenced" if report.suppressed else ""),
+            ]
+        ),
+    )
+    raise typer.Exit(FOUND if report.count(Severity.ERROR) else 0)

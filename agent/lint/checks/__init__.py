@@ -1,0 +1,1 @@
+"""The checks, a family a file."""

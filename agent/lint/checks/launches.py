@@ -1,0 +1,272 @@
+"""CT101 to CT105: what `ct.launch` refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.lint.base import Found, Severity, Subject, check
+from agent.syntax import argument
+
+LAUNCHER = "confirmed with `ct.launch` of cuda-tile 1.7"
+SEARCH = f"{CT}tune.exhaustive_search"
+MOST_DIMENSIONS = 3
+INTEGERS = (f"{CT}cdiv", "triton.cdiv", "math.ceil", "math.prod", "builtins.int", "builtins.len",
+            "builtins.max", "builtins.min")  # fmt: skip
+"""Functions that give one number."""
+TORCH_TYPES = frozenset(
+    f"torch.{name}"
+    for name in (
+        "bfloat16", "bool", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "int8",
+        "int16", "int32", "int64", "uint8",
+    )
+)  # fmt: skip
+TILE_TYPES = frozenset(
+    f"{CT}{name.removeprefix('torch.')}" for name in TORCH_TYPES - {"torch.bool"}
+) | {f"{CT}bool_"}
+
+
+def handed_over(
+    subject: Subject, position: int, keyword: str, function_position: int, function_keyword: str
+) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """What launches give for a parameter, and what a search's function of a config gives for it."""
+    for call in subject.calls(f"{CT}launch"):
+        value = argument(call, position, keyword)
+        if value is not None:
+            yield call, subject.source.resolve(value)
+    for call in subject.calls(SEARCH):
+        value = subject.result_of(argument(call, function_position, function_keyword))
+        if value is not None:
+            yield call, value
+
+
+def arguments(subject: Subject) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """The tuples of arguments of launches and searches."""
+    return handed_over(subject, 3, "kernel_args", 4, "args_fn")
+
+
+@check(
+    "CT101",
+    "grid",
+    Severity.ERROR,
+    mend="give a tuple of one to three integers: `(ct.cdiv(n, 128),)`",
+    source=f"TileGym's cuTile API reference, rule 11; {LAUNCHER}",
+    bad="""
+@ct.kernel
+def k(x):
+    pass
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), ct.cdiv(x.shape[0], 128), k, (x,))  # <-
+    ct.launch(torch.cuda.current_stream(), (1, 1, 1, 1), k, (x,))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x):
+    pass
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (ct.cdiv(x.shape[0], 128),), k, (x,))
+""",
+)
+def grid(subject: Subject) -> Iterator[Found]:
+    """The grid is a tuple of at most three integers; `/` gives a float."""
+    for _, value in handed_over(subject, 1, "grid", 2, "grid_fn"):
+        text = subject.code(value)
+        match value:
+            case cst.Tuple(elements=elements):
+                starred = any(isinstance(e, cst.StarredElement) for e in elements)
+                if len(elements) > MOST_DIMENSIONS and not starred:
+                    yield value, f"the grid `{text}` has {len(elements)} dimensions"
+                for element in elements:
+                    if _is_fraction(subject, element.value):
+                        yield element.value, f"`{subject.code(element.value)}` is a float"
+            case cst.List() | cst.ListComp() | cst.Lambda() | cst.Integer():
+                yield value, f"the grid `{text}` is no tuple"
+            case cst.BinaryOperation(operator=cst.FloorDivide()):
+                yield value, f"the grid `{text}` is a number and no tuple"
+            case cst.Call() if subject.called(value) in INTEGERS:
+                yield value, f"the grid `{text}` is a number and no tuple"
+
+
+def _is_fraction(subject: Subject, expression: cst.BaseExpression) -> bool:
+    value = subject.source.resolve(expression)
+    return isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Divide)
+
+
+@check(
+    "CT102",
+    "unsupported-argument",
+    Severity.ERROR,
+    mend="give a tensor of one element and a constant that says whether to use it for an optional "
+    "tensor, an integer for a mode, and let the kernel take element types from its arrays",
+    source=f"TileGym's cuTile API reference, rules 5 and 16; {LAUNCHER}",
+    bad="""
+@ct.kernel
+def k(x, bias, mode: ct.Constant[int]):
+    pass
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x, None, "mean"))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, bias, has_bias: ct.Constant[bool], mode: ct.Constant[int]):
+    pass
+
+def run(x):
+    unused = x.new_empty(1)
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x, unused, False, 0))
+""",
+)
+def unsupported_argument(subject: Subject) -> Iterator[Found]:
+    """A kernel takes tensors, numbers, and tuples of them: not None, no string, no element type.
+    The arguments stand in a tuple."""
+    for _, value in arguments(subject):
+        if isinstance(value, cst.List | cst.ListComp | cst.Dict):
+            yield value, f"the arguments `{subject.code(value)}` stand in no tuple"
+        for element in value.elements if isinstance(value, cst.Tuple) else ():
+            what = _refused(subject, element.value)
+            if what is not None:
+                yield element.value, f"`{subject.code(element.value)}` gives the kernel {what}"
+
+
+def _refused(subject: Subject, expression: cst.BaseExpression) -> str | None:
+    """What an argument is, or may be, that no kernel takes."""
+    value = subject.source.resolve(expression)
+    if isinstance(value, cst.IfExp):  # names in it may be guarded by its condition
+        sides = (value.body, value.orelse)
+        return next((f for s in sides if (f := _refused_itself(subject, s))), None)
+    return _refused_itself(subject, value)
+
+
+def _refused_itself(subject: Subject, value: cst.BaseExpression) -> str | None:
+    match value:
+        case cst.Name(value="None"):
+            return "None"
+        case cst.SimpleString() | cst.FormattedString() | cst.ConcatenatedString():
+            return "a string"
+    if isinstance(value, cst.Attribute | cst.Name):
+        named = subject.source.name(value)
+        if named in TORCH_TYPES or named in TILE_TYPES:
+            return "an element type"
+    return None
+
+
+@check(
+    "CT103",
+    "argument-count",
+    Severity.ERROR,
+    mend="give one value for every parameter, in order; defaults do not count",
+    source=LAUNCHER,
+    bad="""
+@ct.kernel
+def k(x, y, size: ct.Constant[int] = 128):
+    pass
+
+def run(x, y):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x, y))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y, size: ct.Constant[int] = 128):
+    pass
+
+def run(x, y):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x, y, 128))
+""",
+)
+def argument_count(subject: Subject) -> Iterator[Found]:
+    """A launch gives every parameter of the kernel a value; a default is not used."""
+    for kernel in subject.kernels:
+        wanted = len(kernel.function.parameters)
+        for launch in kernel.launches:
+            given = argument(launch.node, 3, "kernel_args")
+            values = subject.source.resolve(given) if given is not None else None
+            if not isinstance(values, cst.Tuple):
+                continue
+            if any(isinstance(e, cst.StarredElement) for e in values.elements):
+                continue
+            if len(values.elements) != wanted:
+                count = f"{len(values.elements)} arguments for {wanted} parameters"
+                yield launch.node, f"{count} of {kernel.name}"
+
+
+@check(
+    "CT104",
+    "kernel-called",
+    Severity.ERROR,
+    mend="launch it with `ct.launch(stream, grid, kernel, args)`; a function that kernels call "
+    "needs no decorator",
+    source=f"TileGym's cuTile API reference, rule 8; {LAUNCHER} and its compiler",
+    bad="""
+@ct.kernel
+def relu(t):
+    return ct.maximum(t, 0.0)
+
+@ct.kernel
+def k(x):
+    ct.store(x, (0,), relu(ct.load(x, (0,), (128,))))  # <-
+
+def run(x):
+    k[(1,)](x)  # <-
+""",
+    good="""
+def relu(t):
+    return ct.maximum(t, 0.0)
+
+@ct.kernel
+def k(x):
+    ct.store(x, (0,), relu(ct.load(x, (0,), (128,))))
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x,))
+""",
+)
+def kernel_called(subject: Subject) -> Iterator[Found]:
+    """Nobody calls a kernel: neither the host nor another kernel."""
+    kernels = {kernel.function for kernel in subject.kernels}
+    for call in subject.source.calls:
+        target = call.func.value if isinstance(call.func, cst.Subscript) else call.func
+        function = subject.source.function_of(target)
+        if function in kernels and isinstance(target, cst.Name):
+            yield call, f"`{subject.code(call)}` calls the kernel {function.name}"
+
+
+@check(
+    "CT105",
+    "not-a-kernel",
+    Severity.ERROR,
+    mend="decorate the function with `@ct.kernel`",
+    source=LAUNCHER,
+    bad="""
+@ct.kernel
+def other(x):
+    pass
+
+def k(x):
+    pass
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x,))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x):
+    pass
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x,))
+""",
+)
+def not_a_kernel(subject: Subject) -> Iterator[Found]:
+    """What is launched is a kernel."""
+    for call in subject.calls(f"{CT}launch"):
+        given = argument(call, 2, "kernel")
+        function = subject.source.function_of(given) if given is not None else None
+        if function is None or function.node.decorators:
+            continue
+        if subject.source.decorator(function, CUTILE.decorator) is None:
+            yield call, f"{function.name} is launched and is no kernel"

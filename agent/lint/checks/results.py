@@ -1,0 +1,246 @@
+"""CT201 to CT205: what compiles and may give wrong results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.checks.tiles import elements, shape_of
+from agent.syntax import Function, argument, descendants, keyword
+
+REDUCTIONS = frozenset(CUTILE.reductions)
+WRITES = (f"{CT}scatter", *(name for name in CUTILE.stores if "atomic" in name))
+INEXACT = frozenset({f"{CT}RoundingMode.APPROX", f"{CT}RoundingMode.FULL"})
+
+
+@check(
+    "CT201",
+    "element-offset",
+    Severity.ERROR,
+    mend="give the number of the tile, `(ct.bid(0),)`: cuTile multiplies it by the tile's shape",
+    source="TileGym's cuTile API reference, rule 2; compiles on cuda-tile 1.7 and reads elsewhere",
+    bad="""
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    start = ct.bid(0) * size
+    t = ct.load(x, (start,), (size,))  # <-
+    ct.store(y, (start,), t)  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    t = ct.load(x, (ct.bid(0),), (size,))
+    ct.store(y, (ct.bid(0),), t)
+""",
+)
+def element_offset(subject: Subject) -> Iterator[Found]:
+    """The index of a load or store counts tiles, not elements. `bid * size` with a tile of `size`
+    skips all but every size-th tile, and past the end of the array loads padding."""
+    for function, call in subject.compiled_calls((f"{CT}load", f"{CT}store")):
+        index = argument(call, 1, "index")
+        if index is None:
+            continue
+        indices = elements(subject, index)
+        shape = shape_of(subject, call)
+        sizes: tuple[cst.BaseExpression | None, ...] = (
+            elements(subject, shape) if shape is not None else (None,) * len(indices)
+        )
+        for element, size in zip(indices, sizes, strict=False):
+            if (factor := _tile_size(subject, function, element, size)) is not None:
+                text = subject.code(element)
+                yield (
+                    element,
+                    f"`{text}` counts elements: it is a multiple of the tile's `{factor}`",
+                )
+
+
+def _tile_size(
+    subject: Subject,
+    function: Function,
+    index: cst.BaseExpression,
+    size: cst.BaseExpression | None,
+) -> str | None:
+    """The tile size that an index is a multiple of; `size` is None when any of the function's may
+    be meant."""
+    product = subject.source.resolve(index)
+    if not isinstance(product, cst.BinaryOperation) or not isinstance(
+        product.operator, cst.Multiply
+    ):
+        return None
+    if size is not None:
+        names = {size.value} if isinstance(size, cst.Name) else set()
+    else:
+        names = _alone_in_shapes(subject, function)
+    sides = [s.value for s in (product.left, product.right) if isinstance(s, cst.Name)]
+    return next((name for name in sides if name in names), None)
+
+
+def _alone_in_shapes(subject: Subject, function: Function) -> set[str]:
+    return {
+        element.value
+        for call in subject.inside(function, cst.Call)
+        if (shape := shape_of(subject, call)) is not None
+        for element in elements(subject, shape)
+        if isinstance(element, cst.Name)
+    }
+
+
+@check(
+    "CT202",
+    "unchecked-write",
+    Severity.NOTE,
+    mend="leave `check_bounds` at its default, or give `mask=`, unless the block divides the axis "
+    "at every call",
+    source="TileGym's cuTile API reference, rules 14 and 15; cuda-tile 1.7's documentation of "
+    "`scatter`: an access out of bounds is then undefined",
+    bad="""
+@ct.kernel
+def k(x, y):
+    offsets = ct.bid(0) * 128 + ct.arange(128, dtype=ct.int32)
+    ct.scatter(y, offsets, ct.gather(x, offsets), check_bounds=False)  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y):
+    offsets = ct.bid(0) * 128 + ct.arange(128, dtype=ct.int32)
+    ct.scatter(y, offsets, ct.gather(x, offsets))
+""",
+)
+def unchecked_write(subject: Subject) -> Iterator[Found]:
+    """`ct.scatter` and the atomics drop what is out of bounds, unless told not to check: then a
+    block that reaches past the end writes into other memory."""
+    for _, call in subject.compiled_calls(WRITES):
+        checked = keyword(call, "check_bounds")
+        if (
+            isinstance(checked, cst.Name)
+            and checked.value == "False"
+            and keyword(call, "mask") is None
+        ):
+            yield call, f"`{subject.code(call)}` writes without a check or mask"
+
+
+@check(
+    "CT203",
+    "mean-over-block",
+    Severity.NOTE,
+    mend="divide by the length of the axis, `x.shape[axis]` or a parameter with it",
+    source="TileGym's cuTile API reference, rule 14",
+    bad="""
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    t = ct.load(x, (0,), (size,), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(y, (0,), ct.sum(t) / size)  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    t = ct.load(x, (0,), (size,), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(y, (0,), ct.sum(t) / x.shape[0])
+""",
+)
+def mean_over_block(subject: Subject) -> Iterator[Found]:
+    """A mean divides by the length of the axis. The size of the block is that only when the block
+    is no longer than the axis."""
+    for function, node in subject.compiled(cst.BinaryOperation):
+        if not isinstance(node.operator, cst.Divide) or not isinstance(node.right, cst.Name):
+            continue
+        divided = subject.source.resolve(node.left)
+        is_sum = isinstance(divided, cst.Call) and subject.called(divided) == f"{CT}sum"
+        if is_sum and node.right.value in _alone_in_shapes(subject, function):
+            yield node, f"`{subject.code(node)}` divides a sum by the size of the block"
+
+
+@check(
+    "CT204",
+    "undetermined-padding",
+    Severity.NOTE,
+    mend="give `padding_mode=ct.PaddingMode.ZERO` for sums and products, `NEG_INF` for a maximum, "
+    "unless the tile divides the axis at every call",
+    source="cuda-tile 1.7's documentation of `load`: the default padding is undetermined",
+    bad="""
+@ct.kernel
+def k(x, y):
+    t = ct.load(x, (ct.bid(0), 0), (1, 128))
+    ct.store(y, (ct.bid(0),), ct.sum(t, axis=1))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y):
+    t = ct.load(x, (ct.bid(0), 0), (1, 128), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(y, (ct.bid(0),), ct.sum(t, axis=1))
+""",
+)
+def undetermined_padding(subject: Subject) -> Iterator[Found]:
+    """What a load gives past the end of an array is undetermined, unless it is told. Reduced or
+    multiplied along that axis, it reaches the result."""
+    for _, call in subject.compiled_calls({*REDUCTIONS, *CUTILE.dots}):
+        operands = [arg.value for arg in call.args[:2] if arg.keyword is None]
+        for operand in operands if subject.called(call) in CUTILE.dots else operands[:1]:
+            load = _loaded(subject, operand)
+            if load is not None and keyword(load, "padding_mode") is None:
+                array = subject.code(load.args[0].value) if load.args else "an array"
+                yield call, f"past the end of {array}, `{subject.code(operand)}` is undetermined"
+                break
+
+
+def _loaded(subject: Subject, operand: cst.BaseExpression) -> cst.Call | None:
+    """The load that a tile comes from, through casts and changes of its shape."""
+    value = subject.source.resolve(operand)
+    if not isinstance(value, cst.Call):
+        return None
+    called = subject.called(value)
+    if called == f"{CT}load":
+        shape = shape_of(subject, value)
+        sizes = [subject.integer(e) for e in elements(subject, shape)] if shape is not None else []
+        return value if any(size != 1 for size in sizes) else None
+    if called in (f"{CT}astype", f"{CT}reshape", f"{CT}transpose", f"{CT}permute") and value.args:
+        return _loaded(subject, value.args[0].value)
+    if isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype":
+        return _loaded(subject, value.func.value)
+    return None
+
+
+@check(
+    "CT205",
+    "inexact-division",
+    Severity.NOTE,
+    mend="use `/`, which rounds to the nearest as IEEE 754 does",
+    source="TileGym's autotuning guide, pitfall 6, which asks for `RoundingMode.FULL`. With "
+    "cuda-tile 1.7 and tileiras 13.4 it is the other way round: the code of `/` for sm_90 checks "
+    "its operands and has an exact slow path, that of FULL has neither",
+    bad="""
+@ct.kernel
+def k(x, scale, y):
+    t = ct.truediv(  # <-
+        ct.load(x, (0,), (128,)), ct.load(scale, (0,), (128,)), rounding_mode=ct.RoundingMode.FULL
+    )
+    ct.store(y, (0,), t.astype(ct.float8_e4m3fn))
+""",
+    good="""
+@ct.kernel
+def k(x, scale, y):
+    t = ct.load(x, (0,), (128,)) / ct.load(scale, (0,), (128,))
+    ct.store(y, (0,), t.astype(ct.float8_e4m3fn))
+""",
+)
+def inexact_division(subject: Subject) -> Iterator[Found]:
+    """A quotient that is rounded to eight bits afterwards has to be exact before: an error in its
+    last place moves a value at the edge of a step to the next one."""
+    for function in subject.device:
+        names = (
+            subject.source.name(node) or "" for node in descendants(function.node, cst.Attribute)
+        )
+        if not any(name.startswith(f"{CT}float8") for name in names):
+            continue
+        for call in subject.inside(function, cst.Call):
+            if subject.called(call) != f"{CT}truediv":
+                continue
+            mode = keyword(call, "rounding_mode")
+            if mode is not None and subject.source.name(mode) in INEXACT:
+                yield (
+                    call,
+                    f"{function.name} rounds to 8 bits and divides with `{subject.code(mode)}`",
+                )

@@ -1,0 +1,287 @@
+"""CT401 to CT405: the search of `ct.tune.exhaustive_search`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.lint import api
+from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.checks.launches import SEARCH
+from agent.lint.space import at_least, hint_of_config, is_generator, values
+from agent.syntax import Function, argument, keyword
+
+GUIDE = "TileGym's autotuning guide"
+MOST_CONFIGS = 30
+KERNEL = """
+@ct.kernel
+def scale(x, y):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (128,)) * 2)
+
+"""
+
+
+def searches(subject: Subject) -> Iterator[tuple[cst.Call, Function | None]]:
+    """The searches of a file, each with the function it stands in."""
+    for call in subject.calls(SEARCH):
+        yield call, subject.source.enclosing(call)
+
+
+@check(
+    "CT401",
+    "generator-as-space",
+    Severity.ERROR,
+    mend="make a list of it: `list(configs())`",
+    source=f"{GUIDE}, pitfall 5; `exhaustive_search` of cuda-tile 1.7 takes `len` of it first",
+    bad=KERNEL
+    + """
+def configs():
+    yield 1
+    yield 2
+
+def run(x, y, stream):
+    return ct.tune.exhaustive_search(
+        configs(),  # <-
+        stream, lambda n: (1,), scale, lambda n: (x, torch.empty_like(y)),
+    )
+""",
+    good=KERNEL
+    + """
+def configs():
+    yield 1
+    yield 2
+
+def run(x, y, stream):
+    return ct.tune.exhaustive_search(
+        list(configs()),
+        stream, lambda n: (1,), scale, lambda n: (x, torch.empty_like(y)),
+    )
+""",
+)
+def generator_as_space(subject: Subject) -> Iterator[Found]:
+    """A search space has a length; a generator has none, and is used up after one pass."""
+    for call, _ in searches(subject):
+        space = argument(call, 0, "search_space")
+        if space is not None and is_generator(subject, space):
+            yield space, f"the search space `{subject.code(space)}` is a generator"
+
+
+@check(
+    "CT402",
+    "many-configs",
+    Severity.WARNING,
+    mend="keep what the kernel's class needs: occupancy alone where memory is the limit; tiles "
+    "filtered by architecture elsewhere",
+    source=f"{GUIDE}, pitfall 2: a config takes 0.5 to 2 s to compile",
+    bad=KERNEL
+    + """
+def run(x, y, stream):
+    space = [(m, n, o) for m in (32, 64, 128, 256) for n in (32, 64, 128) for o in (1, 2, 4)]
+    return ct.tune.exhaustive_search(
+        space,  # <-
+        stream, lambda c: (1,), scale, lambda c: (x, torch.empty_like(y)),
+    )
+""",
+    good=KERNEL
+    + """
+def run(x, y, stream):
+    space = [(m, n, o) for m in (64, 128) for n in (64, 128) for o in (1, 2)]
+    return ct.tune.exhaustive_search(
+        space, stream, lambda c: (1,), scale, lambda c: (x, torch.empty_like(y)),
+    )
+""",
+)
+def many_configs(subject: Subject) -> Iterator[Found]:
+    """The first call of the operation waits until every config is compiled and timed."""
+    for call, _ in searches(subject):
+        space = argument(call, 0, "search_space")
+        count = at_least(subject, space) if space is not None else 0
+        if space is not None and count > MOST_CONFIGS:
+            yield space, f"the search space has {count} configs, more than {MOST_CONFIGS}"
+
+
+@check(
+    "CT403",
+    "original-not-in-space",
+    Severity.WARNING,
+    mend="add the config that the kernel had before to the search space",
+    source=f"{GUIDE}, 'search space must include the original fixed config'",
+    bad="""
+@ct.kernel(occupancy=6)
+def scale(x, y):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (128,)) * 2)
+
+def run(x, y, stream):
+    return ct.tune.exhaustive_search(  # <-
+        [1, 2, 4, 8], stream, lambda n: (1,), scale, lambda n: (x, torch.empty_like(y)),
+        lambda n: {"occupancy": n},
+    )
+""",
+    good="""
+@ct.kernel(occupancy=6)
+def scale(x, y):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (128,)) * 2)
+
+def run(x, y, stream):
+    return ct.tune.exhaustive_search(
+        [1, 2, 4, 6, 8], stream, lambda n: (1,), scale, lambda n: (x, torch.empty_like(y)),
+        lambda n: {"occupancy": n},
+    )
+""",
+)
+def original_not_in_space(subject: Subject) -> Iterator[Found]:
+    """Only a space with the original config cannot choose a slower one."""
+    for call, _ in searches(subject):
+        given, space = argument(call, 3, "kernel"), argument(call, 0, "search_space")
+        function = subject.source.function_of(given) if given is not None else None
+        if function is None or space is None:
+            continue
+        decorator = subject.source.decorator(function, CUTILE.decorator)
+        if decorator is None or not isinstance(decorator.decorator, cst.Call):
+            continue
+        for hint in api.HINTS:
+            fixed = keyword(decorator.decorator, hint)
+            original = subject.integer(fixed) if fixed is not None else None
+            name = hint_of_config(subject, call, hint)
+            if original is None or name is None:
+                continue
+            tried = values(subject, space, name)
+            if tried is not None and original not in tried:
+                yield call, f"the kernel has {hint}={original}; the search tries {sorted(tried)}"
+
+
+@check(
+    "CT404",
+    "in-place-search",
+    Severity.ERROR,
+    mend="search on a scratch tensor: give `args_fn` one made with `torch.empty_like` for what the "
+    "kernel writes, and launch in place only afterwards",
+    source=f"{GUIDE}, pitfall 1; `exhaustive_search` of cuda-tile 1.7 runs each config at least 8 "
+    "times on what `args_fn` gives",
+    bad="""
+@ct.kernel
+def double(x):
+    i = ct.bid(0)
+    ct.store(x, (i,), ct.load(x, (i,), (128,)) * 2)
+
+def run(x, stream):
+    return ct.tune.exhaustive_search(
+        [1, 2], stream, lambda n: (1,), double,
+        lambda n: (x,),  # <-
+    )
+""",
+    good=KERNEL
+    + """
+def run(x, stream):
+    scratch = torch.empty_like(x)
+    return ct.tune.exhaustive_search(
+        [1, 2], stream, lambda n: (1,), scale, lambda n: (x, scratch),
+    )
+""",
+)
+def in_place_search(subject: Subject) -> Iterator[Found]:
+    """A search runs the kernel many times. One that reads what it has written is then given its
+    own output, and leaves the caller's tensor changed more than once."""
+    for call, _ in searches(subject):
+        given = argument(call, 3, "kernel")
+        function = subject.source.function_of(given) if given is not None else None
+        kernel = next((k for k in subject.kernels if k.function is function), None)
+        made = subject.result_of(argument(call, 4, "args_fn"))
+        if function is None or kernel is None or not isinstance(made, cst.Tuple):
+            continue
+        names = [p.name.value for p in kernel.function.parameters]
+        if len(names) != len(made.elements):
+            continue
+        given_as: dict[str, list[str]] = {}
+        for name, element in zip(names, made.elements, strict=True):
+            tensor = _tensor(subject, element.value)
+            if tensor is None:
+                continue
+            given_as.setdefault(tensor, []).append(name)
+            if _in_place(subject, function, given_as[tensor]):
+                yield element.value, f"each trial of {kernel.name} reads and writes `{tensor}`"
+
+
+def _in_place(subject: Subject, function: Function, names: list[str]) -> bool:
+    """Whether a kernel loads from one of its parameters what it may later store to one."""
+    loads = _accesses(subject, function, CUTILE.loads, names)
+    stores = _accesses(subject, function, (f"{CT}store", f"{CT}scatter"), names)
+    return any(
+        subject.source.line(load) <= subject.source.line(store)
+        and not _exclusive(subject, load, store)
+        for load in loads
+        for store in stores
+    )
+
+
+def _accesses(
+    subject: Subject, function: Function, called: Collection[str], names: list[str]
+) -> list[cst.Call]:
+    return [
+        call
+        for call in subject.inside(function, cst.Call)
+        if subject.called(call) in called
+        and call.args
+        and isinstance(array := call.args[0].value, cst.Name)
+        and array.value in names
+    ]
+
+
+def _exclusive(subject: Subject, one: cst.Call, other: cst.Call) -> bool:
+    """Whether two calls stand in different branches of the same `if`."""
+    around, others = [*subject.source.ancestors(one)], {*subject.source.ancestors(other)}
+    return any(
+        isinstance(node, cst.If)
+        and node in others
+        and (node.body in around) != (node.body in others)
+        and (node.orelse in around) != (node.orelse in others)
+        for node in around
+    )
+
+
+def _tensor(subject: Subject, expression: cst.BaseExpression) -> str | None:
+    """The caller's tensor that an argument is: a parameter of a function that Python runs."""
+    value = subject.source.resolve(expression)
+    if not isinstance(value, cst.Name):
+        return None
+    assignments = subject.source.assignments(value)
+    is_parameter = len(assignments) == 1 and isinstance(assignments[0].node, cst.Param)
+    return value.value if is_parameter else None
+
+
+@check(
+    "CT405",
+    "warm-l2",
+    Severity.NOTE,
+    mend="leave `flush_l2` at its default, unless the operation always follows one that has just "
+    "written its input",
+    source=f"{GUIDE}, pitfall 3. `exhaustive_search` of cuda-tile 1.7 runs each config three times "
+    "before it measures, so nothing else of that pitfall is left to the user",
+    bad=KERNEL
+    + """
+def run(x, y, stream):
+    return ct.tune.exhaustive_search(
+        [1, 2], stream, lambda n: (1,), scale, lambda n: (x, torch.empty_like(y)),
+        flush_l2=False,  # <-
+    )
+""",
+    good=KERNEL
+    + """
+def run(x, y, stream):
+    return ct.tune.exhaustive_search(
+        [1, 2], stream, lambda n: (1,), scale, lambda n: (x, torch.empty_like(y)),
+    )
+""",
+)
+def warm_l2(subject: Subject) -> Iterator[Found]:
+    """With its input in the L2 cache a kernel looks faster than in use, and another config may be
+    the best."""
+    for call, _ in searches(subject):
+        flushed = keyword(call, "flush_l2")
+        if isinstance(flushed, cst.Name) and flushed.value == "False":
+            yield flushed, "the search times every config with its input in the L2 cache"

@@ -1,0 +1,92 @@
+"""CT301 and CT302: what costs time for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.backends.cutile_host import element_type
+from agent.backends.dialect import Kernel
+from agent.lint.base import Found, Severity, Subject, check
+from agent.syntax import argument
+
+FULL = f"{CT}float32"
+
+
+@check(
+    "CT301",
+    "float32-mma",
+    Severity.NOTE,
+    mend="where 10 bits of mantissa are enough, cast both operands: `a.astype(ct.tfloat32)`",
+    source="TileGym's cuTile playbook, item D; the remark of tileiras 13.4 for sm_90 and sm_100: "
+    "'failed to optimize to use Tensor Cores, it is using FMA instructions instead'",
+    bad="""
+@ct.kernel
+def k(x, y):
+    a = ct.load(x, (0, 0), (16, 16)).astype(ct.float32)
+    ct.store(y, (0, 0), ct.mma(a, a, ct.zeros((16, 16), ct.float32)))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y):
+    a = ct.load(x, (0, 0), (16, 16)).astype(ct.tfloat32)
+    ct.store(y, (0, 0), ct.mma(a, a, ct.zeros((16, 16), ct.float32)))
+""",
+)
+def float32_mma(subject: Subject) -> Iterator[Found]:
+    """A product of float32 tiles does not use the tensor cores."""
+    for kernel in subject.kernels:
+        for call in CUTILE.find(subject.source, kernel.function.node.body, CUTILE.dots):
+            operands = argument(call, 0, "x"), argument(call, 1, "y")
+            if all(o is not None and _is_float32(subject, kernel, o) for o in operands):
+                yield call, f"`{subject.code(call)}` multiplies float32 tiles without tensor cores"
+
+
+def _is_float32(subject: Subject, kernel: Kernel, operand: cst.BaseExpression) -> bool:
+    """Whether a tile is cast to float32, or loaded from an array that every launch gives so."""
+    value = subject.source.resolve(operand)
+    if not isinstance(value, cst.Call):
+        return False
+    called = subject.called(value)
+    if called == f"{CT}astype":
+        to = argument(value, 1, "dtype")
+        return to is not None and subject.source.name(to) == FULL
+    if isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype":
+        to = argument(value, 0, "dtype")
+        return to is not None and subject.source.name(to) == FULL
+    if called == f"{CT}load" and value.args and isinstance(value.args[0].value, cst.Name):
+        name = value.args[0].value.value
+        given = [launch.arguments.get(name) for launch in kernel.launches]
+        types = {element_type(subject.source, g) if g is not None else None for g in given}
+        return types == {"float32"}
+    return False
+
+
+@check(
+    "CT302",
+    "dead-parameter",
+    Severity.NOTE,
+    mend="remove it from the kernel and its launches",
+    source="TileGym's cuTile API reference, rule 18",
+    bad="""
+@ct.kernel
+def k(x, n):  # <-
+    ct.store(x, (ct.bid(0),), ct.zeros((128,), ct.float32))
+""",
+    good="""
+@ct.kernel
+def k(x):
+    ct.store(x, (ct.bid(0),), ct.zeros((128,), ct.float32))
+""",
+)
+def dead_parameter(subject: Subject) -> Iterator[Found]:
+    """Every argument is prepared at every launch, used or not, and each value of a constant
+    compiles the kernel again."""
+    for kernel in subject.kernels:
+        for parameter in kernel.function.parameters:
+            name = parameter.name.value
+            used = any(a.references for a in subject.source.assignments(parameter.name))
+            if not used and not name.startswith("_"):
+                yield parameter, f"{kernel.name} does not use its parameter `{name}`"

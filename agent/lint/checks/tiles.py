@@ -1,0 +1,251 @@
+"""CT007 to CT011: shapes, indices and hints that the compiler refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.lint import api
+from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.checks.names import COMPILER
+from agent.lint.definite import Definite
+from agent.lint.values import is_runtime
+from agent.syntax import argument, assigned, descendants
+
+SHAPED_METHODS = {"tiled_view": "tile_shape"}
+"""Method of an array -> its parameter that is a tile shape."""
+LATENCY = range(1, 11)
+
+
+def shapes(subject: Subject) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """The tile shapes in what cuTile compiles, each with the call that takes it."""
+    for _, call in subject.compiled(cst.Call):
+        shape = shape_of(subject, call)
+        if shape is not None:
+            yield call, shape
+
+
+def shape_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
+    """The tile shape that a call takes, if it takes one."""
+    taken = CUTILE.shapes.get(subject.called(call))
+    if taken is not None:
+        return taken.of(call)
+    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    if method in SHAPED_METHODS and not CUTILE.owns(subject.called(call)):
+        return argument(call, 0, SHAPED_METHODS[method])
+    return None
+
+
+def elements(subject: Subject, expression: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
+    """The elements of a tuple, or the one number that stands for it; none when unknown."""
+    value = subject.source.resolve(expression)
+    if isinstance(value, cst.Tuple):
+        if any(isinstance(e, cst.StarredElement) for e in value.elements):
+            return ()
+        return tuple(e.value for e in value.elements)
+    return (expression,)
+
+
+@check(
+    "CT007",
+    "not-a-power-of-two",
+    Severity.ERROR,
+    mend="take the next power of two, and mask or pad what reaches past the end: `ct.load` with "
+    "`padding_mode=`, `ct.gather` with `mask=`",
+    source=COMPILER,
+    bad="""
+@ct.kernel
+def k(x, size: ct.Constant[int]):
+    ct.store(x, (0,), ct.zeros((size,), ct.float32))
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x, 100))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, size: ct.Constant[int]):
+    ct.store(x, (0,), ct.zeros((size,), ct.float32))
+
+def run(x):
+    ct.launch(torch.cuda.current_stream(), (1,), k, (x, 128))
+""",
+)
+def not_a_power_of_two(subject: Subject) -> Iterator[Found]:
+    """Every dimension of a tile is a power of two."""
+    dimensions: set[str] = set()
+    for call, shape in shapes(subject):
+        inferred = subject.called(call) == f"{CT}reshape"
+        for element in elements(subject, shape):
+            if isinstance(element, cst.Name):
+                dimensions.add(element.value)
+            size = subject.integer(element)
+            if size is not None and not _is_power_of_two(size) and not (inferred and size == -1):
+                yield element, f"a tile dimension of {size} is no power of two"
+    for kernel in subject.kernels:
+        body = kernel.function.node.body
+        changed = {n.value for t, _ in assigned(body) for n in descendants(t, cst.Name)}
+        sizes = {name for name in kernel.constants if name in dimensions and name not in changed}
+        for launch in kernel.launches:
+            for name in sizes & launch.arguments.keys():
+                size = subject.integer(launch.arguments[name])
+                if size is not None and not _is_power_of_two(size):
+                    message = (
+                        f"`{name}` of {kernel.name} is a tile dimension; {size} is no power of two"
+                    )
+                    yield launch.arguments[name], message
+
+
+def _is_power_of_two(size: int) -> bool:
+    return size > 0 and not size & (size - 1)
+
+
+@check(
+    "CT008",
+    "run-time-shape",
+    Severity.ERROR,
+    mend="make it a constant: a parameter annotated `ct.Constant[int]`",
+    source=f"TileGym's cuTile API reference, rule 17; {COMPILER}",
+    bad="""
+@ct.kernel
+def k(x, n):
+    rows = n * 2
+    ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, n: ct.Constant[int]):
+    rows = n * 2
+    ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))
+""",
+)
+def run_time_shape(subject: Subject) -> Iterator[Found]:
+    """The shape of a tile is known when the kernel is compiled."""
+    for function, call in subject.compiled(cst.Call):
+        shape = shape_of(subject, call)
+        for element in elements(subject, shape) if shape is not None else ():
+            if is_runtime(subject, function, element):
+                text = subject.code(element)
+                yield element, f"`{text}` in a tile's shape is known only when the kernel runs"
+
+
+@check(
+    "CT009",
+    "tile-as-index",
+    Severity.ERROR,
+    mend="use `ct.gather` and `ct.scatter`, which take offsets of elements, or give `ct.load` the "
+    "index of a tile: `(ct.bid(0),)`",
+    source=f"TileGym's cuTile API reference, rule 2; {COMPILER}",
+    bad="""
+@ct.kernel
+def k(x, y):
+    offsets = ct.bid(0) * 128 + ct.arange(128, dtype=ct.int32)
+    ct.store(y, (ct.bid(0),), ct.load(x, (offsets,), (128,)))  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y):
+    offsets = ct.bid(0) * 128 + ct.arange(128, dtype=ct.int32)
+    ct.scatter(y, offsets, ct.gather(x, offsets))
+""",
+)
+def tile_as_index(subject: Subject) -> Iterator[Found]:
+    """The index of `ct.load` and `ct.store` is one integer a dimension, not a tile of offsets."""
+    for _, call in subject.compiled_calls((f"{CT}load", f"{CT}store")):
+        index = argument(call, 1, "index")
+        for element in elements(subject, index) if index is not None else ():
+            if _has_iota(subject, element):
+                yield element, f"`{subject.code(element)}` is a tile of offsets"
+
+
+def _has_iota(subject: Subject, expression: cst.BaseExpression) -> bool:
+    match subject.source.resolve(expression):
+        case cst.BinaryOperation(left=left, right=right):
+            return _has_iota(subject, left) or _has_iota(subject, right)
+        case cst.Call() as call:
+            return subject.called(call) in CUTILE.iotas
+    return False
+
+
+@check(
+    "CT010",
+    "maybe-undefined",
+    Severity.ERROR,
+    mend="give it a value before the branch or loop",
+    source=f"TileGym's cuTile API reference, rule 9; {COMPILER}",
+    bad="""
+@ct.kernel
+def k(x, y):
+    i = ct.bid(0)
+    if i > 0:
+        t = ct.load(x, (i,), (128,))
+    ct.store(y, (i,), t)  # <-
+""",
+    good="""
+@ct.kernel
+def k(x, y):
+    i = ct.bid(0)
+    t = ct.zeros((128,), ct.float32)
+    if i > 0:
+        t = ct.load(x, (i,), (128,))
+    ct.store(y, (i,), t)
+""",
+)
+def maybe_undefined(subject: Subject) -> Iterator[Found]:
+    """A variable is defined on every way to its use. A loop may run zero times; two branches with
+    the same condition are not matched up. Branches on constants do not count: the compiler
+    decides them."""
+    for function in subject.device:
+        for name, use in Definite(subject, function).run().items():
+            yield use, f"`{name}` is not defined on every way to this line of {function.name}"
+
+
+@check(
+    "CT011",
+    "hint-out-of-range",
+    Severity.ERROR,
+    mend="num_ctas: 1, 2, 4, 8 or 16; occupancy: 1 to 32; opt_level: 0 to 3; num_worker_warps: "
+    "1, 2, 4, 8, 16 or 32; latency: 1 to 10",
+    source=f"cuda-tile 1.7's documentation of `kernel` and `load`; {COMPILER}",
+    bad="""
+@ct.kernel(num_warps=4)  # <-
+def k(x, y):
+    ct.store(y, (0,), ct.load(x, (0,), (128,), latency=12))  # <-
+""",
+    good="""
+@ct.kernel(num_worker_warps=4)
+def k(x, y):
+    ct.store(y, (0,), ct.load(x, (0,), (128,), latency=10))
+""",
+)
+def hint_out_of_range(subject: Subject) -> Iterator[Found]:
+    """Hints of a kernel and of its loads and stores have ranges."""
+    for call in subject.source.calls:
+        is_kernel = subject.called(call) == f"{CT}kernel"
+        is_replacement = (
+            isinstance(call.func, cst.Attribute) and call.func.attr.value == "replace_hints"
+        )
+        for arg in call.args if is_kernel or is_replacement else ():
+            hint = arg.keyword.value if arg.keyword is not None else None
+            value = subject.integer(arg.value)
+            if hint is not None and hint not in api.HINTS:
+                yield arg, f"a kernel has no hint `{hint}`: it has {', '.join(api.HINTS)}"
+            elif hint is not None and value is not None and not _in_range(hint, value):
+                yield arg, f"{hint}={value} is out of range"
+    for _, call in subject.compiled(cst.Call):
+        latency = argument(call, 99, "latency") if CUTILE.owns(subject.called(call)) else None
+        value = subject.integer(latency) if latency is not None else None
+        if latency is not None and value is not None and value not in LATENCY:
+            yield latency, f"latency={value} is out of range"
+
+
+def _in_range(hint: str, value: int) -> bool:
+    match hint:
+        case "occupancy":
+            return 1 <= value <= 32
+        case "opt_level":
+            return 0 <= value <= 3
+        case "num_ctas":
+            return value <= 16 and _is_power_of_two(value)
+    return value <= 32 and _is_power_of_two(value)

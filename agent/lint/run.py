@@ -1,0 +1,79 @@
+"""Applying the checks to a file, and what the file itself asks to leave out."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from dataclasses import dataclass
+
+import libcst as cst
+from libcst.metadata import PositionProvider
+
+from agent.lint.base import Check, Finding, Severity, Subject
+from agent.lint.checks import caching, launches, names, results, searching, speed, tiles
+from agent.syntax import Source
+
+CHECKS: tuple[Check, ...] = tuple(
+    sorted(
+        (
+            value
+            for family in (names, tiles, launches, results, speed, searching, caching)
+            for value in vars(family).values()
+            if isinstance(value, Check)
+        ),
+        key=lambda check: check.code,
+    )
+)
+"""All of them, by code."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the checks found in one file."""
+
+    findings: tuple[Finding, ...]
+    """By line."""
+    suppressed: int
+    """How many more a `# noqa` has silenced."""
+
+    def count(self, severity: Severity) -> int:
+        """How many findings are of one severity."""
+        return sum(finding.severity is severity for finding in self.findings)
+
+
+def lint(source: Source) -> Report:
+    """Apply every check to a file.
+
+    A finding is silenced by a comment `# noqa: CT201`, with one or more codes, on the line where
+    it begins or ends.
+    """
+    subject = Subject(source)
+    silenced = _silenced(source.text)
+    found: dict[tuple[str, int, str], Finding] = {}
+    suppressed = 0
+    for check in CHECKS:
+        for node, message in check.find(subject):
+            line, last = _lines(source, node)
+            finding = Finding(check.code, check.name, check.severity, line, message, check.mend)
+            if check.code in silenced.get(line, ()) or check.code in silenced.get(last, ()):
+                suppressed += 1
+            else:
+                found[check.code, line, message] = finding
+    ordered = sorted(found.values(), key=lambda finding: (finding.line, finding.code))
+    return Report(tuple(ordered), suppressed)
+
+
+def _lines(source: Source, node: cst.CSTNode) -> tuple[int, int]:
+    """The first and the last line of a node."""
+    where = source.wrapper.resolve(PositionProvider)[node]
+    return source.line(node), int(where.end.line)
+
+
+def _silenced(text: str) -> dict[int, frozenset[str]]:
+    """Line -> the codes that its comment names after `noqa:`."""
+    found = {}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            _, _, codes = token.string.partition("noqa:")
+            found[token.start[0]] = frozenset(codes.replace(",", " ").split())
+    return found

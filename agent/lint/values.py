@@ -1,0 +1,163 @@
+"""What is known of a value in a kernel before it is compiled: is it surely a run-time value?
+
+All answers err on the side of 'not known'. A closure's variable, an argument of a helper, or a
+parameter with an annotation from another module may all be constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.lint.base import STATIC, Subject
+from agent.syntax import Function, assigned, descendants
+
+RUNTIME = frozenset(
+    {
+        *CUTILE.loads,
+        *(name for name in CUTILE.stores if "atomic" in name),
+        *(f"{CT}{name}" for name in ("bid", "num_blocks", "num_tiles")),
+    }
+)
+"""What such a call gives is known when the kernel runs, and not before."""
+RANGES = ("range", "builtins.range")
+"""cuTile does not unroll a loop over one, so that its variable is never a constant."""
+RUNTIME_METHODS = frozenset({"item", "load", "num_tiles"})
+TILES = frozenset({*CUTILE.loads, *CUTILE.dots, *CUTILE.accumulators, *CUTILE.iotas})
+"""What such a call gives is a tile."""
+SCALARS = frozenset({"int", "float", "bool", "builtins.int", "builtins.float", "builtins.bool"})
+EXTENTS = frozenset({"shape", "strides"})
+
+
+@lru_cache(maxsize=64)
+def runtime_names(subject: Subject, function: Function) -> frozenset[str]:
+    """The names of a function that hold run-time values whenever they are read."""
+    pairs = [(t, v) for t, v in assigned(function.node.body) if isinstance(t, cst.Name)]
+    scalars = scalar_parameters(subject, function)
+    found: set[str] = set()
+    while True:
+        values: dict[str, list[bool]] = {name: [True] for name in scalars}
+        for target, value in pairs:
+            values.setdefault(target.value, []).append(
+                is_runtime(subject, function, value, found | scalars)
+            )
+        now = {name for name, ones in values.items() if all(ones)}
+        if now == found:
+            return frozenset(found)
+        found = now
+
+
+def is_runtime(
+    subject: Subject,
+    function: Function,
+    expression: cst.BaseExpression,
+    names: set[str] | frozenset[str] | None = None,
+) -> bool:
+    """Whether an expression surely depends on a value that only the running kernel has."""
+    if names is None:
+        names = runtime_names(subject, function)
+    match expression:
+        case cst.Name():
+            return expression.value in names
+        case cst.Call():
+            called = subject.called(expression)
+            if called in RUNTIME:
+                return True
+            method = (
+                expression.func.attr.value if isinstance(expression.func, cst.Attribute) else ""
+            )
+            if method in RUNTIME_METHODS and not CUTILE.owns(called):
+                return True
+            if called in STATIC:
+                return False
+            if called in RANGES:
+                return True
+            if CUTILE.owns(called):
+                return any(is_runtime(subject, function, a.value, names) for a in expression.args)
+            return False
+        case cst.Subscript(
+            value=cst.Attribute(value=cst.Name() as owner, attr=cst.Name(value=what))
+        ):
+            return what in EXTENTS and owner.value in array_parameters(subject, function)
+        case cst.BinaryOperation():
+            sides: tuple[cst.BaseExpression, ...] = (expression.left, expression.right)
+        case cst.UnaryOperation():
+            sides = (expression.expression,)
+        case cst.Comparison():
+            if any(isinstance(c.operator, cst.Is | cst.IsNot) for c in expression.comparisons):
+                return False
+            sides = (expression.left, *(c.comparator for c in expression.comparisons))
+        case _:
+            return False
+    return any(is_runtime(subject, function, side, names) for side in sides)
+
+
+@lru_cache(maxsize=64)
+def array_parameters(subject: Subject, function: Function) -> frozenset[str]:
+    """The parameters of a kernel that are arrays without static extents, and stay what they are."""
+    accessed = {
+        name.value
+        for call in subject.inside(function, cst.Call)
+        if subject.called(call) in (*CUTILE.loads, *CUTILE.stores, f"{CT}num_tiles")
+        and call.args
+        and isinstance(name := call.args[0].value, cst.Name)
+    }
+    return frozenset(accessed & set(_plain_parameters(subject, function)))
+
+
+@lru_cache(maxsize=64)
+def scalar_parameters(subject: Subject, function: Function) -> frozenset[str]:
+    """The parameters of a kernel that are used as numbers and are no constants."""
+    operands = {
+        side.value
+        for node in subject.inside(function, cst.BinaryOperation)
+        for side in (node.left, node.right)
+        if isinstance(side, cst.Name)
+    }
+    compared = {
+        node.left.value
+        for node in subject.inside(function, cst.Comparison)
+        if isinstance(node.left, cst.Name)
+        and not any(isinstance(c.operator, cst.Is | cst.IsNot) for c in node.comparisons)
+    }
+    bounds = {
+        arg.value.value
+        for call in subject.inside(function, cst.Call)
+        if subject.called(call) in RANGES
+        for arg in call.args
+        if isinstance(arg.value, cst.Name)
+    }
+    arrays = array_parameters(subject, function)
+    numbers = (operands | compared | bounds) - arrays
+    return frozenset(numbers & set(_plain_parameters(subject, function)))
+
+
+def _plain_parameters(subject: Subject, function: Function) -> Iterator[str]:
+    """A kernel's own parameters with no annotation that could say more than 'a number'."""
+    if not any(kernel.function is function for kernel in subject.kernels):
+        return
+    changed = {
+        name.value for target, _ in assigned(function.node.body)
+        for name in descendants(target, cst.Name)
+    }  # fmt: skip
+    for parameter in function.parameters:
+        annotation = parameter.annotation.annotation if parameter.annotation else None
+        if annotation is not None and subject.source.name(annotation) not in SCALARS:
+            continue
+        if parameter.name.value not in changed:
+            yield parameter.name.value
+
+
+@lru_cache(maxsize=64)
+def tile_names(subject: Subject, function: Function) -> frozenset[str]:
+    """The names of a function that hold nothing but tiles that functions of cuda.tile gave it."""
+    found: dict[str, list[bool]] = {}
+    for target, value in assigned(function.node.body):
+        is_tile = isinstance(value, cst.Call) and subject.called(value) in TILES
+        for name in descendants(target, cst.Name):
+            found.setdefault(name.value, []).append(is_tile and name is target)
+    parameters = {p.name.value for p in function.parameters}
+    return frozenset(name for name, ones in found.items() if all(ones)) - parameters

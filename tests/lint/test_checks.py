@@ -1,0 +1,222 @@
+"""Every check fires on its bad example, on the lines with an arrow, and not on its good one."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from agent.lint import CHECKS, Check, Finding, Severity, lint
+from agent.lint.base import ARROW
+from agent.lint.reference import PITFALLS, RULES, rules_as_markdown
+from agent.syntax import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAD = "import math\nimport os\n\nimport torch\n\nimport cuda.tile as ct\n\n"
+EXAMPLES = sorted((ROOT / "examples").glob("cutile_*/*.py"))
+
+each_check = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.code)
+
+
+def findings(text: str) -> tuple[Finding, ...]:
+    return lint(Source(HEAD + text)).findings
+
+
+def codes(text: str) -> list[str]:
+    return [finding.code for finding in findings(text)]
+
+
+@each_check
+def test_it_fires_where_it_should(check: Check) -> None:
+    lines = (HEAD + check.bad).splitlines()
+    wanted = [number for number, line in enumerate(lines, 1) if line.endswith(ARROW)]
+    assert wanted
+    found = {f.line for f in findings(check.bad) if f.code == check.code}
+    assert sorted(found) == wanted
+
+
+@each_check
+def test_it_is_silent_on_the_mended_example(check: Check) -> None:
+    assert check.code not in codes(check.good)
+
+
+@each_check
+def test_nothing_serious_is_left_in_the_mended_example(check: Check) -> None:
+    assert not [f for f in findings(check.good) if f.severity is not Severity.NOTE]
+
+
+@each_check
+def test_it_explains_itself(check: Check) -> None:
+    ast.parse(check.bad)
+    ast.parse(check.good)
+    assert check.why.endswith(".")
+    assert check.mend
+    assert not check.mend.endswith(".")
+    assert check.source
+    (first, *_) = (f for f in findings(check.bad) if f.code == check.code)
+    assert first.name == check.name
+    assert "\n" not in first.message
+
+
+def test_codes_and_names_are_unique() -> None:
+    assert len({check.code for check in CHECKS}) == len(CHECKS)
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_our_own_examples_are_clean(path: Path) -> None:
+    report = lint(Source(path.read_text(encoding="utf-8"), str(path)))
+    assert [f for f in report.findings if f.severity is not Severity.NOTE] == []
+
+
+# --- the reference page -------------------------------------------------------------------------
+
+
+def test_the_page_is_what_the_rules_make() -> None:
+    page = ROOT / "docs" / "reference" / "cutile_rules.md"
+    assert page.read_text(encoding="utf-8") == rules_as_markdown(), (
+        "run `tile-agent lint --rules > docs/reference/cutile_rules.md`"
+    )
+
+
+def test_every_stated_rule_has_a_check_or_a_reason() -> None:
+    known = {check.code for check in CHECKS}
+    assert (len(RULES), len(PITFALLS)) == (18, 7)
+    for rule in (*RULES, *PITFALLS):
+        assert set(rule.codes) <= known
+        assert rule.codes or rule.remark
+
+
+# --- what a check must leave alone --------------------------------------------------------------
+
+KERNEL = """
+@ct.kernel
+def k(x, y, n, size: ct.Constant[int]):
+    i = ct.bid(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ("u = ct.load(x, (i * 2,), (size,))", "CT201"),  # not the tile's size: a stride of tiles
+        ("u = ct.load(x, (i * size + 1,), (size,))", "CT201"),
+        ("u = ct.load(x, (i, 0), (1, size)).astype(ct.float16)", "CT003"),
+        ("u = torch.float32", "CT004"),
+        ("u = ct.static_eval(math.ceil(size / 3))", "CT004"),
+        ("u = ct.full((size * 2,), 0.0, ct.float32)", "CT008"),
+        ("t = ct.load(x, (i,), (size,))\nu = ct.zeros(t.shape, ct.float32)", "CT008"),
+        ("u = ct.reshape(ct.load(x, (i,), (64,)), (-1, 4))", "CT007"),
+        ("u = ct.load(x, (i,), (64,))[:, None]", "CT006"),
+        ("u = x.shape[0]", "CT006"),
+        ("for j in ct.static_iter([1, 2]):\n    u = j", "CT005"),
+        ("u = ct.load(*(x, (i,), (size,)))", "CT002"),
+    ],
+)
+def test_what_is_right_stays_unmentioned(body: str, code: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    assert code not in codes(KERNEL + lines)
+
+
+LAUNCH = """
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    ct.store(y, (ct.bid(0),), ct.load(x, (ct.bid(0),), (size,)))
+
+def run(x, y, flag, *more):
+    stream = torch.cuda.current_stream()
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ct.launch(stream, (1,) + (2,), k, (x, y, 128))",
+        "ct.launch(stream, tuple(more), k, (x, y, 128))",
+        "ct.launch(stream, (1, *more), k, (x, y, 128))",
+        "ct.launch(stream, (1,), k, (x, y, *more))",
+        "ct.launch(stream, (1,), k, more)",
+        "a = x if flag else None\n    b = a if flag else y\n"
+        "    ct.launch(stream, (1,), k, (x, b, 128))",
+        "s = more[0]\n    ct.launch(stream, (1,), k, (x, y, s))",
+        "ct.launch(stream, (1,), k.replace_hints(occupancy=2) if flag else k, (x, y, 128))",
+    ],
+)
+def test_a_launch_that_may_be_right_stays_unmentioned(body: str) -> None:
+    assert codes(f"{LAUNCH}    {body}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("from cuda.tile import sigmoid\n", "CT001"),
+        ("import cuda.tile.tune as tune\n\ntune.autotune\n", "CT001"),
+        (
+            "from cuda import tile as T\n\n@T.kernel(occupancy=64)\ndef k(x):\n    T.bid(0)\n",
+            "CT011",
+        ),
+        (f"{LAUNCH}    ct.launch(stream, [1], k, (x, y, 128))\n", "CT101"),
+        (f"{LAUNCH}    ct.launch(stream, (128 / 2,), k, (x, y, 128))\n", "CT101"),
+        (f"{LAUNCH}    ct.launch(stream, lambda meta: (1,), k, (x, y, 128))\n", "CT101"),
+        (f"{LAUNCH}    ct.launch(stream, (1,), k, [x, y, 128])\n", "CT102"),
+        (f"{LAUNCH}    ct.launch(stream, (1,), k, (x, y if flag else None, 128))\n", "CT102"),
+        (f"{LAUNCH}    ct.launch(stream, (1,), k, (x, y, torch.float16))\n", "CT102"),
+        (f"{LAUNCH}    for n in more:\n        k(x, y, n)\n", "CT104"),
+    ],
+)
+def test_other_ways_to_write_it(text: str, code: str) -> None:
+    assert code in codes(text)
+
+
+SEARCH = """
+@ct.kernel
+def k(x, y, size: ct.Constant[int]):
+    t = ct.zeros((size,), ct.float32)
+    if size > 64:
+        ct.store(y, (0,), t)
+    else:
+        t = ct.load(y, (0,), (size,))
+    ct.store(x, (0,), t)
+
+def run(x, y, stream):
+    def args(n):
+        return (ARGUMENTS, 128)
+    return ct.tune.exhaustive_search([1, 2], stream, lambda n: (1,), k, args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("x, y", False),  # y is read or written, never both
+        ("torch.empty_like(x), y", False),
+        ("y, y", True),
+        ("y.clone(), y.clone()", False),
+    ],
+)
+def test_what_a_search_works_on_in_place(arguments: str, found: bool) -> None:
+    assert ("CT404" in codes(SEARCH.replace("ARGUMENTS", arguments))) is found
+
+
+# --- silencing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("comment", "left"),
+    [
+        ("# noqa: CT201", 0),
+        ("# read far away  # noqa: E501, CT201", 0),
+        ("# noqa: CT202", 1),
+        ("# noqa", 1),
+        ("# CT201", 1),
+    ],
+)
+def test_a_comment_silences_its_line(comment: str, left: int) -> None:
+    text = (
+        "@ct.kernel\ndef k(x, y, size: ct.Constant[int]):\n"
+        f"    t = ct.load(x, (ct.bid(0) * size,), (size,))  {comment}\n"
+        "    ct.store(y, (0,), t)\n"
+    )
+    report = lint(Source(HEAD + text))
+    assert (len(report.findings), report.suppressed) == (left, 1 - left)
