@@ -12,6 +12,7 @@ accepted it; an effect can therefore be repeated after a crash and must not mind
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -91,7 +92,10 @@ class Run:
     comparison: Comparison | None = None
     verdict: Verdict | None = None
     candidate_correct: bool = False
-    tried: frozenset[str] = frozenset()
+    tried: Mapping[str, int] = field(default_factory=dict)
+    """Optimization -> the iteration in which it was last looked at."""
+    kept_families: Mapping[str, int] = field(default_factory=dict)
+    """Family -> the iteration in which one of it was last kept."""
     demoted: frozenset[str] = frozenset()
     """Families whose last keep gained only 2 to 5 %: they come last."""
     misses: int = 0
@@ -156,7 +160,9 @@ def _step(run: Run, event: Event) -> Run:
             )
         case Phase.PROPOSE, Skipped():
             return replace(
-                run, tried=run.tried | {event.optimization}, skipped=(*run.skipped, event)
+                run,
+                tried={**run.tried, event.optimization: run.iteration},
+                skipped=(*(s for s in run.skipped if s.optimization != event.optimization), event),
             )
         case Phase.PROPOSE, Proposed():
             return replace(
@@ -168,7 +174,7 @@ def _step(run: Run, event: Event) -> Run:
                 comparison=None,
                 verdict=None,
                 candidate_correct=False,
-                tried=run.tried | {event.optimization},
+                tried={**run.tried, event.optimization: run.iteration},
             )
         case Phase.PROPOSE, Stopped():
             return replace(run, phase=Phase.FINISH, stopped=event)
@@ -248,6 +254,7 @@ def _settle(run: Run, event: Settled) -> Run:
         incumbent_ms=run.comparison.candidate_ms,
         misses=0,
         last_gain=verdict.gain,
+        kept_families={**run.kept_families, run.proposal.family: run.iteration},
         demoted=run.demoted | family if verdict.gain is Gain.MINOR else run.demoted - family,
     )
 

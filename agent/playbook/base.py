@@ -63,6 +63,8 @@ class Entry(ABC):
     """The expected effect with its source, or what it was measured to be."""
     hypothesis: ClassVar[str]
     """Why it should help, in one sentence."""
+    revisit_after: ClassVar[frozenset[str]] = frozenset()
+    """Families on which its best value depends: it is tried again after a keep of one of them."""
     changes_rounding: ClassVar[bool] = False
     """Results may differ in their last digits; the frozen tests decide whether that is right."""
 

@@ -10,15 +10,19 @@ from agent.state import Run
 
 
 class PlaybookProposer:
-    """Tries each optimization once, in order; families that gained little come last."""
+    """Tries each optimization once, in order; families that gained little come last.
+
+    One whose best value depends on what has been kept since is tried again: the occupancy that
+    suited a kernel with TMA stores need not suit the same kernel without them.
+    """
 
     def __init__(self, playbook: Sequence[Optimization]) -> None:
         """Take the optimizations of one backend, in order of priority."""
         self._playbook = playbook
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | None:
-        """The next optimization that has not been tried."""
-        left = [entry for entry in self._playbook if entry.name not in run.tried]
+        """The next optimization that has not been tried, or not since what it depends on."""
+        left = [entry for entry in self._playbook if _is_open(entry, run)]
         if only := run.options.only:
             left = [entry for entry in left if entry.name in only]
         left.sort(key=lambda entry: entry.family in run.demoted)  # stable: order is kept otherwise
@@ -34,6 +38,13 @@ class PlaybookProposer:
             )
         except NotApplicable as reason:
             return Declined(entry.name, str(reason))
+
+
+def _is_open(entry: Optimization, run: Run) -> bool:
+    if entry.name not in run.tried:
+        return True
+    looked_at = run.tried[entry.name]
+    return any(run.kept_families.get(family, 0) > looked_at for family in entry.revisit_after)
 
 
 def _variants(entry: Optimization, subject: Subject) -> tuple[ProposedVariant, ...]:

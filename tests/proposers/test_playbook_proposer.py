@@ -1,0 +1,72 @@
+"""In which order the playbook's entries come, and when one comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from agent.backends.base import KernelClass
+from agent.playbook.base import Hardware, NotApplicable, Optimization, Params, Subject
+from agent.proposers.base import Declined, Proposal
+from agent.proposers.playbook import PlaybookProposer
+from agent.state import Run
+from agent.syntax import Source
+
+
+class _Entry(Optimization):
+    backend = "triton"
+    priority: ClassVar = {}
+    expected = hypothesis = before = after = ""
+    example: ClassVar[Params] = {}
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        return subject.source.text + f"# {self.name}\n"
+
+
+class Tiles(_Entry):
+    name, title, family = "tiles", "tiles", "tiles"
+
+
+class Warps(_Entry):
+    name, title, family = "warps", "warps", "warps"
+    revisit_after = frozenset({"tiles"})
+
+
+class Never(_Entry):
+    name, title, family = "never", "never", "never"
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        raise NotApplicable("no loop")
+
+
+SUBJECT = Subject(Source("x = 1\n"), KernelClass.MEMORY, Hardware())
+PROPOSER = PlaybookProposer([Warps(), Never(), Tiles()])
+
+
+def proposed(run: Run) -> str | None:
+    found = PROPOSER.propose(run, SUBJECT)
+    assert found is None or isinstance(found, Proposal | Declined)
+    return found.optimization if found else None
+
+
+def test_each_is_tried_once_in_order() -> None:
+    run, order = Run(iteration=1), []
+    while (name := proposed(run)) is not None:
+        order.append(name)
+        run = replace(run, tried={**run.tried, name: run.iteration}, iteration=run.iteration + 1)
+    assert order == ["warps", "never", "tiles"]
+
+
+def test_one_comes_again_after_a_keep_that_its_best_value_depends_on() -> None:
+    tried = {"warps": 1, "never": 2, "tiles": 2}
+    assert proposed(Run(tried=tried, kept_families={"warps": 1})) is None
+    assert proposed(Run(tried=tried, kept_families={"tiles": 2})) == "warps"
+    assert proposed(Run(tried={**tried, "warps": 3}, kept_families={"tiles": 2})) is None
+
+
+def test_what_gained_little_comes_last() -> None:
+    assert proposed(Run(demoted=frozenset({"warps"}), tried={"never": 1})) == "tiles"
