@@ -1,0 +1,36 @@
+"""Correctness and speed of the batched matrix multiplication."""
+
+import pytest
+import torch
+
+pytest.importorskip("cuda.tile", reason="the cuda-tile package is not installed")
+from bmm import bmm
+from reference import CONFIGS, inputs, torch_version
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="cuTile kernels run on an NVIDIA GPU only"
+)
+
+DTYPES = [torch.float16, torch.bfloat16]
+# The result is rounded once, an error of half a unit in the last place; one whole unit is allowed.
+RTOL = {torch.float16: 2**-10, torch.bfloat16: 2**-7}
+# The fp32 sum of K products of about one: an error of 2**-24 at each addition, times four because
+# tensor cores may cut off instead of rounding. A product left out would be thousands of times that.
+ATOL_PER_K = 2**-22
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    ("batch", "m", "n", "k"),
+    [(1, 64, 64, 64), (3, 128, 192, 256), (2, 1, 1, 1), (3, 100, 70, 45), (2, 33, 257, 300)],
+)
+def test_bmm_cutile(batch, m, n, k, dtype):
+    a, b = inputs(batch, m, n, k, dtype)
+    expected = torch_version(a.double(), b.double())
+    torch.testing.assert_close(bmm(a, b).double(), expected, rtol=RTOL[dtype], atol=ATOL_PER_K * k)
+
+
+@pytest.mark.parametrize(("batch", "m", "n", "k", "dtype"), CONFIGS, ids=str)
+def test_perf_bmm_cutile(batch, m, n, k, dtype, tile_bench):
+    arguments = inputs(batch, m, n, k, dtype)
+    tile_bench(lambda: bmm(*arguments))

@@ -1,0 +1,151 @@
+"""Runs the loop on a copy of a kernel's folder, and reads from the journal what became of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.events import Event, Measured
+from agent.journal import read
+from agent.state import Run, advance
+from agent.statistics import Comparison
+from benchmarks.spec import HERE, Spec
+
+ITERATION_S = 120.0
+INTERRUPT_S = 30.0
+PATIENCE = 100
+"""The whole playbook is tried, however many entries gain nothing."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a run may take."""
+
+    budget_s: float
+    """After this no iteration is begun."""
+    deadline_s: float
+    """After this it is interrupted."""
+
+
+def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
+    """Run the playbook on a kernel, in a git repository of its own under `work`.
+
+    Returns:
+        What the run amounts to, as plain JSON; with `problem` when it did not get as far as a
+        baseline.
+    """
+    repository = make_repository(spec, work)
+    command = [sys.executable, "-m", "agent", "run", "--yes", "--kernel", spec.kernel.name]
+    command += ["--keep-going", "--patience", str(PATIENCE), "--max-iterations", str(PATIENCE)]
+    command += ["--time-budget-s", f"{limits.budget_s:.0f}"]
+    command += ["--iteration-timeout-s", f"{ITERATION_S:.0f}"]
+    log = work / f"{spec.framework}-{spec.name}.log"
+    with log.open("w") as output:
+        cut = _cut_off(command, repository, output.fileno(), limits.deadline_s)
+    lines = log.read_text().strip().splitlines()
+    journals = sorted(repository.glob("sandbox/runs/*/journal.jsonl"))
+    record = story([entry.event for entry in read(journals[0])] if journals else [])
+    if not record["rows"]:
+        return {"problem": lines[-1] if lines else "the run said nothing", "log": lines}
+    best = subprocess.run(
+        ["git", "-C", str(repository), "show", f"{record['best_sha']}:{spec.kernel.name}"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return record | {"cut": cut, "best_source": best.stdout, "log": lines}
+
+
+def make_repository(spec: Spec, work: Path) -> Path:
+    """A copy of the kernel's folder under git, so that a run leaves this checkout alone."""
+    repository = work / spec.framework / spec.name
+    shutil.rmtree(repository, ignore_errors=True)
+    ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache")
+    shutil.copytree(spec.folder, repository, ignore=ignored)
+    identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    for command in (
+        ["init", "--quiet", "--initial-branch=main"],
+        ["add", "--all"],
+        [*identity, "commit", "--quiet", "--no-gpg-sign", "--message", "As first written"],
+    ):
+        subprocess.run(["git", "-C", str(repository), *command], check=True)
+    return repository
+
+
+def story(events: list[Event]) -> dict[str, Any]:
+    """What happened in a run, from its journal, finished or not."""
+    run = Run()
+    compared: dict[int, Comparison] = {}
+    for event in events:
+        run = advance(run, event)
+        if isinstance(event, Measured):
+            compared[run.iteration] = event.comparison
+    rows = [
+        {
+            "iteration": row.iteration,
+            "optimization": row.optimization,
+            "latency_ms": row.latency_ms,
+            "correct": row.correct,
+            "status": row.status.value,
+            "reason": row.reason,
+            "effect": _effect(compared.get(row.iteration)),
+        }
+        for row in run.rows
+    ]
+    return {
+        "rows": rows,
+        "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
+        "notes": list(run.notes),
+        "stopped": run.stopped.reason.value if run.stopped else None,
+        "kernel_class": run.started.kernel_class if run.started else None,
+        "best_sha": run.incumbent_sha,
+        "faded": list(run.finished.faded) if run.finished else [],
+        "final": _effect(run.finished.comparison) if run.finished else None,
+        "spent_s": round(run.spent_s, 1),
+        "environment": run.started.environment if run.started else None,
+    }
+
+
+def _effect(comparison: Comparison | None) -> dict[str, float] | None:
+    """How much less time the candidate takes, as a fraction, with its interval."""
+    if comparison is None:
+        return None
+    overall = comparison.overall
+    return {"improvement": overall.improvement, "low": overall.low, "high": overall.high}
+
+
+def _cut_off(command: list[str], cwd: Path, output: int, deadline_s: float) -> bool:
+    """Run a command. Past its deadline end it as Ctrl-C would, and tell so."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        stdout=output,
+        stderr=output,
+        env={**environment(), "TILE_AGENT_STATE_DIR": str(cwd.parent / "state")},
+        start_new_session=True,
+    )
+    try:
+        process.wait(deadline_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(INTERRUPT_S)
+        return True
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return False
+
+
+def environment() -> dict[str, str]:
+    """This process's, with this checkout importable from any folder."""
+    path = os.pathsep.join(filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path}

@@ -1,0 +1,104 @@
+"""The loop on a kernel's folder, here a Triton kernel in the interpreter, and what is told."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agent.events import StopReason
+from agent.state import Phase
+from benchmarks.loop_run import Limits, run_loop, story
+from benchmarks.spec import Spec
+from tests.support.history import HISTORY, REACHING
+from tests.support.project import KERNEL, TEST
+from tests.support.repo import isolate, write
+
+
+def installed(distribution: str) -> bool:
+    """Whether it is, found out without importing it."""
+    try:
+        importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+needs_triton = pytest.mark.skipif(not installed("triton"), reason="triton is not installed")
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
+    """A kernel that doubles a vector."""
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    folder = tmp_path / "triton" / "double"
+    files = {"double.py": KERNEL, "test_double.py": TEST, "pyproject.toml": "[tool.pytest]\n"}
+    write(folder, files)
+    return Spec("triton", "double", folder)
+
+
+@needs_triton
+@pytest.mark.slow
+def test_a_run_without_time_for_an_iteration_has_a_baseline(spec: Spec, tmp_path: Path) -> None:
+    record = run_loop(spec, tmp_path / "work", Limits(budget_s=1, deadline_s=300))
+    assert "problem" not in record, record["log"]
+    assert [row["optimization"] for row in record["rows"]] == ["baseline"]
+    assert record["rows"][0]["latency_ms"] > 0
+    assert record["best_source"] == KERNEL
+    assert (record["cut"], record["stopped"]) == (
+        False,
+        StopReason.TIME.value,
+    )
+    assert record["environment"]["versions"]["triton"]
+    assert any("baseline" in line for line in record["log"])
+
+
+@needs_triton
+@pytest.mark.slow
+def test_a_run_past_its_deadline_is_ended_with_all_its_processes(
+    spec: Spec, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    record = run_loop(spec, work, Limits(budget_s=600, deadline_s=15))
+    assert record.get("cut") or record["problem"]
+    alive = [p for p in psutil.process_iter(["cwd"]) if str(work) in (p.info["cwd"] or "")]
+    assert not alive
+
+
+def test_a_kernel_that_cannot_be_run_says_why(spec: Spec, tmp_path: Path) -> None:
+    (spec.folder / "double.py").write_text("def double(x):\n    return 2 * x\n")
+    record = run_loop(spec, tmp_path / "work", Limits(budget_s=600, deadline_s=60))
+    assert "double.py holds no tile kernel" in record["problem"]
+
+
+def test_the_folder_itself_stays_as_it_is(spec: Spec, tmp_path: Path) -> None:
+    (spec.folder / "double.py").write_text("def double(x):\n    return 2 * x\n")
+    before = sorted(p.name for p in spec.folder.iterdir())
+    run_loop(spec, tmp_path / "work", Limits(budget_s=600, deadline_s=60))
+    assert sorted(p.name for p in spec.folder.iterdir()) == before
+
+
+def test_the_story_of_a_run() -> None:
+    told = story(list(HISTORY))
+    statuses = [(r["iteration"], r["optimization"], r["status"]) for r in told["rows"]]
+    assert statuses == [
+        (0, "baseline", "keep"),
+        (1, "block_size (n=0)", "keep"),
+        (2, "occupancy (n=0)", "revert"),
+        (3, "reciprocal (n=0)", "revert"),
+    ]
+    effects = [r["effect"] and r["effect"]["improvement"] for r in told["rows"]]
+    assert effects == [None, pytest.approx(0.1, abs=1e-5), pytest.approx(-0.2, abs=1e-5), None]
+    assert told["rows"][3]["reason"] == "test_softmax: assert 1.0 == 2.0"
+    assert told["skipped"][0]["optimization"] == "pipelining"
+    assert (told["best_sha"], told["faded"]) == ("a2", [1])
+
+
+def test_the_story_of_a_run_that_was_cut_off() -> None:
+    told = story(list(REACHING[Phase.SETTLE]))
+    assert [r["optimization"] for r in told["rows"]] == ["baseline"]
+    assert (told["final"], told["stopped"]) == (None, None)
+    assert story([])["rows"] == []
