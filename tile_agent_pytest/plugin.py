@@ -19,9 +19,43 @@ gate: Gate | None = None
 """Set by a worker while its parent wants to order the samples block by block."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tile-agent")
+    group.addoption(
+        "--tile-cpu",
+        action="store_true",
+        help="run cuTile kernels on the CPU, block by block; for correctness only",
+    )
+    group.addoption(
+        "--tile-cpu-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --tile-cpu: the seed of the order in which blocks run (default: 0)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Before collection: test modules ask for a GPU when they are imported."""
+    if not config.getoption("--tile-cpu"):
+        return
+    from tile_agent_pytest.tile_cpu.errors import UnsupportedVersion
+
+    try:
+        from tile_agent_pytest.tile_cpu import TileCpu
+
+        cpu = TileCpu(seed=config.getoption("--tile-cpu-seed"))
+    except UnsupportedVersion as problem:
+        raise pytest.UsageError(f"--tile-cpu: {problem}") from problem
+    cpu.__enter__()
+    config.add_cleanup(lambda: cpu.__exit__(None, None, None))
+
+
 @pytest.fixture
-def tile_bench(record_property: Any) -> TileBench:
+def tile_bench(request: pytest.FixtureRequest, record_property: Any) -> TileBench:
     """Time a kernel: `tile_bench(lambda: softmax(x))` returns the median latency in ms."""
+    if request.config.getoption("--tile-cpu"):
+        pytest.skip("--tile-cpu is for correctness; it has no latencies")
 
     def emit(timing: Timing) -> None:
         record_property(

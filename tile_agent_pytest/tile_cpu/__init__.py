@@ -1,0 +1,160 @@
+"""cuTile kernels without a GPU, for correctness only: blocks run one after another on the CPU.
+
+    with TileCpu():
+        y = softmax(torch.randn(4, 100, device="cuda"))
+
+Nothing of the user's code changes: `ct.launch` and the search of `ct.tune` are replaced while the
+context is open, and device "cuda" is CPU memory.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from tile_agent_pytest.tile_cpu import hook
+from tile_agent_pytest.tile_cpu.errors import (
+    OutOfBounds,
+    TileCpuError,
+    UninitializedRead,
+    UnsupportedOperation,
+    UnsupportedVersion,
+)
+from tile_agent_pytest.tile_cpu.hook import ct
+from tile_agent_pytest.tile_cpu.launch import OPERATIONS, launch
+
+__all__ = [
+    "OPERATIONS",
+    "OutOfBounds",
+    "TileCpu",
+    "TileCpuError",
+    "UninitializedRead",
+    "UnsupportedOperation",
+    "UnsupportedVersion",
+]
+
+_launch_on_gpu = ct.launch
+_search_on_gpu = ct.tune.exhaustive_search
+_open: list[TileCpu] = []
+
+
+class TileCpu:
+    """While open, `ct.launch` runs kernels on the CPU. The innermost one counts.
+
+    `seed` decides the order of the blocks, anew for each launch: a result that changes with it
+    depends on the order. `poison`: fill `torch.empty` with values that tell, and report kernels
+    that read them. `map_cuda`: treat device "cuda" as CPU memory and answer for `torch.cuda`, as a
+    GPU of `compute_capability` with `sm_count` multiprocessors.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        poison: bool = True,
+        map_cuda: bool = True,
+        compute_capability: tuple[int, int] = (9, 0),
+        sm_count: int = 4,
+    ) -> None:
+        hook.check()
+        self.launched: list[str] = []
+        """Module and name of the kernels that ran to their end, in order."""
+        self._seed, self._poison, self._map_cuda = seed, poison, map_cuda
+        self._capability, self._sm_count = compute_capability, sm_count
+        self._stack = ExitStack()
+
+    def __enter__(self) -> TileCpu:
+        from tile_agent_pytest.tile_cpu.cuda_as_cpu import CudaAsCpu
+
+        with ExitStack() as stack:
+            if self._map_cuda:
+                stack.enter_context(
+                    CudaAsCpu(
+                        poisons=self._poison,
+                        capability=self._capability,
+                        sm_count=self._sm_count,
+                    )
+                )
+            stack.callback(_replace(_launch_on_gpu, _launch))
+            stack.callback(_replace(_search_on_gpu, _search))
+            _open.append(self)
+            stack.callback(_open.remove, self)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        self._stack.__exit__(*problem)
+
+    def launch(self, grid: Any, kernel: Any, arguments: Any) -> None:
+        """What `ct.launch` does while this is open."""
+        launch(
+            kernel,
+            grid,
+            tuple(arguments),
+            seed=self._seed + len(self.launched),
+            report_unwritten=self._poison,
+        )
+        function = hook.python_function(kernel)
+        self.launched.append(f"{function.__module__}.{function.__qualname__}")
+
+
+def _replace(original: Any, replacement: Any) -> Callable[[], None]:
+    """Put `replacement` wherever a module holds `original`; returns what takes that back."""
+    places = [
+        (namespace, name)
+        for module in list(sys.modules.values())
+        if isinstance(namespace := getattr(module, "__dict__", None), dict)
+        and namespace is not globals()
+        for name, value in list(namespace.items())
+        if value is original
+    ]
+    for namespace, name in places:
+        namespace[name] = replacement
+
+    def undo() -> None:
+        for namespace, name in places:
+            namespace[name] = original
+
+    return undo
+
+
+def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **options: Any) -> None:
+    if not _open:
+        # A module that was imported meanwhile still holds this function.
+        _launch_on_gpu(stream, grid, kernel, kernel_args, **options)
+        return
+    if stream is None:
+        raise TypeError("Stream is required")
+    _open[-1].launch(grid, kernel, kernel_args)
+
+
+def _search(
+    search_space: Any,
+    stream: Any,
+    grid_fn: Callable[[Any], Any],
+    kernel: Any,
+    args_fn: Callable[[Any], Any],
+    hints_fn: Callable[[Any], dict[str, Any]] | None = None,
+    **options: Any,
+) -> Any:
+    """Take the first config whose kernel runs. Nothing is timed: the times are zero."""
+    if not _open:
+        return _search_on_gpu(search_space, stream, grid_fn, kernel, args_fn, hints_fn, **options)
+    failures = []
+    for config in search_space:
+        chosen = kernel if isinstance(kernel, ct.kernel) else kernel(config)
+        if hints_fn is not None:
+            chosen = chosen.replace_hints(**hints_fn(config))
+        try:
+            _open[-1].launch(grid_fn(config), chosen, args_fn(config))
+        except Exception as problem:
+            failures.append((config, type(problem), str(problem)))
+            continue
+        best = ct.tune.Measurement(config=config, mean_us=0.0, num_samples=0, error_margin_us=0.0)
+        return ct.tune.TuningResult(best=best, successes=(best,), failures=tuple(failures))
+    if not failures:
+        raise ValueError("Search space is empty.")
+    config, kind, message = failures[0]
+    raise ValueError(f"No valid config found. Config: {config}: {kind.__name__}: {message}")
