@@ -1,4 +1,4 @@
-"""Starts the fork server: `python PATH/tile_agent_pytest FD`.
+"""Starts the fork server: `python PATH/tile_agent_pytest FD`; or compiles: `... artifacts < JOB`.
 
 Run by path, so that the interpreter of the user's environment serves even where tile-agent is
 installed in another one: the package is loaded from its file, and `sys.path` gains nothing.
@@ -29,6 +29,13 @@ if __name__ == "__main__":
     sys.path.pop(0)  # the folder of this file, put there because it was run by path
     if NAME not in sys.modules:
         _load_package()
-    from tile_agent_pytest.server import serve
+    if sys.argv[1] == "artifacts":
+        import json
 
-    serve(int(sys.argv[1]))
+        from tile_agent_pytest.artifacts import main
+
+        main(json.load(sys.stdin))
+    else:
+        from tile_agent_pytest.server import serve
+
+        serve(int(sys.argv[1]))

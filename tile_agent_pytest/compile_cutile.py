@@ -20,8 +20,10 @@ import importlib
 import importlib.util
 import io
 import json
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -39,15 +41,14 @@ def main(job: Message) -> None:
     """Compile every kernel for every target."""
     answers = Path(job["answers"])
     try:
-        compilation: Any = importlib.import_module("cuda.tile.compilation")
+        compiler = Compiler.installed()
     except ImportError as problem:
         _end(answers, event="missing", what="cuda-tile", text=str(problem))
     sys.path[:0] = job["sys_path"]
     try:
-        module = _load(job["module"], Path(job["file"]))
+        module = load(job["module"], Path(job["file"]))
     except BaseException as problem:
         _end(answers, event="import-failed", type=type(problem).__name__, text=_line(problem))
-    compiler = Compiler(compilation, importlib.import_module("cuda.tile"))
     for kernel in job["kernels"]:
         variants = list(range(len(kernel["variants"])))
         for target in job["targets"]:
@@ -66,8 +67,15 @@ class Compiler:
     """`cuda.tile`, and how a kernel is compiled with it."""
 
     def __init__(self, compilation: Any, tile: Any) -> None:
-        self._compilation = compilation
-        self._tile = tile
+        self.compilation = compilation
+        self.tile = tile
+        self._convention = compilation.CallingConvention.cutile_python_v2()
+
+    @classmethod
+    def installed(cls) -> Compiler:
+        """That of this interpreter. Raises ImportError."""
+        compilation = importlib.import_module("cuda.tile.compilation")
+        return cls(compilation, importlib.import_module("cuda.tile"))
 
     def first_that_compiles(
         self, module: ModuleType, kernel: Message, variants: list[int], target: str
@@ -78,11 +86,12 @@ class Compiler:
             begin = time.perf_counter()
             answer: Message = {"variant": variant, "ok": True}
             try:
-                cubin = self._compile(module, kernel, kernel["variants"][variant], target)
+                found = self.kernel(module, kernel["name"], kernel["hints"])
+                cubin = self.cubin(found, self.constraints(kernel["variants"][variant]), target)
             except Exception as problem:
                 if isinstance(problem, FileNotFoundError) and "tileiras" in str(problem):
                     raise ToolMissing(_line(problem)) from None
-                answer |= {"ok": False, "error": _with_place(problem)}
+                answer |= {"ok": False, "error": with_place(problem)}
             else:
                 answer |= {"cubin_bytes": len(cubin), "sha256": hashlib.sha256(cubin).hexdigest()}
             answer["seconds"] = time.perf_counter() - begin
@@ -91,37 +100,74 @@ class Compiler:
             failures.append(answer)
         return failures[0]
 
-    def _compile(
-        self, module: ModuleType, kernel: Message, parameters: list[Message], target: str
-    ) -> bytes:
+    def kernel(self, module: ModuleType, name: str, hints: Message) -> Any:
+        """A kernel of a module, with hints in place of its own where some are given."""
         found: Any = module
-        for name in kernel["name"].split("."):
-            found = getattr(found, name, None)
-        if not isinstance(found, self._tile.kernel):
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if not isinstance(found, self.tile.kernel):
             raise TypeError("the imported module has no cuTile kernel of that name")
-        if kernel["hints"]:
-            found = found.replace_hints(**kernel["hints"])
-        signature = self._compilation.KernelSignature(
-            [self._constraint(parameter) for parameter in parameters],
-            self._compilation.CallingConvention.cutile_python_v2(),
+        return found.replace_hints(**hints) if hints else found
+
+    def from_arguments(self, kernel: Any, arguments: Any) -> Any:
+        """The signature that a launch would compile for. Asks the driver."""
+        return self.compilation.KernelSignature.from_kernel_args(
+            kernel, arguments, self._convention
         )
+
+    def cubin(self, kernel: Any, constraints: Sequence[Any], target: str) -> bytes:
+        """Compile for a target such as 'sm_90'."""
+        signature = self.compilation.KernelSignature(constraints, self._convention)
         cubin = io.BytesIO()
-        self._compilation.export_kernel(
-            found, [signature], cubin, gpu_code=target, output_format="cubin"
+        self.compilation.export_kernel(
+            kernel, [signature], cubin, gpu_code=target, output_format="cubin"
         )
         return cubin.getvalue()
+
+    def into(self, kernel: Any, constraints: Sequence[Any], target: str, folder: Path) -> Message:
+        """Compile, and keep what the compiler leaves beside the cubin.
+
+        For this `CUDA_TILE_TEMP_DIR` and `CUDA_TILE_DUMP_TILEIR` must have named folders, and
+        `CUDA_TILE_CACHE_DIR` one too, when `cuda.tile` was imported: it has the compiler write its
+        remarks only where it keeps a cache.
+
+        Returns:
+            `cubin`, `listing` (Tile IR) and `remarks`, paths or None, and `seconds`.
+        """
+        places = [Path(os.environ[f"CUDA_TILE_{name}"]) for name in ("TEMP_DIR", "DUMP_TILEIR")]
+        before = {file for place in places for file in place.glob("*")}
+        begin = time.perf_counter()
+        cubin = self.cubin(kernel, constraints, target)
+        seconds = time.perf_counter() - begin
+        written = [file for place in places for file in place.glob("*") if file not in before]
+
+        def named(suffix: str) -> str | None:
+            return next((str(file) for file in written if file.name.endswith(suffix)), None)
+
+        path = folder / "kernel.cubin"
+        path.write_bytes(cubin)
+        return {
+            "cubin": str(path),
+            "listing": named(".tileir"),
+            "remarks": named(".remarks.yaml"),
+            "seconds": seconds,
+        }
+
+    def constraints(self, parameters: Sequence[Message]) -> list[Any]:
+        """What the compiler is told of parameters that a source file showed."""
+        return [self._constraint(parameter) for parameter in parameters]
 
     def _constraint(self, parameter: Message) -> Any:
         if parameter["kind"] == "constant":
             return parameter["value"]
-        dtype = getattr(self._tile, parameter["dtype"])
+        dtype = getattr(self.tile, parameter["dtype"])
         if parameter["kind"] == "scalar":
-            return self._compilation.ScalarConstraint(dtype)
+            return self.compilation.ScalarConstraint(dtype)
         outer = parameter["ndim"] - 1
-        array = self._compilation.ArrayConstraint(
+        array = self.compilation.ArrayConstraint(
             dtype,
             parameter["ndim"],
-            index_dtype=getattr(self._tile, parameter["index_dtype"]),
+            index_dtype=getattr(self.tile, parameter["index_dtype"]),
             stride_lower_bound_incl=0,
             alias_groups=(),
             may_alias_internally=False,
@@ -132,10 +178,10 @@ class Compiler:
         )
         if parameter["kind"] == "array":
             return array
-        return self._compilation.ListConstraint(array, alias_groups=(), elements_may_alias=False)
+        return self.compilation.ListConstraint(array, alias_groups=(), elements_may_alias=False)
 
 
-def _load(name: str, file: Path) -> ModuleType:
+def load(name: str, file: Path) -> ModuleType:
     """Import this very file, whatever else bears its name; its package first, where it has one."""
     package = name.rpartition(".")[0]
     if package:
@@ -154,7 +200,7 @@ def _line(problem: BaseException) -> str:
     return next((line.strip() for line in str(problem).splitlines() if line.strip()), "")
 
 
-def _with_place(problem: Exception) -> str:
+def with_place(problem: Exception) -> str:
     """The compiler's first line, with the file and line it speaks of where it names them.
 
     Of tileiras' errors, whose first line is "Return code 5", the second one too.

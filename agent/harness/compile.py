@@ -6,12 +6,7 @@ and the file is the user's code. `tile_agent_pytest.compile_cutile` is the other
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import re
-import signal
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -23,9 +18,8 @@ from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.backends.cutile_signature import Signature, signatures
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.harness.server import worker_environment
+from agent.harness.script import Ended, run_script
 from agent.syntax import Source
-from tile_agent_pytest.server import kill_tree
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 """Ampere, Hopper and Blackwell."""
@@ -112,8 +106,8 @@ def compile_file(
         raise UsageError(f"--target {wrong}: name an architecture such as sm_90")
     wanted = signatures(source)
     with tempfile.TemporaryDirectory(prefix="tile-agent-compile-") as scratch:
-        answers, fate = _run(wanted, file.resolve(), python, targets, timeout_s, Path(scratch))
-    return _read(wanted, file, python, targets, answers, fate)
+        ended = _run(wanted, file.resolve(), python, targets, timeout_s, Path(scratch))
+    return _read(wanted, file, python, targets, ended)
 
 
 def _run(
@@ -123,77 +117,43 @@ def _run(
     targets: Sequence[str],
     timeout_s: float,
     scratch: Path,
-) -> tuple[list[dict[str, Any]], str]:
-    """The worker's answers, and how it ended if not by itself with all of them given."""
+) -> Ended:
     roots = import_roots(file)
-    answers = scratch / "answers"
     job = {
-        "module": ".".join(file.relative_to(roots[0]).with_suffix("").parts),
+        "module": module_name(file, roots),
         "file": str(file),
         "sys_path": [str(root) for root in roots],
         "targets": list(targets),
-        "answers": str(answers),
-        "kernels": [
-            {
-                "name": signature.kernel,
-                "hints": dict(signature.hints),
-                "variants": [[p.to_json() for p in v.parameters] for v in signature.variants],
-            }
-            for signature in wanted
-        ],
+        "kernels": [to_compile(signature) for signature in wanted],
     }
-    (scratch / "job").write_text(json.dumps(job), encoding="utf-8")
     variables = {
         "CUDA_TILE_CACHE_DIR": "0",  # a compile that was looked up proves nothing
         "CUDA_TILE_TEMP_DIR": str(scratch),
         "CUDA_TILE_COMPILER_TIMEOUT_SEC": str(timeout_s + 60),  # should this process be killed
-        "TMPDIR": str(scratch),
     }
     script = Path(tile_agent_pytest.__file__).parent / "compile_cutile.py"
-    log = scratch / "log"
-    with (scratch / "job").open() as stdin, log.open("wb") as output:
-        try:
-            process = subprocess.Popen(
-                [python, str(script)],
-                cwd=roots[-1],
-                env=worker_environment(os.environ, variables),
-                stdin=stdin,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        except OSError as problem:
-            raise UsageError(
-                f"{python} cannot be run ({problem.strerror}): name an interpreter that has "
-                "cuda-tile with --python"
-            ) from None
-        try:
-            fate = _death(process.wait(timeout_s), log)
-        except subprocess.TimeoutExpired:
-            fate = f"not done after {timeout_s:g} s: killed"
-        finally:
-            if process.returncode is None:  # or its number may be another's by now
-                kill_tree(process.pid)
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    return list(_answers(answers)), fate
+    return run_script(
+        [python, str(script)],
+        job,
+        cwd=roots[-1],
+        variables=variables,
+        scratch=scratch,
+        timeout_s=timeout_s,
+    )
 
 
-def _answers(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of the file; a killed process may leave half a line."""
-    if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-            if line.endswith("\n"):
-                yield json.loads(line)
+def to_compile(signature: Signature) -> dict[str, Any]:
+    """A kernel's signature as `tile_agent_pytest.compile_cutile` takes it."""
+    return {
+        "name": signature.kernel,
+        "hints": dict(signature.hints),
+        "variants": [[p.to_json() for p in v.parameters] for v in signature.variants],
+    }
 
 
-def _death(code: int, log: Path) -> str:
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    last = f": {said[-1].strip()}" if said else ""
-    if code < 0:
-        return f"the compiling process was killed by {signal.Signals(-code).name}{last}"
-    return f"the compiling process ended with exit code {code}{last}"
+def module_name(file: Path, roots: Sequence[Path]) -> str:
+    """What Python calls the file when it is imported from the first of the roots."""
+    return ".".join(file.relative_to(roots[0]).with_suffix("").parts)
 
 
 def _read(
@@ -201,9 +161,9 @@ def _read(
     file: Path,
     python: str,
     targets: Sequence[str],
-    answers: list[dict[str, Any]],
-    fate: str,
+    ended: Ended,
 ) -> Compilation:
+    answers, fate = ended.answers, ended.fate
     for answer in answers:
         if answer["event"] == "missing":
             raise UsageError(f"{python} has no {answer['what']}: {python} {_INSTALL}")

@@ -1,0 +1,100 @@
+"""Which blocks of the grid a cuTile kernel is launched with, and where it asks for its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.backends.dialect import Kernel, Launch
+from agent.playbook.base import NotApplicable
+from agent.syntax import Source, descendants, positional
+
+BID, NUM_BLOCKS = f"{CT}bid", f"{CT}num_blocks"
+
+
+@dataclass(frozen=True)
+class BlockIndex:
+    """A call of `ct.bid`."""
+
+    call: cst.Call
+    axis: int
+
+
+def block_indices(source: Source, kernel: Kernel) -> tuple[BlockIndex, ...]:
+    """Where a kernel asks for its block. Raises `NotApplicable` when that is not all of it.
+
+    A helper that asks, or a question for the size of the grid, is more than can be followed.
+    """
+    for function in CUTILE.reached(source, kernel):
+        wanted = (NUM_BLOCKS,) if function is kernel.function else (BID, NUM_BLOCKS)
+        for call in CUTILE.find(source, function.node.body, wanted):
+            raise NotApplicable(
+                f"line {source.line(call)} of {kernel.name} deals with the grid itself: "
+                f"`{source.code(call)}`"
+            )
+    found = []
+    for call in CUTILE.find(source, kernel.function.node.body, (BID,)):
+        axis = positional(call)[0] if call.args else None
+        if not isinstance(axis, cst.Integer):
+            raise NotApplicable(f"line {source.line(call)} asks for a block along a computed axis")
+        found.append(BlockIndex(call, axis.evaluated_value))
+    if not found:
+        raise NotApplicable(f"{kernel.name} never asks which block it is")
+    return tuple(found)
+
+
+def launches(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
+    """The launches of a kernel, all in plain sight. Raises `NotApplicable` otherwise."""
+    if (tuning := CUTILE.tuned(source, kernel)) is not None:
+        raise NotApplicable(f"{kernel.name} is tuned at line {source.line(tuning)}")
+    nodes = {launch.node for launch in kernel.launches}
+    for name in source.mentions(kernel.function):
+        if not any(around in nodes for around in source.ancestors(name)):
+            raise NotApplicable(f"{kernel.name} is handed on at line {source.line(name)}")
+    if not kernel.launches:
+        raise NotApplicable(f"this file does not launch {kernel.name}")
+    for launch in kernel.launches:
+        if not launch.complete:
+            line = source.line(launch.node)
+            raise NotApplicable(f"the launch at line {line} does not show what it is given")
+    return kernel.launches
+
+
+def grid_of(source: Source, launch: Launch) -> Sequence[cst.BaseExpression]:
+    """The extents of a launch's grid. Raises `NotApplicable` when it is no tuple."""
+    grid = source.resolve(launch.grid)
+    if not isinstance(grid, cst.Tuple) or any(
+        isinstance(e, cst.StarredElement) for e in grid.elements
+    ):
+        line = source.line(launch.node)
+        raise NotApplicable(f"the grid at line {line} is no tuple: `{source.code(launch.grid)}`")
+    return [element.value for element in grid.elements]
+
+
+def spelling(source: Source, call: cst.Call) -> str:
+    """How the file spells cuda.tile: `ct` of `ct.bid`. Raises `NotApplicable` for a bare name."""
+    if isinstance(call.func, cst.Attribute):
+        return source.code(call.func.value)
+    raise NotApplicable(f"`{source.code(call.func)}` is imported by name")
+
+
+def replacing(source: Source, call: cst.Call, text: str) -> Callable[[Any], cst.CSTNode]:
+    """The edit that writes an expression for a call, in parentheses where it is an operand."""
+    around = next(source.ancestors(call))
+    alone = isinstance(around, cst.Assign | cst.AnnAssign | cst.Arg | cst.Element | cst.Index)
+    bare = alone or text.isidentifier()
+    return lambda _: cst.parse_expression(text if bare else f"({text})")
+
+
+def unused(kernel: Kernel, wanted: str, taken: Collection[str] = ()) -> str:
+    """A name like the wanted one that the kernel does not use."""
+    used = {n.value for n in descendants(kernel.function.node, cst.Name)} | set(taken)
+    number = 2
+    name = wanted
+    while name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    return name

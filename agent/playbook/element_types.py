@@ -1,0 +1,155 @@
+"""Which tiles of a cuTile kernel are certainly float32, and which are small, by its text.
+
+Rounding modes and flushing to zero exist for float32 alone: on a tile of another type cuda-tile
+refuses to compile. What a kernel loads has the type of the caller's array, so that only a cast, an
+accumulator, or what is computed from one of them is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.playbook.definitions import definition
+from agent.syntax import Function, Source, argument, assigned, descendants, positional
+
+FLOAT32 = f"{CT}float32"
+MADE = {f"{CT}full": 2, f"{CT}zeros": 1, f"{CT}ones": 1}
+"""What makes a tile -> the position of its element type."""
+KEEPING = frozenset(
+    f"{CT}{name}"
+    for name in (
+        "abs", "broadcast_to", "ceil", "cos", "cosh", "cumprod", "cumsum", "exp", "exp2",
+        "expand_dims", "extract", "floor", "log", "log2", "max", "min", "negative", "permute",
+        "prod", "reshape", "rsqrt", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "transpose",
+    )
+)  # fmt: skip
+"""Functions whose result has the element type of their first argument."""
+PROMOTING = {
+    f"{CT}{name}": 0
+    for name in ("add", "atan2", "maximum", "minimum", "mul", "pow", "sub", "truediv")
+} | {f"{CT}where": 1}
+"""Functions that promote two arguments to one type -> the position of the first of them."""
+REDUCTIONS = tuple(f"{CT}{name}" for name in ("max", "min", "prod", "sum"))
+METHODS = ("permute", "reshape", "transpose")
+"""Methods of a tile that keep its element type."""
+ARITHMETIC = (cst.Add, cst.Divide, cst.Multiply, cst.Power, cst.Subtract)
+
+
+class ElementTypes:
+    """What the text of one function tells of its local tiles."""
+
+    def __init__(self, source: Source, function: Function) -> None:
+        """Of a kernel, or of a helper that a kernel calls."""
+        self._source = source
+        self._body = function.node.body
+        self._is_kernel = source.decorator(function, CUTILE.decorator) is not None
+
+    def is_float32(self, expression: cst.BaseExpression) -> bool:
+        """Whether an expression is a float32 tile whatever the kernel is launched with.
+
+        One float32 operand makes an operation float32: cuda-tile promotes every smaller type to
+        it. A float64 operand would not be caught; the result then fails to compile.
+        """
+        return self._is_float32(expression, frozenset())
+
+    def is_reduced(self, expression: cst.BaseExpression) -> bool:
+        """Whether an expression is computed from scalars, and sums and the like of tiles, alone."""
+        match expression:
+            case cst.Integer() | cst.Float() | cst.Attribute() | cst.Subscript():
+                return True
+            case cst.Name():
+                found = definition(self._source, expression.value, expression)
+                if found is None or found.index is not None:
+                    return False
+                if isinstance(found.node, cst.Param):
+                    return self._is_kernel  # a helper may be handed a tile
+                if isinstance(found.node, cst.For):
+                    return True
+                return found.value is not None and self.is_reduced(found.value)
+            case cst.UnaryOperation():
+                return self.is_reduced(expression.expression)
+            case cst.BinaryOperation():
+                return self.is_reduced(expression.left) and self.is_reduced(expression.right)
+            case cst.Call():
+                called = CUTILE.called(self._source, expression) or ""
+                if called in (*CUTILE.loads, *CUTILE.accumulators, *CUTILE.iotas):
+                    return False
+                return called in REDUCTIONS or (
+                    CUTILE.owns(called) and all(self.is_reduced(v) for v in positional(expression))
+                )
+        return False
+
+    @cached_property
+    def _values(self) -> Mapping[str, tuple[cst.BaseExpression | None, ...]]:
+        """Local name -> all it is assigned; None stands for what is not a plain value."""
+        found: dict[str, list[cst.BaseExpression | None]] = {}
+        for target, value in assigned(self._body):
+            plain = isinstance(target, cst.Name)
+            for name in descendants(target, cst.Name):
+                found.setdefault(name.value, []).append(value if plain else None)
+        for loop in descendants(self._body, cst.For):
+            for name in descendants(loop.target, cst.Name):
+                found[name.value] = [None]
+        return {name: tuple(values) for name, values in found.items()}
+
+    def _is_float32(self, node: cst.BaseExpression, assumed: frozenset[str]) -> bool:
+        match node:
+            case cst.Name():
+                return self._name(node, assumed)
+            case cst.UnaryOperation(operator=cst.Minus()):
+                return self._is_float32(node.expression, assumed)
+            case cst.BinaryOperation(operator=operator) if isinstance(operator, ARITHMETIC):
+                return any(self._is_float32(side, assumed) for side in (node.left, node.right))
+            case cst.IfExp():
+                return all(self._is_float32(side, assumed) for side in (node.body, node.orelse))
+            case cst.Call():
+                return self._call(node, assumed)
+        return False
+
+    def _name(self, name: cst.Name, assumed: frozenset[str]) -> bool:
+        """The assignment that reaches the place is float32, or else every one in the function.
+
+        An accumulator may be computed from itself: it is what it was to begin with.
+        """
+        if name.value in assumed:
+            return True
+        reaching = definition(self._source, name.value, name)
+        if reaching is not None:
+            plain = reaching.index is None and not isinstance(reaching.node, cst.For)
+            value = reaching.value if plain else None
+            return value is not None and self._is_float32(value, assumed)
+        values = self._values.get(name.value, ())
+        return bool(values) and all(
+            value is not None and self._is_float32(value, assumed | {name.value})
+            for value in values
+        )
+
+    def _call(self, call: cst.Call, assumed: frozenset[str]) -> bool:
+        called = self._source.name(call.func) or ""
+        if called == f"{CT}astype":
+            return self._names_float32(argument(call, 1, "dtype"))
+        if called in MADE:
+            return self._names_float32(argument(call, MADE[called], "dtype"))
+        if called in KEEPING:
+            first = argument(call, 0, "x")
+            return first is not None and self._is_float32(first, assumed)
+        if called in PROMOTING:
+            place = PROMOTING[called]
+            sides = (argument(call, place, "x"), argument(call, place + 1, "y"))
+            return any(side is not None and self._is_float32(side, assumed) for side in sides)
+        if called == f"{CT}mma":
+            accumulator = argument(call, 2, "acc")
+            return accumulator is not None and self._is_float32(accumulator, assumed)
+        if isinstance(call.func, cst.Attribute) and not CUTILE.owns(called):
+            method = call.func.attr.value
+            if method == "astype":
+                return self._names_float32(argument(call, 0, "dtype"))
+            return method in METHODS and self._is_float32(call.func.value, assumed)
+        return False
+
+    def _names_float32(self, dtype: cst.BaseExpression | None) -> bool:
+        return dtype is not None and self._source.name(dtype) == FLOAT32

@@ -1,0 +1,113 @@
+"""Writing into a file of cuTile kernels what it does not hold yet: a constant, a helper, a name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Sequence
+
+import libcst as cst
+
+from agent.backends.cutile import CUTILE
+from agent.playbook.base import NotApplicable
+from agent.syntax import Source, descendants
+
+Edit = Callable[[cst.Module], cst.Module]
+
+
+def tile_module(source: Source) -> str:
+    """How the file spells cuda.tile: 'ct' where it says `@ct.kernel`.
+
+    Raises:
+        NotApplicable: it imports single names only, so that no other can be reached.
+    """
+    for kernel in CUTILE.kernels(source):
+        decorator = kernel.decorator.decorator
+        called = decorator.func if isinstance(decorator, cst.Call) else decorator
+        if isinstance(called, cst.Attribute):
+            return source.code(called.value)
+    raise NotApplicable("the file does not import cuda.tile under a name to write ct.* with")
+
+
+def free_name(source: Source, wanted: str) -> str:
+    """The name, or the first of `name_2`, `name_3` that the file does not use."""
+    used = {name.value for name in descendants(source.module, cst.Name)}
+    number, name = 1, wanted
+    while name in used:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
+def after_imports(source: Source, *lines: str) -> Edit:
+    """The edit that writes statements of one line below the imports, after an empty line."""
+    last = _last_import(source)
+    statements = [cst.parse_statement(line) for line in lines]
+    statements[0] = statements[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+    return _inserting(last + 1, statements)
+
+
+def with_import(source: Source, line: str) -> Edit:
+    """The edit that writes an import of the standard library above the first import.
+
+    An empty line follows it where that is no import of the standard library.
+    """
+    place = next(
+        i
+        for i, statement in enumerate(source.module.body)
+        if _is_import(statement) and not _imports(source, statement, ("__future__",))
+    )
+
+    def edit(module: cst.Module) -> cst.Module:
+        first = cst.ensure_type(module.body[place], cst.SimpleStatementLine)
+        added = cst.parse_statement(line).with_changes(leading_lines=first.leading_lines)
+        standard = _imports(source, first, sys.stdlib_module_names)
+        empty = [] if standard else [cst.EmptyLine(indent=False)]
+        body = [*module.body[:place], added, first.with_changes(leading_lines=empty)]
+        return module.with_changes(body=[*body, *module.body[place + 1 :]])
+
+    return edit
+
+
+def before_kernels(source: Source, function: str) -> Edit:
+    """The edit that writes a function above the first kernel, two empty lines around it."""
+    kernels = {kernel.function.node for kernel in CUTILE.kernels(source)}
+    place = next(
+        i
+        for i, statement in enumerate(source.module.body)
+        if any(node in kernels for node in descendants(statement, cst.FunctionDef))
+    )
+    empty = [cst.EmptyLine(indent=False)] * 2
+    statement = cst.parse_statement(function).with_changes(leading_lines=empty)
+    return _inserting(place, [statement])
+
+
+def _inserting(place: int, statements: Sequence[cst.CSTNode]) -> Edit:
+    def edit(module: cst.Module) -> cst.Module:
+        body = [*module.body[:place], *statements, *module.body[place:]]
+        return module.with_changes(body=body)
+
+    return edit
+
+
+def _last_import(source: Source) -> int:
+    """The place of the last import among the statements that begin the file."""
+    places = [i for i, statement in enumerate(source.module.body) if _is_import(statement)]
+    if not places:
+        raise NotApplicable("the file has no import at its top level to write below")
+    return places[-1]
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and any(
+        isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
+    )
+
+
+def _imports(source: Source, statement: cst.CSTNode, packages: Collection[str]) -> bool:
+    """Whether an import statement is of one of those top-level packages."""
+    part = cst.ensure_type(statement, cst.SimpleStatementLine).body[0]
+    if isinstance(part, cst.ImportFrom):
+        module: cst.BaseExpression | None = part.module
+    else:
+        module = cst.ensure_type(part, cst.Import).names[0].name
+    return module is not None and source.code(module).partition(".")[0] in packages

@@ -1,0 +1,73 @@
+"""Laying out new calls over several lines, where one line would be too long to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+from libcst.metadata import PositionProvider
+
+from agent.syntax import Source
+
+WIDTH = 100
+STEP = 4
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call to be written: `ct.reshape` with arguments, which may be calls themselves."""
+
+    function: str
+    arguments: Sequence[str | Call]
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an expression stands in the source."""
+
+    block: int
+    """Indentation of its statement, which LibCST adds to every line by itself."""
+    indent: int
+    """Indentation of its line."""
+    before: int
+    """Characters in front of it, the indentation included."""
+    behind: int
+
+    @classmethod
+    def of(cls, source: Source, node: cst.CSTNode) -> Place:
+        """The place of a node that may be replaced."""
+        places = source.wrapper.resolve(PositionProvider)
+        where = places[node]
+        lines = source.text.splitlines()
+        first, last = lines[where.start.line - 1], lines[where.end.line - 1]
+        indent = len(first) - len(first.lstrip())
+        block = next(
+            places[a].start.column
+            for a in source.ancestors(node)
+            if isinstance(a, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+        )
+        return cls(block, indent, where.start.column, len(last) - where.end.column)
+
+    def fits(self, text: str) -> bool:
+        """Whether a text would keep its line short enough."""
+        return self.before + len(text) + self.behind <= WIDTH
+
+
+def laid_out(call: str | Call, place: Place) -> str:
+    """The text of a call: on one line; its arguments on a line of their own; or a line each."""
+    line = str(call)
+    if isinstance(call, str) or place.fits(line):
+        return line
+    inner = place.indent + STEP
+    margin = " " * (inner - place.block)
+    listed = ", ".join(map(str, call.arguments))
+    if inner + len(listed) <= WIDTH:
+        body = margin + listed
+    else:
+        below = Place(place.block, inner, inner, 1)
+        body = "\n".join(f"{margin}{laid_out(a, below)}," for a in call.arguments)
+    return f"{call.function}(\n{body}\n{margin[STEP:]})"

@@ -1,0 +1,11 @@
+"""Autotuning of a cuTile kernel: what to search, and the code that searches it when it runs.
+
+`plan` walks the decision tree from the source to a template and a search space; `write` edits the
+file. Nothing here runs a kernel.
+"""
+
+from agent.tuning.plan import Plan, TileSizes, plan
+from agent.tuning.templates import TEMPLATES, NotTunable, Template
+from agent.tuning.write import write
+
+__all__ = ["TEMPLATES", "NotTunable", "Plan", "Template", "TileSizes", "plan", "write"]

@@ -1,0 +1,90 @@
+"""The names that a written search uses, and those of the file that it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.syntax import Literal, Source, descendants
+from agent.tuning.form import top_level
+from agent.tuning.imports import module_named
+from agent.tuning.plan import Plan, hint_of
+from agent.tuning.templates import NotTunable
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of the module's level, made from the kernel's: `_MATMUL_CACHE` of `matmul_kernel`."""
+
+    fixed_config: str
+    fixed_kernel: str
+    cache: str
+    fields: str
+    space: str
+    configs: str
+    hints: str
+    search: str
+    launch: str
+    torch: str
+    """How the file spells it, here and below."""
+    tile: str
+    os: str
+    modules: frozenset[str]
+    """Those of them that the written code needs."""
+    fixed: Mapping[str, str]
+    """Dimension -> its value before tuning, as an expression of the module's level."""
+    needed: tuple[cst.CSTNode, ...]
+    """What those expressions refer to: the code has to stand below it."""
+
+
+def names_of(source: Source, plan: Plan) -> Names:
+    """The names for a plan.
+
+    Raises:
+        NotTunable: the file has one of them already.
+    """
+    stem = plan.kernel.strip("_").removesuffix("_kernel").removeprefix("kernel_")
+    constant = stem.upper()
+    fixed: dict[str, str] = {}
+    needed: list[cst.CSTNode] = []
+    for tile, literal in plan.literals.items():
+        fixed[tile], defined = _value(source, literal)
+        needed += defined
+    for hint in plan.hints:
+        given = hint_of(plan.form, hint)
+        fixed[hint] = source.code(given) if given is not None else "None"
+    scratch = bool(plan.form.scratch)
+    names = Names(
+        fixed_config=f"_{constant}_FIXED",
+        fixed_kernel=f"_{constant}_FIXED_KERNEL",
+        cache=f"_{constant}_CACHE",
+        fields=f"_{constant}_FIELDS",
+        space=f"_{constant}_SPACE",
+        configs=f"_{stem}_configs",
+        hints=f"_{stem}_hints",
+        search=f"_best_{stem}_config",
+        launch=f"_launch_{stem}",
+        torch=module_named(source, "torch") or "torch",
+        tile=module_named(source, "cuda.tile") or "ct",
+        os=module_named(source, "os") or "os",
+        modules=frozenset({"os", "cuda.tile", *(["torch"] if plan.tiles or scratch else [])}),
+        fixed=fixed,
+        needed=tuple(needed),
+    )
+    taken = {name.value for name in descendants(source.module, cst.Name)}
+    ours = {names.fixed_config, names.fixed_kernel, names.cache, names.fields, names.space,
+            names.configs, names.hints, names.search, names.launch}  # fmt: skip
+    if clash := sorted(ours & taken):
+        raise NotTunable(f"the file uses the name {clash[0]} already, which the search would take")
+    return names
+
+
+def _value(source: Source, literal: Literal) -> tuple[str, list[cst.CSTNode]]:
+    """What sets a tile size: the module's name for it, or the number."""
+    if literal.assignments:
+        defined = literal.assignments[-1].node
+        if not isinstance(top_level(source, defined), cst.FunctionDef | cst.ClassDef):
+            return literal.names[-1].value, [defined]
+    return str(literal.value), []

@@ -1,0 +1,224 @@
+"""The code that is written, running: on the CPU, where every config must give the same numbers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agent.backends import detect
+from agent.playbook.base import Hardware, Subject
+from agent.playbook.cutile.autotune import Autotune
+from agent.syntax import Source
+from tests.tuning import sources
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+
+from tile_agent_pytest.tile_cpu import TileCpu  # noqa: E402
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def example(name: str, kind: str) -> ModuleType:
+    return load(EXAMPLES / f"cutile_autotune_{name}" / f"{name}_{kind}.py")
+
+
+def tuned(text: str, folder: Path) -> ModuleType:
+    source = Source(text)
+    backend = detect(source)
+    assert backend is not None
+    subject = Subject(source, backend.classify(source).kernel_class, Hardware())
+    path = folder / "tuned_kernel.py"
+    path.write_text(Autotune().apply(subject, {}))
+    return load(path)
+
+
+class Search:
+    """Stands in for the timing: launches every config, as the real one does, and picks the last."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.tried: list[list[Any]] = []
+        self._launch = sys.modules["cuda.tile"].launch
+        module.exhaustive_search = self
+
+    def __call__(
+        self,
+        configs: list[Any],
+        stream: Any,
+        grid: Callable[[Any], Any],
+        kernel: Any,
+        args: Callable[[Any], Any],
+        hints: Callable[[Any], dict[str, Any]],
+        *,
+        quiet: bool,
+    ) -> Any:
+        self.tried.append(list(configs))
+        for config in configs:
+            tuned = kernel.replace_hints(**hints(config))
+            for _ in range(2):
+                sys.modules["cuda.tile"].launch(stream, grid(config), tuned, args(config))
+        return SimpleNamespace(best=SimpleNamespace(config=configs[-1]))
+
+
+@pytest.fixture
+def no_gpu() -> Iterator[None]:
+    with TileCpu(compute_capability=(9, 0)):
+        yield
+
+
+def random(*shape: int, dtype: Any = None) -> Any:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(*shape, generator=generator).to("cuda", dtype or torch.float16)
+
+
+CALLS: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
+    "rms_norm": ("rms_norm", lambda: (random(37, 200), random(200))),
+    "matmul": ("matmul", lambda: (random(150, 70), random(70, 45))),
+    "rope": ("rope_", lambda: (random(2, 3, 70, 32), random(70, 16), random(70, 16))),
+}
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("name", CALLS)
+class TestTheWorkedExamples:
+    def test_the_numbers_are_those_of_the_fixed_config(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Searching, afterwards, and without a search."""
+        function, inputs = CALLS[name]
+        expected = getattr(example(name, "fixed"), function)(*inputs())
+        module = example(name, "tuned")
+        search = Search(module)
+        for calls in range(2):
+            torch.testing.assert_close(getattr(module, function)(*inputs()), expected)
+            assert len(search.tried) == 2, f"call {calls + 1}"
+        monkeypatch.setenv("DISABLE_AUTOTUNE", "1")
+        module = example(name, "tuned")
+        search = Search(module)
+        torch.testing.assert_close(getattr(module, function)(*inputs()), expected, rtol=0, atol=0)
+        assert not search.tried
+
+    def test_every_config_gives_them(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        function, inputs = CALLS[name]
+        expected = getattr(example(name, "fixed"), function)(*inputs())
+        module = example(name, "tuned")
+        search = Search(module)
+        getattr(module, function)(*inputs())
+        for config in search.tried[0]:
+            module = example(name, "tuned")
+            pick = f"_best_{name}_config"
+            assert hasattr(module, pick)
+            monkeypatch.setattr(module, pick, lambda *_, config=config: config)
+            torch.testing.assert_close(getattr(module, function)(*inputs()), expected)
+
+    def test_the_fixed_config_comes_first_and_has_a_second_chance(self, name: str) -> None:
+        function, inputs = CALLS[name]
+        module = example(name, "tuned")
+        search = Search(module)
+        getattr(module, function)(*inputs())
+        fixed = getattr(module, f"_{name.upper()}_FIXED")
+        everything, last_two = search.tried
+        assert everything[0] is fixed
+        assert last_two == [everything[-1], fixed]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_other_shapes_types_and_constants_are_searched_anew() -> None:
+    module = example("rms_norm", "tuned")
+    search = Search(module)
+    for x, weight in (
+        (random(4, 64), random(64)),
+        (random(8, 64), random(64)),
+        (random(4, 64, dtype=torch.float32), random(64)),
+        (random(4, 64), random(64, dtype=torch.float32)),
+        (random(4, 64), random(64)),
+    ):
+        module.rms_norm(x, weight)
+    assert len(search.tried) == 2 * 4
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_product_shares_its_config_up_to_the_next_power_of_two() -> None:
+    module = example("matmul", "tuned")
+    search = Search(module)
+    for m in (65, 100, 128, 129):
+        module.matmul(random(m, 32), random(32, 32))
+    assert len(search.tried) == 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("capability", "sizes", "expected"),
+    [
+        ((8, 0), (4096, 4096, 4096), (64, 64, 32, 1, 1)),
+        ((8, 9), (4096, 4096, 4096), (64, 64, 32, 1, 1)),
+        ((9, 0), (4096, 4096, 4096), (256, 128, 64, 2, 2)),
+        ((10, 3), (4096, 4096, 4096), (256, 256, 64, 1, 4)),
+        ((12, 1), (4096, 4096, 4096), (64, 64, 64, 1, 1)),
+    ],
+)
+def test_the_table_is_filtered_by_the_gpu(
+    capability: tuple[int, int], sizes: tuple[int, int, int], expected: tuple[int, ...]
+) -> None:
+    with TileCpu(compute_capability=capability):
+        module = example("matmul", "tuned")
+        rows = [tuple(vars(c).values()) for c in module._matmul_configs("cuda", sizes)]
+    assert expected in rows
+    assert all((row[-1] or 1) == 1 for row in rows) or capability[0] in (9, 10)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_no_tile_far_larger_than_the_arrays() -> None:
+    module = example("matmul", "tuned")
+    large = module._matmul_configs("cuda", (4096, 4096, 4096))
+    small = module._matmul_configs("cuda", (64, 4096, 4096))
+    assert small[0] is large[0] is module._MATMUL_FIXED
+    assert max(config.TILE_M for config in small[1:]) == 64
+    assert max(config.TILE_M for config in large[1:]) == 256
+    assert max(config.TILE_M for config in module._matmul_configs("cuda", (100, 64, 64))[1:]) == 128
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_an_array_that_is_read_and_written_is_searched_on_a_copy(tmp_path: Path) -> None:
+    module = tuned(sources.IN_PLACE, tmp_path)
+    Search(module)
+    x = random(5, 33)
+    expected = x * 3
+    torch.testing.assert_close(module.scale_(x, 3.0), expected)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("text", [sources.MATMUL, sources.PERSISTENT], ids=["grid", "persistent"])
+def test_a_moved_grid_covers_everything(text: str, tmp_path: Path) -> None:
+    module = tuned(text, tmp_path)
+    Search(module)
+    a, b = random(300, 90), random(90, 140)
+    torch.testing.assert_close(
+        module.matmul(a, b).float(), a.float() @ b.float(), rtol=1e-2, atol=1e-2
+    )
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_attention(tmp_path: Path) -> None:
+    module = tuned(sources.ATTENTION, tmp_path)
+    search = Search(module)
+    q, k, v = (random(n, 32) for n in (100, 150, 150))
+    weights = torch.softmax(q.float() @ k.float().T * 32**-0.5, dim=-1)
+    torch.testing.assert_close(
+        module.attention(q, k, v).float(), weights @ v.float(), rtol=1e-2, atol=1e-2
+    )
+    assert {config.TILE_M for config in search.tried[0]} == {64, 128}
