@@ -22,14 +22,15 @@ TIERS = """
     setup
     loop
     proposers  harness  report  preflight
-    playbook  workspace  prompting
+    playbook  workspace  prompting  lint
+    tuning  evidence
     target
     backends
     journal  repository  lock  environment  syntax
-    state
+    state  screening
     events
     measurement
-    decision
+    decision  blocks
     statistics
     errors
 """

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from agent import __version__
-from agent.cli import inspect, lint, output, playbook, runs
+from agent.cli import autotune, explain, inspect, lint, output, playbook, runs
 from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
@@ -29,6 +29,8 @@ app = typer.Typer(
 runs.register(app)
 inspect.register(app)
 lint.register(app)
+explain.register(app)
+autotune.register(app)
 app.add_typer(playbook.app, name="playbook")
 
 

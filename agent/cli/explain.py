@@ -1,0 +1,196 @@
+"""`explain`: what the compiler makes of a kernel, for any GPU, and what that suggests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import output
+from agent.cli.options import Json, Kernel, Python, Tests
+
+if TYPE_CHECKING:
+    from agent.harness.arm import Checkout
+    from agent.harness.artifacts import Evidence, Wanted
+    from agent.syntax import Source
+
+DEFAULT_SM = (80, 90, 100)
+"""Without a GPU: Ampere, Hopper, Blackwell."""
+FAILED = 3
+"""Exit code when nothing compiles: an answer, not a fault."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(explain)
+
+
+def explain(
+    kernel: Kernel,
+    against: str | None = typer.Option(
+        None, help="Say what changed since this commit; one of a run's refs will do."
+    ),
+    sm: Annotated[
+        list[int] | None,
+        typer.Option(min=80, help="Compute capability, as 90; may be given several times."),
+    ] = None,
+    tests: Tests = None,
+    everything: bool = typer.Option(
+        False, "--all", help="Also what only correctness tests launch."
+    ),
+    listing: bool = typer.Option(False, help="Print the Tile IR or PTX as well."),
+    timeout_s: float = typer.Option(300.0, min=1, help="Give it so many seconds."),
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Compile what the tests launch and say what came out: no GPU is needed.
+
+    Registers, spills, shared memory, occupancy, instructions, the compiler's remarks. The kernel is
+    read from disk, its tests from the last commit; they run in a worktree.
+    """
+    output.use_json(as_json)
+    from agent.evidence import text
+    from agent.harness.artifacts import collect
+
+    found = _find(kernel, python, sm or [], timed_only=not everything)
+    with ExitStack() as stack:
+        evidence = collect(*_checkout(stack, found, tests or [], None), found.wanted, timeout_s)
+        base = None
+        if against is not None:
+            old = _checkout(stack, found, tests or [], against)
+            base = collect(*old, found.wanted, timeout_s)
+    multiplying = _multiplying(found.source)
+    lines = [*_notes(evidence), *text.lines(evidence.results, multiplying)]
+    changed = list(text.difference(base.results, evidence.results)) if base else []
+    if base is not None:
+        lines += [f"against {against}:", *(f"  {line}" for line in changed or ["no such launch"])]
+    if listing:
+        lines += [artifact.listing for artifact in evidence.artifacts]
+    output.result(
+        {
+            "kernel": str(kernel),
+            "launches": evidence.launches,
+            "left_out": evidence.left_out,
+            "test_failures": list(evidence.failures),
+            "results": [
+                result.to_json() | ({"listing": getattr(result, "listing", "")} if listing else {})
+                for result in evidence.results
+            ],
+            "problems": list(evidence.problems),
+            "changes": changed if base else None,
+        },
+        "\n".join(lines),
+    )
+    if not evidence.artifacts:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is to be explained."""
+
+    path: Path
+    """Absolute."""
+    text: str
+    source: Source
+    wanted: Wanted
+
+
+def _find(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> _Found:
+    from agent.environment import probe
+    from agent.harness.artifacts import Wanted
+    from agent.preflight import read_file
+    from agent.target import parse
+
+    text = read_file(kernel)
+    source, backend = parse(text, str(kernel))
+    environment = probe()
+    gpu = environment.gpu if backend.refusal(environment) is None else None
+    targets = tuple(dict.fromkeys(sm)) or ((gpu.sm,) if gpu else DEFAULT_SM)
+    wanted = Wanted(
+        backend.name, targets, python=python, has_gpu=gpu is not None, timed_only=timed_only
+    )
+    return _Found(kernel.resolve(), text, source, wanted)
+
+
+def _checkout(
+    stack: ExitStack, found: _Found, tests: list[str], ref: str | None
+) -> tuple[Checkout, tuple[str, ...]]:
+    """The kernel and its tests: of a commit, or of the last one with the kernel as on disk."""
+    from agent.errors import UsageError
+    from agent.harness.arm import Checkout
+    from agent.harness.compile import import_roots
+    from agent.preflight import tree_of
+    from agent.repository import Repository
+    from agent.target import find_target
+    from agent.workspace import Workspace
+
+    try:
+        repository = Repository.open(found.path.parent)
+    except UsageError:
+        if ref is not None:
+            raise
+        return _in_place(found, tests)
+    name = found.path.relative_to(repository.root).as_posix()
+    commit = repository.ask("rev-parse", "--verify", "--quiet", f"{ref or 'HEAD'}^{{commit}}")
+    committed = commit.status == 0 and repository.entry(commit.text, name) is not None
+    if not committed:
+        if ref is not None:
+            raise UsageError(f"--against {ref}: no commit here that holds {name}")
+        return _in_place(found, tests)
+    workspace = Workspace(repository, f"explain-{os.getpid()}-{'old' if ref else 'new'}")
+    stack.callback(workspace.close)
+    root = workspace.checkout(commit.text)
+    if ref is None:
+        (root / name).write_text(found.text, encoding="utf-8")
+    try:
+        target = find_target(tree_of(repository, commit.text), name, tests)
+    except UsageError:
+        if tests or found.wanted.backend != "cutile":
+            raise
+        return Checkout(root, import_roots(root / name), name), ()  # its source will have to do
+    return Checkout(root, target.sys_path(root), name), target.tests
+
+
+def _in_place(found: _Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]]:
+    """A kernel that no commit holds: where it lies, with the tests beside it."""
+    from agent.harness.arm import Checkout
+    from agent.harness.compile import import_roots
+
+    roots = import_roots(found.path)
+    kernel = found.path.relative_to(roots[-1]).as_posix()
+    folders = dict.fromkeys((found.path.parent, *roots))
+    places = [place for folder in folders for place in (folder, folder / "tests")]
+    names = (f"test_{found.path.stem}.py", f"{found.path.stem}_test.py")
+    beside = [place / name for place in places for name in names if (place / name).is_file()]
+    chosen = [Path(test).absolute() for test in tests] or beside[:1]
+    return Checkout(roots[-1], roots, kernel), tuple(map(str, chosen))
+
+
+def _multiplying(source: Source) -> set[str]:
+    """Names of the kernels that multiply tiles."""
+    from agent.backends.cutile import CUTILE
+    from agent.backends.triton import TRITON
+
+    return {
+        kernel.name
+        for dialect in (CUTILE, TRITON)
+        for kernel in dialect.kernels(source)
+        if dialect.has_dot(source, kernel)
+    }
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    notes = []
+    if evidence.left_out:
+        notes.append(f"{evidence.left_out} other launches are left out: see --all")
+    if evidence.failures:
+        rest = len(evidence.failures) - 1
+        more = f" (and {rest} more)" if rest else ""
+        notes.append(f"a test ended early, launches may be missing: {evidence.failures[0]}{more}")
+    return notes

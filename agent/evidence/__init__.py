@@ -1,0 +1,4 @@
+"""What a compiled kernel tells without a GPU: resources, occupancy, instructions, remarks.
+
+All of it is pure: texts and bytes in, values out. `agent.harness.artifacts` runs the compilers.
+"""

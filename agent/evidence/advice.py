@@ -1,0 +1,78 @@
+"""What an artifact suggests to try. Hints for a reader, from static facts alone: measure them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.evidence.model import Artifact
+from agent.evidence.occupancy import cannot_run
+
+LOW_OCCUPANCY = 0.25
+WIDE_BITS = 64
+FEW = 8
+"""Accesses too few to tell a pattern from a scalar."""
+_TMA_MENDS = (
+    ("base pointer not", "pass an array that begins at its allocation, or copy it"),
+    ("stride not", "pad the rows to a multiple of 16 bytes"),
+    ("TMA only supports zero padding", "pad with zeros and set the rest with ct.where"),
+)
+"""How a reason of the compiler begins -> what removes it."""
+
+
+def suggestions(artifact: Artifact, *, multiplies: bool) -> tuple[str, ...]:
+    """One line each, the gravest first.
+
+    Args:
+        artifact: what was compiled.
+        multiplies: whether the source asks for matrix products.
+    """
+    return tuple(_suggestions(artifact, multiplies))
+
+
+def problem(artifact: Artifact) -> str | None:
+    """Why this artifact cannot run on its GPU; None when it can."""
+    return cannot_run(artifact.sm, artifact.registers, artifact.threads, artifact.shared_bytes)
+
+
+def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
+    mix = artifact.instructions
+    if (reason := problem(artifact)) is not None:
+        yield f"cannot run: {reason}"
+    if artifact.stack_bytes:
+        where = f", most at line {', '.join(map(str, mix.spill_lines))}" if mix.spill_lines else ""
+        mend = "more warps (num_warps) or smaller blocks"
+        if artifact.remarks:
+            mend = "smaller tiles, num_worker_warps=8, or num_ctas=2 on sm_100"
+        yield (
+            f"spills {artifact.stack_bytes} bytes a thread ({mix.spills} accesses{where}): {mend}"
+        )
+    if multiplies and not mix.tensor_core:
+        yield (
+            "matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
+            "bf16, where the tolerance allows it"
+        )
+    yield from _memory(artifact)
+    found = artifact.occupancy
+    if found is not None and found.fraction < LOW_OCCUPANCY and not mix.tensor_core:
+        yield (
+            f"{found}: a kernel that waits for memory wants more; "
+            + ("occupancy=2, 4 or 8" if artifact.remarks else "fewer registers or smaller blocks")
+        )
+
+
+def _memory(artifact: Artifact) -> Iterator[str]:
+    reasons = dict.fromkeys(r.reason for r in artifact.remarks if "Tma" in r.name and r.reason)
+    for reason in reasons:
+        lines = sorted({r.line for r in artifact.remarks if r.reason == reason})
+        mend = next((f"; {mend}" for start, mend in _TMA_MENDS if reason.startswith(start)), "")
+        yield f"no TMA at line {', '.join(map(str, lines))}: {reason}{mend}"
+    for what, widths in (
+        ("loads", artifact.instructions.global_loads),
+        ("stores", artifact.instructions.global_stores),
+    ):
+        narrow = sum(n for bits, n in widths.items() if bits < WIDE_BITS)
+        if narrow > sum(widths.values()) / 2 and narrow >= FEW:
+            yield (
+                f"{narrow} of {sum(widths.values())} global {what} move less than {WIDE_BITS} "
+                "bits: addresses, strides or extents are not known to be divisible by 16"
+            )

@@ -1,0 +1,110 @@
+"""The values that compile evidence is made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agent.evidence.occupancy import Occupancy, occupancy
+from agent.evidence.remarks import Remark
+from agent.evidence.sass import InstructionMix
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a kernel is compiled for."""
+
+    kernel: str
+    arguments: tuple[tuple[str, str], ...]
+    """Parameter -> what the compiler is told of it."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Compiler options that the launch or the decorator gives."""
+    grid: tuple[int, ...] = ()
+    test: str = ""
+    """The test that launches it; empty when the signature was read from the source."""
+    timed: bool = False
+    """Whether a perf test does."""
+
+    @property
+    def captured(self) -> bool:
+        """Whether a launch showed it; else it rests on assumptions about the source."""
+        return bool(self.test)
+
+    def __str__(self) -> str:
+        constants = [(n, v.removeprefix("= ")) for n, v in self.arguments if v.startswith("= ")]
+        settings = [f"{name}={value}" for name, value in (*constants, *self.options)]
+        return f"{self.kernel}({', '.join(settings)})"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One launch compiled for one GPU."""
+
+    launch: Launch
+    sm: int
+    """Compute capability times ten: 90 is Hopper."""
+    registers: int
+    """A thread, when the kernel starts."""
+    stack_bytes: int
+    """A thread; above zero when registers are spilled."""
+    shared_bytes: int
+    """A block, static and dynamic."""
+    threads: int
+    """A block; 0 where the cubin does not fix it."""
+    instructions: InstructionMix
+    digest: str
+    """Of the machine code and what it needs; names, lines and debug information do not count."""
+    cubin_bytes: int
+    compile_s: float
+    remarks: tuple[Remark, ...] = ()
+    listing: str = field(default="", repr=False)
+    """Tile IR, or PTX."""
+
+    @property
+    def target(self) -> str:
+        """'sm_90'."""
+        return f"sm_{self.sm}"
+
+    @property
+    def occupancy(self) -> Occupancy | None:
+        """Theoretical; None for an architecture whose limits are not known here."""
+        return occupancy(self.sm, self.registers, self.threads, self.shared_bytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without the listing."""
+        value = asdict(self)
+        del value["listing"]
+        found = self.occupancy
+        return value | {
+            "launch": {
+                **value["launch"],
+                "arguments": dict(self.launch.arguments),
+                "options": dict(self.launch.options),
+                "captured": self.launch.captured,
+            },
+            "instructions": self.instructions.to_json(),
+            "occupancy": found and found.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class NotCompiled:
+    """A launch that gave no artifact."""
+
+    launch: Launch
+    sm: int
+    reason: str
+    """One line."""
+    timed_out: bool = False
+
+    @property
+    def target(self) -> str:
+        """'sm_90'."""
+        return f"sm_{self.sm}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"kernel": self.launch.kernel, "sm": self.sm, "error": self.reason}
+
+
+Result = Artifact | NotCompiled

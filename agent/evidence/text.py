@@ -1,0 +1,76 @@
+"""Compile evidence for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+
+from agent.evidence.advice import suggestions
+from agent.evidence.compare import changes, ignored_options, pairs
+from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+
+INDENT = "  "
+
+
+def lines(results: Sequence[Result], multiplying: Collection[str]) -> Iterator[str]:
+    """Every result, by launch.
+
+    Args:
+        results: in the order of the launches.
+        multiplying: names of the kernels whose source asks for matrix products.
+    """
+    for launch, group in groupby(results, key=lambda result: result.launch):
+        yield from _launch(launch)
+        for result in group:
+            if isinstance(result, NotCompiled):
+                yield f"{INDENT}{result.target}: {result.reason}"
+            else:
+                yield from _artifact(result, multiplies=launch.kernel in multiplying)
+
+
+def difference(before: Sequence[Result], after: Sequence[Result]) -> Iterator[str]:
+    """What changed, launch by launch."""
+    for old, new in pairs(before, after):
+        head = f"{new.launch} for {new.target}"
+        if isinstance(new, NotCompiled) or isinstance(old, NotCompiled):
+            was, now = (
+                "compiles" if isinstance(result, Artifact) else "does not compile"
+                for result in (old, new)
+            )
+            yield f"{head}: {now}" if was == now else f"{head}: {was} -> {now}"
+        elif options := ignored_options(old, new):
+            yield f"{head}: the same code; no effect: {', '.join(options)}"
+        else:
+            yield f"{head}: {'; '.join(changes(old, new)) or _same(old, new)}"
+
+
+def _same(before: Artifact, after: Artifact) -> str:
+    return "the same code" if before.digest == after.digest else "other code of the same kind"
+
+
+def _launch(launch: Launch) -> Iterator[str]:
+    grid = " x ".join(map(str, launch.grid))
+    yield str(launch) + (f", grid {grid}" if grid else "")
+    if launch.captured:
+        yield f"{INDENT}as {launch.test} launches it"
+    else:
+        yield f"{INDENT}as its source suggests; no test was seen to launch it"
+    groups: dict[str, list[str]] = {}
+    for name, told in launch.arguments:
+        if not told.startswith("= "):
+            groups.setdefault(told, []).append(name)
+    yield from (f"{INDENT}{', '.join(names)}: {told}" for told, names in groups.items())
+
+
+def _artifact(artifact: Artifact, *, multiplies: bool) -> Iterator[str]:
+    spills = f"{artifact.stack_bytes} bytes spilled" if artifact.stack_bytes else "no spills"
+    yield (
+        f"{INDENT}{artifact.target}: {artifact.registers} registers, {spills}, "
+        f"{artifact.shared_bytes} bytes of shared memory, {artifact.threads or '?'} threads"
+    )
+    deep = INDENT * 2
+    if (found := artifact.occupancy) is not None:
+        yield f"{deep}{found}"
+    yield f"{deep}{artifact.instructions}"
+    yield from (f"{deep}{remark}" for remark in artifact.remarks)
+    yield from (f"{deep}-> {line}" for line in suggestions(artifact, multiplies=multiplies))

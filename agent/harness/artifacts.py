@@ -1,0 +1,276 @@
+"""Compile evidence of a kernel: captured launches, compiled for GPUs that need not be there.
+
+Everything of the user's happens in `tile_agent_pytest.artifacts`, in a process of the user's
+interpreter with a deadline. What it compiled is then read with cuobjdump and nvdisasm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tile_agent_pytest
+from agent.backends.cutile_signature import Kind, Signature, signatures
+from agent.errors import UsageError
+from agent.evidence import advice, remarks, sass
+from agent.evidence.cubin import digest, resources
+from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+from agent.harness.arm import Checkout
+from agent.harness.compile import module_name, to_compile
+from agent.harness.script import Ended, run_script, run_tool
+from agent.syntax import Source
+
+MOST_LAUNCHES = 8
+"""Compiled of one file at most; those of perf tests come first."""
+COMPILE_S = 60.0
+"""For one compile. A 512x512x64 tile of cuTile takes minutes."""
+TOOL_S = 60.0
+NEEDS = {
+    "cuda-tile": "-m pip install 'cuda-tile[tileiras]>=1.7'",
+    "tileiras": "-m pip install 'cuda-tile[tileiras]>=1.7'",
+    "triton": "-m pip install 'triton>=3.4'",
+    "pytest": "-m pip install pytest",
+    "cuobjdump": "-m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
+    "nvdisasm": "-m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to compile, and for what."""
+
+    backend: str
+    targets: tuple[int, ...]
+    """Compute capabilities times ten; the first is the GPU that host code is shown without one."""
+    python: str
+    has_gpu: bool
+    """Whether the tests can launch; otherwise they run on tensors without storage."""
+    timed_only: bool = True
+    """Leave out what only correctness tests launch, unless there is nothing else."""
+    most: int = MOST_LAUNCHES
+    compile_s: float = COMPILE_S
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What became of every launch for every GPU."""
+
+    results: tuple[Result, ...]
+    launches: int
+    """That the tests made, as far as they compile differently; 0: read from the source."""
+    left_out: int
+    """Of these, those that were not compiled."""
+    failures: tuple[str, ...]
+    """Tests that ended early, with the reason: launches after that are missing."""
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """Those that compile."""
+        return tuple(result for result in self.results if isinstance(result, Artifact))
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """Of the artifacts, in the order of the launches."""
+        return tuple(artifact.digest for artifact in self.artifacts)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why a launch cannot be compiled, or its code cannot run; one line each."""
+        found = []
+        for result in self.results:
+            reason = result.reason if isinstance(result, NotCompiled) else advice.problem(result)
+            if reason is not None:
+                found.append(f"{result.launch} for {result.target}: {reason}")
+        return tuple(found)
+
+
+def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s: float) -> Evidence:
+    """Run the tests of a checkout, compile what they launch, and read what came out.
+
+    A launch is captured afresh for each source: an edit of the wrapper changes what is launched.
+    Where a cuTile kernel is launched by no test, its signature is read from the source instead.
+
+    Args:
+        checkout: where the kernel and its tests lie.
+        tests: files or node ids; none: the signatures are read from the source.
+        wanted: what to compile.
+        timeout_s: for all of it. What is not done by then is a `NotCompiled`.
+
+    Raises:
+        UsageError: a package or a tool is missing, or nothing is launched.
+    """
+    deadline = time.monotonic() + timeout_s
+    with tempfile.TemporaryDirectory(prefix="tile-agent-artifacts-") as folder:
+        scratch = Path(folder)
+        ended = _run(checkout, tests, wanted, timeout_s, scratch)
+        _check_missing(ended, wanted)
+        tested = next((a for a in ended.answers if a["event"] == "tested"), None)
+        if tested is None:
+            raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
+        if not any(answer["event"] == "launch" for answer in ended.answers):
+            raise UsageError(_nothing_launched(checkout, tested, ended))
+        results = tuple(_results(checkout, wanted, ended, deadline))
+    compiled = sum(answer["event"] == "launch" for answer in ended.answers)
+    left_out = max(0, tested["launches"] - compiled)
+    return Evidence(results, tested["launches"], left_out, tuple(tested["failures"]))
+
+
+def _run(
+    checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s: float, scratch: Path
+) -> Ended:
+    file = checkout.root / checkout.kernel
+    places = {name: scratch / name for name in ("cache", "temporary", "listings", "artifacts")}
+    for place in places.values():
+        place.mkdir()
+    job = {
+        "language": wanted.backend,
+        "kernel": str(file),
+        "cwd": str(checkout.root),
+        "sys_path": [str(path) for path in checkout.sys_path],
+        "pytest": [f"--rootdir={checkout.root}", *tests] if tests else None,
+        "sm": None if wanted.has_gpu else wanted.targets[0],
+        "targets": [f"sm_{sm}" for sm in wanted.targets],
+        "timed_only": wanted.timed_only,
+        "most": wanted.most,
+        "compile_s": min(wanted.compile_s, timeout_s),
+        "assumed": _assumed(file, checkout) if wanted.backend == "cutile" else None,
+        "folder": str(places["artifacts"]),
+    }
+    variables = {
+        "CUDA_TILE_CACHE_DIR": str(places["cache"]),  # empty: with it come the compiler's remarks
+        "CUDA_TILE_TEMP_DIR": str(places["temporary"]),
+        "CUDA_TILE_DUMP_TILEIR": str(places["listings"]),
+        "CUDA_TILE_COMPILER_TIMEOUT_SEC": str(timeout_s + 60),  # should the process be killed
+        "TRITON_CACHE_DIR": str(places["cache"]),
+        "TRITON_INTERPRET": "0",
+    }
+    return run_script(
+        [wanted.python, str(Path(tile_agent_pytest.__file__).parent), "artifacts"],
+        job,
+        cwd=checkout.root,
+        variables=variables,
+        scratch=scratch,
+        timeout_s=timeout_s,
+    )
+
+
+def _assumed(file: Path, checkout: Checkout) -> dict[str, Any]:
+    """What the source alone tells of the kernels' signatures."""
+    found = signatures(Source(file.read_text(encoding="utf-8"), str(file)))
+    return {
+        "module": module_name(file, checkout.sys_path),
+        "kernels": [{**to_compile(s), "arguments": [_told(v) for v in s.variants]} for s in found],
+    }
+
+
+def _told(signature: Signature) -> dict[str, str]:
+    """What the compiler is told of each parameter, and what that rests on."""
+    texts = {}
+    for p in signature.parameters:
+        match p.kind:
+            case Kind.CONSTANT:
+                told = f"= {p.value}"
+            case Kind.SCALAR:
+                told = p.dtype
+            case Kind.ARRAY:
+                told = f"{p.ndim}-dimensional {p.dtype}"
+            case Kind.LIST:
+                told = f"list of {p.ndim}-dimensional {p.dtype}"
+        texts[p.name] = f"{told} ({p.why})" if p.why else told
+    return texts
+
+
+def _check_missing(ended: Ended, wanted: Wanted) -> None:
+    missing = [a["what"] for a in ended.answers if a["event"] == "missing"]
+    for answer in ended.answers:
+        if answer["event"] == "tools":
+            missing += [name for name in ("cuobjdump", "nvdisasm") if answer[name] is None]
+    if missing:
+        name = missing[0]
+        raise UsageError(f"{wanted.python} has no {name}: {wanted.python} {NEEDS[name]}")
+
+
+def _nothing_launched(checkout: Checkout, tested: Mapping[str, Any], ended: Ended) -> str:
+    said = f"no test launches a kernel of {checkout.kernel}"
+    if tested["failures"]:
+        return f"{said}; the first that fails: {tested['failures'][0]}"
+    if ended.code != 0:
+        return f"{said}: {ended.fate}"
+    return f"{said}: name others with --tests FILE[::TEST]"
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def _results(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) -> Iterator[Result]:
+    launches = {a["index"]: _launch(a) for a in ended.answers if a["event"] == "launch"}
+    done = {(a["index"], a["target"]): a for a in ended.answers if a["event"] == "done"}
+    tools = next(a for a in ended.answers if a["event"] == "tools")
+    for index, launch in launches.items():
+        for sm in wanted.targets:
+            answer = done.get((index, f"sm_{sm}"))
+            if answer is None:
+                yield NotCompiled(launch, sm, ended.fate, timed_out=ended.code is None)
+            elif not answer["ok"]:
+                timed_out = bool(answer.get("timed_out"))
+                yield NotCompiled(launch, sm, answer["error"], timed_out=timed_out)
+            else:
+                yield _artifact(launch, sm, answer, tools, checkout.kernel, deadline)
+
+
+def _launch(answer: Mapping[str, Any]) -> Launch:
+    return Launch(
+        kernel=answer["kernel"],
+        arguments=tuple(answer["arguments"].items()),
+        options=tuple((name, str(value)) for name, value in answer["options"].items()),
+        grid=tuple(answer["grid"]),
+        test=answer["test"],
+        timed=answer["timed"],
+    )
+
+
+def _artifact(
+    launch: Launch,
+    sm: int,
+    answer: Mapping[str, Any],
+    tools: Mapping[str, str],
+    kernel: str,
+    deadline: float,
+) -> Artifact:
+    if "arguments" in answer:  # of what was assumed, the variant that compiles
+        launch = replace(launch, arguments=tuple(answer["arguments"].items()))
+    path = answer["cubin"]
+    limit_s = max(1.0, min(TOOL_S, deadline - time.monotonic()))
+    needs = resources(
+        run_tool([tools["cuobjdump"], "--dump-resource-usage", path], limit_s),
+        run_tool([tools["cuobjdump"], "-elf", path], limit_s),
+        sm,
+    )
+    text = run_tool([tools["nvdisasm"], "-g", "-c", path], limit_s)
+    cubin = Path(path).read_bytes()
+    shared = needs.shared_bytes + int(answer.get("shared_bytes", 0))
+    return Artifact(
+        launch=launch,
+        sm=sm,
+        registers=needs.registers,
+        stack_bytes=needs.stack_bytes,
+        shared_bytes=shared,
+        threads=needs.threads,
+        instructions=sass.count(text, Path(kernel).name),
+        digest=digest(cubin, needs.registers, needs.stack_bytes, shared, needs.threads),
+        cubin_bytes=len(cubin),
+        compile_s=answer["seconds"],
+        remarks=remarks.read(_text(answer.get("remarks"))),
+        listing=_text(answer["listing"]),
+    )
+
+
+def _text(path: str | None) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
+    return ""

@@ -1,0 +1,118 @@
+"""`tile-agent explain`: real compilers over a small repository, which stays as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.environment import probe
+from agent.errors import ExitCode
+from tests.support.evidence import CUTILE, TEST, TRITON
+from tests.support.project import Outcome, tile_agent
+from tests.support.repo import git, isolate, make_repo, snapshot, write
+
+ENVIRONMENT = probe()
+triton = pytest.mark.skipif(
+    ENVIRONMENT.versions["triton"] is None, reason="triton is not installed"
+)
+cutile = pytest.mark.skipif(
+    ENVIRONMENT.versions["cuda-tile"] is None or ENVIRONMENT.tileiras is None,
+    reason="cuda-tile[tileiras] is not installed",
+)
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # where there is a GPU, it is not looked at
+
+
+def project(tmp_path: Path, text: str) -> Path:
+    return make_repo(tmp_path, {"kernel.py": text, "tests/test_kernel.py": TEST})
+
+
+def explain(folder: Path, *arguments: str) -> Outcome:
+    return tile_agent(folder, "explain", "--kernel", "kernel.py", "--sm", "90", *arguments)
+
+
+@triton
+def test_the_difference_an_edit_makes(tmp_path: Path) -> None:
+    repo = project(tmp_path, TRITON)
+    write(repo, {"kernel.py": TRITON.replace("BLOCK=BLOCK)", "BLOCK=BLOCK, num_warps=8)")})
+    before = snapshot(repo)
+    end = explain(repo, "--against", "HEAD")
+    assert end.code == ExitCode.DONE, end.err
+    lines = end.out.splitlines()
+    assert lines[0] == "scale_kernel(BLOCK=1024, num_warps=8), grid 1024"
+    assert lines[1] == "  as tests/test_kernel.py::test_perf_run launches it"
+    assert "  x_ptr, y_ptr: *fp32, divisible by 16" in lines
+    assert any(line.startswith("  sm_90: ") and "256 threads" in line for line in lines)
+    at = lines.index("against HEAD:")
+    assert "threads a block 128 -> 256" in lines[at + 1]
+    assert "128-bit loads 2 -> 1" in lines[at + 1]
+    assert snapshot(repo) == before
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+@triton
+def test_against_the_same(tmp_path: Path) -> None:
+    repo = project(tmp_path, TRITON)
+    end = explain(repo, "--against", "HEAD")
+    assert end.out.splitlines()[-1] == "  scale_kernel(BLOCK=1024) for sm_90: the same code"
+
+
+@cutile
+def test_json(tmp_path: Path) -> None:
+    end = explain(project(tmp_path, CUTILE), "--json", "--sm", "80", "--listing")
+    assert end.code == ExitCode.DONE, end.err
+    value = json.loads(end.out)
+    assert value["changes"] is None
+    assert [result["sm"] for result in value["results"]] == [90, 80]
+    first = value["results"][0]
+    assert first["launch"]["captured"]
+    assert first["occupancy"]["blocks"] > 0
+    assert first["instructions"]["global_loads"] == {"128 bits": 2}
+    assert "entry @scale_kernel" in first["listing"]
+
+
+@cutile
+def test_a_kernel_in_no_repository(tmp_path: Path) -> None:
+    write(tmp_path, {"kernel.py": CUTILE})
+    end = explain(tmp_path)
+    assert end.code == ExitCode.DONE, end.err
+    assert "as its source suggests; no test was seen to launch it" in end.out
+    assert "y: 1-dimensional float32 (type assumed, since float16 does not compile)" in end.out
+
+
+@triton
+def test_in_no_repository_the_test_beside_the_kernel_is_run(tmp_path: Path) -> None:
+    write(tmp_path, {"kernel.py": TRITON, "test_kernel.py": TEST})
+    end = explain(tmp_path)
+    assert "as test_kernel.py::test_perf_run launches it" in end.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kernel.py", "test_kernel.py"]
+
+
+@cutile
+def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
+    end = explain(project(tmp_path, CUTILE.replace("2 * tile", "tile.to(ct.float16)")))
+    assert end.code == ExitCode.NO_IMPROVEMENT
+    assert "sm_90: kernel.py:10" in end.out
+
+
+@triton
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--against", "nowhere"), "--against nowhere: no commit here that holds kernel.py"),
+        (("--sm", "70"), "Invalid value for '--sm'"),
+        (("--tests", "tests/test_other.py"), "tests/test_other.py is not in the repository"),
+        (("--python", "/no/python"), "/no/python cannot be run"),
+    ],
+)
+def test_bad_input(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    end = explain(project(tmp_path, TRITON), *arguments)
+    assert end.code == ExitCode.USAGE
+    assert said in end.err
+    assert end.err.count("\n") == 1

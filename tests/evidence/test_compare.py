@@ -1,0 +1,108 @@
+"""Differences in words, over artifacts made up for the purpose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.evidence.advice import suggestions
+from agent.evidence.compare import changes, pairs, unchanged
+from agent.evidence.model import Artifact, Launch, NotCompiled
+from agent.evidence.sass import InstructionMix
+from agent.evidence.text import difference, lines
+
+LAUNCH = Launch("k", (("x", "*fp16"), ("B", "= 64")), grid=(8,), test="t.py::test", timed=True)
+BASE = Artifact(
+    launch=LAUNCH,
+    sm=90,
+    registers=255,
+    stack_bytes=1040,
+    shared_bytes=100_000,
+    threads=256,
+    instructions=InstructionMix(
+        total=1000, global_loads={32: 12, 128: 4}, spill_loads=9, spill_stores=3, spill_lines=(7,)
+    ),
+    digest="a",
+    cubin_bytes=10,
+    compile_s=0.1,
+)
+BETTER = replace(
+    BASE,
+    registers=128,
+    stack_bytes=0,
+    instructions=InstructionMix(total=1010, tensor_core={"HGMMA": 64}, global_loads={128: 16}),
+    digest="b",
+)
+
+
+def test_what_an_engineer_would_say() -> None:
+    assert changes(BASE, BETTER) == (
+        "registers 255 -> 128",
+        "spills gone",
+        "warps a multiprocessor 8 -> 16",
+        "HGMMA 0 -> 64",
+        "128-bit loads 4 -> 16",
+        "32-bit loads 12 -> 0",
+    )
+    assert changes(BETTER, BASE)[1] == "spills 1040 bytes a thread"
+    assert "spilled 1040 -> 16 bytes a thread" in changes(
+        BASE, replace(BASE, stack_bytes=16, digest="c")
+    )
+
+
+def test_the_same_digest_is_the_same_code() -> None:
+    assert changes(BASE, replace(BETTER, digest="a")) == ()
+    assert unchanged([BASE], [replace(BASE, compile_s=9.0)])
+    assert not unchanged([BASE], [BASE, BASE])
+    assert not unchanged([], [])
+
+
+def test_a_failure_for_another_reason_is_a_change() -> None:
+    one, other = NotCompiled(LAUNCH, 90, "no such attribute"), NotCompiled(LAUNCH, 90, "killed")
+    assert unchanged([one], [one])
+    assert not unchanged([one], [other])
+    assert not unchanged([one], [BASE])
+
+
+def test_launches_are_paired_by_what_they_are_then_by_their_order() -> None:
+    small = replace(BASE, launch=replace(LAUNCH, grid=(1,)))
+    moved = replace(BETTER, launch=replace(LAUNCH, arguments=(("x", "*fp16"), ("B", "= 128"))))
+    assert list(pairs([BASE, small], [moved, small])) == [(small, small), (BASE, moved)]
+    other = replace(BASE, sm=80)
+    assert list(pairs([BASE], [other])) == []
+
+
+def test_the_difference_in_lines() -> None:
+    failed = NotCompiled(LAUNCH, 90, "no")
+    assert list(difference([BASE], [failed])) == ["k(B=64) for sm_90: compiles -> does not compile"]
+    assert list(difference([BASE], [BASE])) == ["k(B=64) for sm_90: the same code"]
+    hinted = replace(BASE, launch=replace(LAUNCH, options=(("occupancy", "4"),)))
+    assert list(difference([BASE], [hinted])) == [
+        "k(B=64, occupancy=4) for sm_90: the same code; no effect: occupancy=4"
+    ]
+    twin = replace(BASE, digest="other")
+    assert list(difference([BASE], [twin])) == ["k(B=64) for sm_90: other code of the same kind"]
+
+
+def test_what_a_person_reads() -> None:
+    assert list(lines([BASE], {"k"})) == [
+        "k(B=64), grid 8",
+        "  as t.py::test launches it",
+        "  x: *fp16",
+        "  sm_90: 255 registers, 1040 bytes spilled, 100000 bytes of shared memory, 256 threads",
+        "    1 block = 8 of 64 warps (12%), limited by registers",
+        "    1000 instructions; loads 4 of 128 bits, 12 of 32 bits; 12 spills",
+        "    -> spills 1040 bytes a thread (12 accesses, most at line 7): more warps (num_warps) "
+        "or smaller blocks",
+        "    -> matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
+        "bf16, where the tolerance allows it",
+        "    -> 12 of 16 global loads move less than 64 bits: addresses, strides or extents are "
+        "not known to be divisible by 16",
+        "    -> 1 block = 8 of 64 warps (12%), limited by registers: a kernel that waits for "
+        "memory wants more; fewer registers or smaller blocks",
+    ]
+    assert not suggestions(BETTER, multiplies=True)
+
+
+def test_what_cannot_run_comes_first() -> None:
+    first, *_ = suggestions(replace(BASE, shared_bytes=300_000), multiplies=False)
+    assert first.startswith("cannot run: needs 300000 bytes of shared memory")

@@ -1,0 +1,85 @@
+"""Code written for a GPU reaches its launches on tensors that hold nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tile_agent_pytest.storageless import storageless
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+
+
+@pytest.fixture(autouse=True)
+def _pretended() -> Iterator[None]:
+    with storageless(90):
+        yield
+    assert not torch.cuda.is_available()
+
+
+def test_a_tensor_of_a_terabyte() -> None:
+    x = torch.randn(2**20, 2**18, device="cuda", dtype=torch.float32)
+    assert x.is_cuda
+    assert x.device == torch.device("cuda", 0)
+    y = torch.empty_like(x.T.contiguous())
+    assert y.shape == (2**18, 2**20)
+    assert y.stride() == (2**20, 1)
+    assert torch.zeros(4, device=x.device).is_cuda
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: torch.ones(8).cuda(),
+        lambda: torch.ones(8).to("cuda"),
+        lambda: torch.ones(8).to("cuda:0", torch.float16),
+        lambda: torch.ones(8).to(torch.device("cuda")),
+        lambda: torch.ones(8, device=torch.device("cuda", 0)),
+        lambda: torch.rand(8, device="cuda", generator=torch.Generator("cuda").manual_seed(0)),
+        lambda: torch.tensor([1.0, 2.0], device="cuda"),
+    ],
+)
+def test_ways_onto_the_gpu(made: object) -> None:
+    assert callable(made)
+    assert made().is_cuda
+
+
+def test_a_device_as_context() -> None:
+    with torch.device("cuda"):
+        assert torch.ones(8).is_cuda
+    assert not torch.ones(8).is_cuda
+
+
+def test_addresses_tell_how_a_view_is_aligned() -> None:
+    x = torch.empty(64, device="cuda", dtype=torch.float16)
+    assert x.data_ptr() % 256 == 0
+    assert x[1:].data_ptr() % 16 == 2
+    assert x[8:].data_ptr() % 16 == 0
+
+
+def test_values_are_not_compared() -> None:
+    x = torch.ones(4, device="cuda")
+    torch.testing.assert_close(x, 2 * x)
+    assert torch.allclose(x, 2 * x)
+    assert x.cpu().device.type == "cpu"
+    assert x.to("cpu", torch.float64).dtype == torch.float64
+
+
+def test_a_value_that_does_not_exist_is_not_made_up() -> None:
+    with pytest.raises(RuntimeError, match="meta"):
+        torch.ones(4, device="cuda").sum().item()
+
+
+def test_what_the_gpu_is() -> None:
+    assert torch.cuda.get_device_capability() == (9, 0)
+    assert torch.cuda.get_device_properties(0).multi_processor_count == 132
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda.synchronize()
+    assert torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event()) > 0
+
+
+def test_on_the_cpu_all_is_as_ever() -> None:
+    assert torch.ones(4).sum().item() == 4
+    assert torch.equal(torch.ones(4), torch.ones(4))

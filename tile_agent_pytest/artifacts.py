@@ -1,0 +1,270 @@
+"""Compiles what the tests launch: `python PATH/tile_agent_pytest artifacts < JOB`.
+
+Runs the user's tests with a recorder on every launch of the kernel's file, then compiles each
+distinct launch for each target. Without a GPU the tests run on tensors without storage, so that
+they reach their launches and no further. Each compile has a process of its own, with a deadline: a
+compiler may loop for minutes, or abort.
+
+The job is one JSON object:
+
+    language         'cutile' or 'triton'
+    kernel           the file
+    cwd, sys_path    as for a worker
+    pytest           arguments: files, node ids, `-k`; null: no tests
+    sm               without a GPU, the one to pretend to have; null: there is one
+    targets          such as 'sm_90'
+    timed_only       leave out what no perf test launches, unless no perf test launches anything
+    most             launches to compile at most
+    compile_s        seconds for one compile
+    assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
+                     `compile_cutile`, with a text for each parameter of each variant in
+                     `arguments`; null for Triton
+    folder, answers  where artifacts go; the file that the answers are appended to
+
+The answers, one JSON object a line:
+
+    {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
+    {"event": "tools", "cuobjdump": path or null, "nvdisasm": path or null}
+    {"event": "tested", "launches": how many there were, "failures": [text, ...]}
+    {"event": "launch", "index": ..., ...Launch.describe()}   without a test: what was assumed
+    {"event": "done", "index": ..., "target": ..., "ok": ..., "error": ... or the files}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+from tile_agent_pytest.bench import Timing
+from tile_agent_pytest.compile_cutile import Compiler, load, with_place
+from tile_agent_pytest.launches import Launch, Message, Recorder
+
+PACKAGES = {
+    "cutile": ("cuda-tile", "cuda.tile"),
+    "triton": ("triton", "triton"),
+    "pytest": ("pytest", "pytest"),
+}
+"""What is needed -> its distribution and its module."""
+TOOLS = ("cuobjdump", "nvdisasm")
+TIMING = {"tile_bench", "benchmark"}
+"""Fixtures that make a test a perf test."""
+_POLL_S = 0.01
+
+
+def main(job: Message) -> None:
+    """Run the tests, then compile what they launched."""
+    os.chdir(job["cwd"])
+    sys.path[:0] = job["sys_path"]
+    given = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*job["sys_path"], *([given] if given else [])])
+    sys.dont_write_bytecode = True
+    answers = Path(job["answers"])
+
+    def tell(**message: Any) -> None:
+        with answers.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(message, default=str) + "\n")
+
+    for name in (job["language"], *(["pytest"] if job["pytest"] else [])):
+        distribution, module = PACKAGES[name]
+        try:
+            importlib.import_module(module)
+        except ImportError as problem:
+            tell(event="missing", what=distribution, text=str(problem))
+            return
+    tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
+    recorder = Recorder(job["kernel"])
+    failures = run_tests(job, recorder)
+    tell(event="tested", launches=len(recorder.launches), failures=failures)
+    launches = list(recorder.launches) or list(assumed(job))
+    if job["timed_only"]:
+        launches = [launch for launch in launches if launch.timed] or launches
+    for index, launch in enumerate(launches[: job["most"]]):
+        tell(event="launch", index=index, **launch.describe())
+        for target in job["targets"]:
+            folder = Path(job["folder"]) / f"{index}-{target}"
+            folder.mkdir(parents=True)
+            answer = in_own_process(launch.compile, target, folder, job["compile_s"])
+            if "tileiras' compiler not found" in answer.get("error", ""):
+                tell(event="missing", what="tileiras", text=answer["error"])
+                return
+            tell(event="done", index=index, target=target, **answer)
+
+
+# --- the tests ----------------------------------------------------------------------------------
+
+
+def run_tests(job: Message, recorder: Recorder) -> list[str]:
+    """Run them under the recorder. Returns what failed, a line each."""
+    if job["pytest"] is None:
+        return []
+    import pytest
+
+    from tile_agent_pytest import plugin
+
+    session = _Session(recorder)
+    arguments = [
+        *job["pytest"],
+        "-pno:tile_agent",  # registered by hand: it may not be installed here at all
+        f"-ocache_dir={job['folder']}/cache",
+        "--maxfail=0",
+        "-Wignore",
+        "-q",
+    ]
+    if importlib.util.find_spec("pytest_benchmark"):
+        storage = f"file://{job['folder']}/benchmarks"  # its default is a folder of the checkout
+        arguments += ["--benchmark-disable", f"--benchmark-storage={storage}"]
+    if importlib.util.find_spec("xdist"):
+        arguments.append("-n0")
+    plugin.gate = _called_once
+    with _pretending(job), _recording(job)(recorder, sm=job["sm"]):
+        pytest.main(arguments, plugins=[plugin, session])
+    return session.failures
+
+
+class _Session:
+    """The pytest plugin that tells the recorder which test is running."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.failures: list[str] = []
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        """What is launched from here on is this test's."""
+        self._recorder.test = item.nodeid
+        self._recorder.timed = "perf" in item.name or bool(TIMING & {*item.fixturenames})
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep the reason of a failure; where nothing was launched it says why."""
+        if report.failed:
+            self.failures.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """A file that cannot be imported."""
+        if report.failed:
+            self.failures.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
+
+
+def _last_line(longrepr: Any) -> str:
+    crash = getattr(longrepr, "reprcrash", None)
+    said = str(crash.message if crash else longrepr).strip().splitlines()
+    return said[0] if crash and said else said[-1] if said else ""
+
+
+def _called_once(config: str, fn: Callable[[], Any]) -> Timing:
+    """In place of a measurement: the launch is what counts, not its time."""
+    fn()
+    return Timing(config, (1.0,), "not timed")
+
+
+def _pretending(job: Message) -> AbstractContextManager[None]:
+    if job["sm"] is None:
+        return contextlib.nullcontext()
+    from tile_agent_pytest.storageless import storageless
+
+    return storageless(job["sm"])
+
+
+def _recording(job: Message) -> Callable[..., AbstractContextManager[None]]:
+    recording: Callable[..., AbstractContextManager[None]] = importlib.import_module(
+        f"tile_agent_pytest.record_{job['language']}"
+    ).recording
+    return recording
+
+
+# --- compiling ----------------------------------------------------------------------------------
+
+
+def assumed(job: Message) -> Iterator[Launch]:
+    """The cuTile kernels with the signatures that their source shows."""
+    if job["assumed"] is None:
+        return
+    compiler = Compiler.installed()
+    with ExitStack() as stack:
+        stack.enter_context(_pretending(job))
+        module = load(job["assumed"]["module"], Path(job["kernel"]))
+    for wanted in job["assumed"]["kernels"]:
+        kernel = compiler.kernel(module, wanted["name"], wanted["hints"])
+
+        def into(target: str, folder: Path, kernel: Any = kernel, of: Any = wanted) -> Message:
+            failure: Exception | None = None
+            for variant, told in zip(of["variants"], of["arguments"], strict=True):
+                try:
+                    constraints = compiler.constraints(variant)
+                    files = compiler.into(kernel, constraints, target, folder)
+                    return files | {"arguments": told}
+                except Exception as problem:
+                    failure = failure or problem
+            raise failure or ValueError("no signature to try")
+
+        yield Launch(
+            key=wanted["name"],
+            kernel=wanted["name"],
+            arguments=wanted["arguments"][0],
+            options=wanted["hints"],
+            compile=into,
+        )
+
+
+def in_own_process(
+    work: Callable[[str, Path], Message], target: str, folder: Path, limit_s: float
+) -> Message:
+    """Compile in a forked process. Returns its answer, or `ok` false with the error."""
+    said = folder / "answer"
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setpgid(0, 0)
+            said.write_text(json.dumps(_attempt(work, target, folder)), encoding="utf-8")
+            code = 0
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + limit_s
+    status = 0
+    while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            error = f"not compiled after {limit_s:g} s: killed; a smaller tile compiles faster"
+            return {"ok": False, "error": error, "timed_out": True}
+        time.sleep(_POLL_S)
+    status = os.waitstatus_to_exitcode(ended[1])
+    if status == 0:
+        answer: Message = json.loads(said.read_text(encoding="utf-8"))
+        return answer
+    name = signal.Signals(-status).name if status < 0 else f"exit code {status}"
+    return {"ok": False, "error": f"the compiler ended by {name}"}
+
+
+def _attempt(work: Callable[[str, Path], Message], target: str, folder: Path) -> Message:
+    try:
+        return {"ok": True, **work(target, folder)}
+    except Exception as problem:
+        return {"ok": False, "error": with_place(problem)}
+
+
+def find_tool(name: str) -> str | None:
+    """A CUDA binary utility: in Triton's wheel, NVIDIA's wheels, PATH, or CUDA_HOME."""
+    folders = []
+    for package, below in (("triton", "backends/nvidia/bin"), ("nvidia", "cu13/bin")):
+        spec = importlib.util.find_spec(package)
+        folders += (
+            [Path(p) / below for p in (spec.submodule_search_locations or ())] if spec else []
+        )
+    places = [*(str(folder) for folder in folders), os.environ.get("PATH", "")]
+    if home := os.environ.get("CUDA_HOME"):
+        places.append(str(Path(home) / "bin"))
+    places.append("/usr/local/cuda/bin")
+    return shutil.which(name, path=os.pathsep.join(places))

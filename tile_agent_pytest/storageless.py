@@ -1,0 +1,184 @@
+"""Lets code written for a GPU run where none is, as far as its kernels' launches.
+
+Whatever is put on 'cuda' becomes a tensor of PyTorch's meta device: it has a shape, strides and a
+type, and no elements. So the inputs of a perf test cost nothing, however large, and what a kernel
+is launched with is known exactly. Code that asks for an element fails, as it must.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+ALIGNMENT_BYTES = 256
+"""Of every allocation, as PyTorch's CUDA allocator aligns them at least."""
+MULTIPROCESSORS = {80: 108, 89: 128, 90: 132, 100: 148, 120: 170}
+"""Of the A100, RTX 4090, H100 SXM, B200 and RTX 5090; host code sizes persistent grids by it."""
+_CUDA = torch.device("cuda", 0)
+
+
+@contextlib.contextmanager
+def storageless(sm: int) -> Iterator[None]:
+    """Pretend that there is one GPU of compute capability `sm` / 10 while the block lasts."""
+    with contextlib.ExitStack() as stack:
+        for name, stand_in in _cuda(sm).items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, stand_in, create=True))
+        stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+        stack.enter_context(mock.patch.object(torch.testing, "assert_close", _agree))
+        stack.enter_context(_OnMeta())
+        yield
+
+
+class _OnMeta(TorchFunctionMode):  # type: ignore[misc]
+    """Sends what is meant for the GPU to the meta device, which in turn says that it is the GPU."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is torch.device:  # names a device, and puts nothing there
+            return func(*args, **(kwargs or {}))
+        first: Any = args[0] if args else None
+        on_meta = isinstance(first, torch.Tensor) and _is_meta(first)
+        if on_meta and func in _ANSWERS:
+            return _ANSWERS[func](first)
+        if func in (torch.equal, torch.allclose):
+            return True
+        if func is torch.Tensor.cuda:
+            return first.to("meta") if isinstance(first, torch.Tensor) else first
+        if on_meta and func in (torch.Tensor.cpu, torch.Tensor.to) and _to_cpu(func, args, kwargs):
+            return torch.zeros(first.shape, dtype=_dtype(args, kwargs) or first.dtype, device="cpu")
+        args = tuple(_moved(value) for value in args)
+        kwargs = {name: _moved(value) for name, value in (kwargs or {}).items()}
+        if str(kwargs.get("device")) == "meta":
+            kwargs.pop("generator", None)  # of the CPU: it has nothing to draw
+        return func(*args, **kwargs)
+
+
+def _is_meta(tensor: torch.Tensor) -> bool:
+    with torch._C.DisableTorchFunction():
+        return bool(tensor.is_meta)
+
+
+def _address(tensor: torch.Tensor) -> int:
+    with torch._C.DisableTorchFunction():
+        return ALIGNMENT_BYTES + int(tensor.storage_offset() * tensor.element_size())
+
+
+_ANSWERS = {
+    torch.Tensor.device.__get__: lambda _: _CUDA,
+    torch.Tensor.is_cuda.__get__: lambda _: True,
+    torch.Tensor.is_meta.__get__: lambda _: False,
+    torch.Tensor.get_device: lambda _: 0,
+    torch.Tensor.data_ptr: _address,
+}
+
+
+def _moved(value: Any) -> Any:
+    """A device argument that names the GPU, changed to the meta device; all else as it is."""
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("meta")
+    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+        return "meta"
+    return value
+
+
+def _to_cpu(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:
+    wanted = [*args[1:], *(kwargs or {}).values()]
+    devices = [str(value) for value in wanted if isinstance(value, str | torch.device)]
+    return func is torch.Tensor.cpu or "cpu" in devices
+
+
+def _dtype(args: tuple[Any, ...], kwargs: Any) -> torch.dtype | None:
+    wanted = [*args[1:], *(kwargs or {}).values()]
+    return next((value for value in wanted if isinstance(value, torch.dtype)), None)
+
+
+class _Generator(torch.Generator):  # type: ignore[misc]
+    """A generator for the GPU is one for the CPU: nothing is drawn from it."""
+
+    def __new__(cls, device: Any = None) -> Any:  # noqa: ARG004
+        return super().__new__(cls)
+
+
+def _agree(*_: Any, **__: Any) -> None:
+    """Values are not compared: there are none."""
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+class _Handle:
+    """A stream or an event: every method does nothing."""
+
+    cuda_stream = 0
+    device = _CUDA
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> _Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def elapsed_time(self, _: Any) -> float:
+        return 1.0
+
+    def query(self) -> bool:
+        return True
+
+    record = synchronize = wait = wait_event = wait_stream = _nothing
+
+
+def _cuda(sm: int) -> dict[str, Any]:
+    """What `torch.cuda` answers."""
+    capability = divmod(sm, 10)
+    properties = SimpleNamespace(
+        name=f"sm_{sm}",
+        major=capability[0],
+        minor=capability[1],
+        multi_processor_count=MULTIPROCESSORS.get(sm, 132),
+        total_memory=80 * 2**30,
+        L2_cache_size=50 * 2**20,
+        warp_size=32,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
+    )
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "is_initialized": True,
+        "device_count": 1,
+        "current_device": 0,
+        "get_device_capability": capability,
+        "get_device_name": properties.name,
+        "get_device_properties": properties,
+        "current_stream": _Handle(),
+        "default_stream": _Handle(),
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+        "mem_get_info": (properties.total_memory, properties.total_memory),
+        "memory_allocated": 0,
+        "max_memory_allocated": 0,
+    }
+    nothing = (
+        "init", "_lazy_init", "synchronize", "set_device", "empty_cache", "manual_seed",
+        "manual_seed_all", "reset_peak_memory_stats",
+    )  # fmt: skip
+    answers |= dict.fromkeys(nothing)
+    handles = ("Stream", "Event", "stream", "device")
+    # One object a name: torch.compile keeps a table of what `torch.cuda` holds.
+    return {name: _constant(value) for name, value in answers.items()} | {
+        name: type(name, (_Handle,), {}) for name in handles
+    }
+
+
+def _constant(value: Any) -> Any:
+    return lambda *_, **__: value
