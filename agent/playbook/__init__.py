@@ -10,11 +10,31 @@ from difflib import get_close_matches
 from agent.backends.base import KernelClass
 from agent.errors import UsageError
 from agent.playbook.base import Advice, Entry, Optimization
+from agent.playbook.cutile.assume_divisible import AssumeDivisible
+from agent.playbook.cutile.batched_copies import BatchedCopies
+from agent.playbook.cutile.check_bounds import CheckBounds
+from agent.playbook.cutile.custom_plan import CustomPlan
+from agent.playbook.cutile.autotune import Autotune
+from agent.playbook.cutile.dead_parameters import DeadParameters
+from agent.playbook.cutile.exp2 import Exp2
+from agent.playbook.cutile.fast_math import FastMath
+from agent.playbook.cutile.gather_to_load import GatherToLoad
+from agent.playbook.cutile.grouped_order import GroupedOrder
 from agent.playbook.cutile.load_latency import LoadLatency
+from agent.playbook.cutile.load_without_tma import LoadWithoutTma
 from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.cutile.occupancy_hint import OccupancyHint
+from agent.playbook.cutile.opt_level import OptLevel
+from agent.playbook.cutile.persistent_blocks import PersistentBlocks
+from agent.playbook.cutile.rows_per_block import RowsPerBlock
+from agent.playbook.cutile.static_shapes import StaticShapes
+from agent.playbook.cutile.store_latency import StoreLatency
 from agent.playbook.cutile.store_without_tma import StoreWithoutTma
+from agent.playbook.cutile.tf32_guard import Tf32Guard
 from agent.playbook.cutile.tile_sizes import TileSizes
+from agent.playbook.cutile.token_order import TokenOrder
+from agent.playbook.cutile.worker_warps import WorkerWarps
+from agent.playbook.cutile.zero_padding import ZeroPadding
 from agent.playbook.triton.block_size import BlockSize
 from agent.playbook.triton.eviction_policy import EvictionPolicy
 from agent.playbook.triton.loop_stages import LoopStages
@@ -27,6 +47,22 @@ PLAYBOOK: tuple[Optimization, ...] = (
     StoreWithoutTma(),
     LoadLatency(),
     NumCtas(),
+    GatherToLoad(),
+    PersistentBlocks(),
+    GroupedOrder(),
+    TokenOrder(),
+    Tf32Guard(),
+    Exp2(),
+    FastMath(),
+    LoadWithoutTma(),
+    StoreLatency(),
+    WorkerWarps(),
+    OptLevel(),
+    StaticShapes(),
+    RowsPerBlock(),
+    AssumeDivisible(),
+    DeadParameters(),
+    Autotune(),
     WarpsAndStages(),
     BlockSize(),
     LoopStages(),
@@ -34,7 +70,7 @@ PLAYBOOK: tuple[Optimization, ...] = (
     ReciprocalSquareRoot(),
 )
 
-ADVICE: tuple[Advice, ...] = ()
+ADVICE: tuple[Advice, ...] = (CheckBounds(), ZeroPadding(), BatchedCopies(), CustomPlan())
 """The entries that need judgement; a program can only say where they fit."""
 
 LAST = 1000

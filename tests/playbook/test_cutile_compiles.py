@@ -23,14 +23,35 @@ pytestmark = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is no
 F16, F32 = "float16", "float32"
 ARGUMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "occupancy-hint": ("softmax_kernel", ((F32, 2), (F32, 2), 1024)),
+    "autotune": ("gelu_kernel", ((F32, 2), (F32, 2), 1024)),
     "tile-sizes": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2), 64, 64, 64)),
     "store-without-tma": ("scale_kernel", ((F32, 2), (F32, 2), 2.0, 1024)),
     "load-latency": ("row_sum_kernel", ((F32, 2), (F32, 1))),
     "num-ctas": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2))),
+    "gather-to-load": ("softmax_kernel", ((F32, 2), (F32, 2))),
+    "persistent-blocks": ("double_kernel", ((F32, 2), (F32, 2))),
+    "grouped-order": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2))),
+    "token-order": ("double_kernel", ((F32, 2), (F32, 2))),
+    "tf32-guard": ("matmul_kernel", ((F32, 2), (F32, 2), (F32, 2))),
+    "exp2": ("silu_kernel", ((F16, 2), (F16, 2), 1024)),
+    "fast-math": ("normalize_kernel", ((F16, 2), (F16, 2), 1024)),
+    "load-without-tma": ("rms_kernel", ((F32, 2), (F32, 2), 1e-6, 1024)),
+    "store-latency": ("double_kernel", ((F32, 2), (F32, 2))),
+    "worker-warps": ("center_kernel", ((F32, 2), (F32, 2), 1024)),
+    "opt-level": ("rows_kernel", ((F32, 2), (F32, 1))),
+    "static-shapes": ("scale_kernel", ((F32, 2), (F32, 2), 2.0)),
+    "rows-per-block": ("softmax_kernel", ((F32, 2), (F32, 2), 1024)),
+    "assume-divisible": ("copy_kernel", ((F32, 1), (F32, 1), "int32", 1024)),
+    "dead-parameters": ("negate_kernel", ((F32, 2), (F32, 2), "int32", 1024)),
 }
-"""Kernel and parameters of each example: (dtype, dimensions) of an array, or a constant."""
+"""Kernel and parameters of each example: (dtype, dimensions) of an array, or a constant; a
+string is the type of a scalar. An array's third item are its extents, None for one not static."""
 AFTER: dict[str, tuple[Any, ...]] = {
+    "static-shapes": ((F32, 2, (None, 4096)), (F32, 2, (None, 4096)), 2.0),
+    "assume-divisible": ((F32, 1), (F32, 1), "int32", 1024, 16),
+    "dead-parameters": ((F32, 2), (F32, 2), 1024),
     "tile-sizes": ((F16, 2), (F16, 2), (F16, 2), 128, 128, 64),
+    "persistent-blocks": ((F32, 2), (F32, 2), 4096),
 }
 
 
@@ -70,14 +91,22 @@ def load(path: Path, text: str) -> ModuleType:
 def compiled(module: ModuleType, kernel: str, parameters: tuple[Any, ...], sm: str) -> bytes:
     from cuda.tile.compilation import CallingConvention, KernelSignature, export_kernel
 
-    constraints = [array(*p) if isinstance(p, tuple) else p for p in parameters]
+    constraints = [constraint(p) for p in parameters]
     signature = KernelSignature(constraints, CallingConvention.cutile_python_v2())
     cubin = io.BytesIO()
     export_kernel(getattr(module, kernel), [signature], cubin, gpu_code=sm, output_format="cubin")
     return cubin.getvalue()
 
 
-def array(dtype: str, dimensions: int) -> Any:
+def constraint(parameter: Any) -> Any:
+    from cuda.tile.compilation import ScalarConstraint
+
+    if isinstance(parameter, tuple):
+        return array(*parameter)
+    return ScalarConstraint(getattr(ct, parameter)) if isinstance(parameter, str) else parameter
+
+
+def array(dtype: str, dimensions: int, extents: tuple[int | None, ...] | None = None) -> Any:
     """A contiguous, aligned array whose edges are multiples of 16."""
     from cuda.tile.compilation import ArrayConstraint
 
@@ -91,5 +120,6 @@ def array(dtype: str, dimensions: int) -> Any:
         stride_constant=(*[None] * (dimensions - 1), 1),
         stride_divisible_by=(*[16] * (dimensions - 1), 1),
         shape_divisible_by=16,
+        shape_constant=extents,
         base_addr_divisible_by=16,
     )

@@ -136,7 +136,7 @@ def test_the_order_follows_the_class() -> None:
         return playbook.ordered(backend, kernel_class)[0].name
 
     assert first("cutile", KernelClass.MEMORY) == "occupancy-hint"
-    assert first("cutile", KernelClass.COMPUTE) == "tile-sizes"
+    assert first("cutile", KernelClass.COMPUTE) == "tf32-guard"
     assert first("triton", KernelClass.MEMORY) == "warps-and-stages"
     assert first("triton", KernelClass.COMPUTE) == "block-size"
     assert playbook.ordered("triton", KernelClass.COMPUTE)[-1].name == "eviction-policy"

@@ -29,7 +29,7 @@ class NumCtas(Optimization):
     title = "two thread blocks a tile"
     backend = "cutile"
     family = "cluster"
-    priority: ClassVar = {KernelClass.COMPUTE: 30, KernelClass.BALANCED: 50}
+    priority: ClassVar = {KernelClass.BALANCED: 120, KernelClass.COMPUTE: 70}
     expected = "removes spills of large tiles on sm_90; 2-CTA MMA on sm_100; can lose on thin tiles"
     hypothesis = "Two blocks split the accumulator and share operands, which relieves registers."
     example: ClassVar[Params] = {HINT: 2}

@@ -2,7 +2,8 @@
 
 When: a cuTile kernel that waits for memory, or one whose occupancy was never chosen. Without the
     hint the compiler may spend all 255 registers of a thread on one block.
-Do: set `occupancy=` in `@ct.kernel`; sweep 1, 2, 4, 8, 16.
+Do: set `occupancy=` in `@ct.kernel`, from 1 to 32: sweep 2 to 32 where memory is the limit, 1 to 16
+    between, 1 to 4 where arithmetic is.
 Risk: none to results. Fewer registers for each thread can spill, and a hint that cannot be met is
     ignored without a word: only the timing tells.
 Source: TileGym's cuTile playbook, item C. Measured on an NVIDIA H200 with cuda-tile 1.7: a bf16
@@ -12,7 +13,7 @@ Source: TileGym's cuTile playbook, item C. Measured on an NVIDIA H200 with cuda-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from agent.backends.base import KernelClass
@@ -21,7 +22,13 @@ from agent.playbook.base import Optimization, Params, Subject
 from agent.playbook.hints import hint_of, hintable, with_hint
 
 HINT = "occupancy"
-SWEEP = (1, 2, 4, 8, 16)
+SWEEP: Mapping[KernelClass, tuple[int, ...]] = {
+    KernelClass.MEMORY: (2, 4, 8, 16, 32),
+    KernelClass.BALANCED: (1, 2, 4, 8, 16),
+    KernelClass.COMPUTE: (1, 2, 4),
+}
+DEFAULT = 1
+"""What no hint means: both give the same code."""
 
 
 class OccupancyHint(Optimization):
@@ -31,7 +38,7 @@ class OccupancyHint(Optimization):
     title = "occupancy hint"
     backend = "cutile"
     family = "occupancy"
-    priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 20}
+    priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 60}
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
     hypothesis = "More resident blocks have more loads in flight, which hides memory latency."
     example: ClassVar[Params] = {HINT: 4}
@@ -59,8 +66,9 @@ def softmax(x):
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, less what every kernel has already."""
         kernels = hintable(subject.source, HINT, CUTILE.launched(subject.source))
-        present = {hint_of(subject.source, kernel, HINT) for kernel in kernels}
-        return [{HINT: value} for value in SWEEP if present != {value}]
+        present = {hint_of(subject.source, kernel, HINT) or DEFAULT for kernel in kernels}
+        sweep = SWEEP[subject.kernel_class]
+        return [{HINT: value} for value in sweep if present != {value}]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set it for every launched kernel."""

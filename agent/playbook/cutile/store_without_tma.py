@@ -28,7 +28,11 @@ class StoreWithoutTma(Optimization):
     title = "store without TMA"
     backend = "cutile"
     family = "tma"
-    priority: ClassVar = {KernelClass.MEMORY: 30, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 50}
+    priority: ClassVar = {
+        KernelClass.MEMORY: 70,
+        KernelClass.BALANCED: 80,
+        KernelClass.COMPUTE: 150,
+    }
     expected = "up to 30 % for row-wise kernels, a loss for others"
     hypothesis = "A store from registers skips shared memory, which leaves room for more blocks."
     example: ClassVar[Params] = {}

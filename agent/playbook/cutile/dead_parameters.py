@@ -1,0 +1,102 @@
+"""Drop the parameters that a kernel never reads.
+
+When: a cuTile kernel with a parameter that its body does not mention, such as a stride that was
+    handed to a Triton kernel before.
+Do: take it out of the kernel's parameters and out of the tuple of every launch.
+Risk: none to results. Code in other files that launches the kernel has to change with it.
+Source: rule 18 of the API reference in TileGym's cuTile skill, which warns of registers. With
+    cuda-tile 1.7 they cost none: compiled for sm_80, sm_90 and sm_100, a softmax with an unused
+    array and an unused integer has the registers and the instructions of the one without. What is
+    left is the time that a launch takes to read its arguments, and a compilation for each value of
+    a constant that nothing needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CUTILE
+from agent.backends.dialect import Kernel
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.interface import Interface, assumes_nothing, merged
+from agent.syntax import Edits, Source, descendants
+
+
+class DeadParameters(Optimization):
+    """Parameters that nothing reads, gone."""
+
+    name = "dead-parameters"
+    title = "drop unused parameters"
+    backend = "cutile"
+    family = "launch"
+    priority: ClassVar = {
+        KernelClass.MEMORY: 240,
+        KernelClass.BALANCED: 240,
+        KernelClass.COMPUTE: 240,
+    }
+    expected = "nothing in the kernel; a little of the launch, where that is what is timed"
+    hypothesis = "A launch reads every argument it is given, needed or not."
+    example: ClassVar[Params] = {}
+    before = """\
+import cuda.tile as ct
+import torch
+
+
+@ct.kernel
+def negate_kernel(x, y, stride, N: ct.Constant[int]):
+    row = ct.bid(0)
+    ct.store(y, index=(row, 0), tile=-ct.load(x, index=(row, 0), shape=(1, N)))
+
+
+def negate(x):
+    y = torch.empty_like(x)
+    n = 1 << (x.shape[1] - 1).bit_length()
+    args = (x, y, x.stride(0), n)
+    ct.launch(torch.cuda.current_stream(), (x.shape[0],), negate_kernel, args)
+    return y
+"""
+    after = before.replace(", stride", "").replace(", x.stride(0)", "")
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: without them."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Drop them from the launched kernels whose launches are in plain sight."""
+        source = subject.source
+        edits: list[Edits] = []
+        reasons: list[str] = []
+        for kernel in CUTILE.launched(source):
+            if not (names := _unread(kernel)):
+                continue
+            try:
+                edits.append(_dropping(source, kernel, names))
+            except NotApplicable as refusal:
+                reasons.append(str(refusal))
+        if not edits:
+            raise NotApplicable("; ".join(reasons) or "every launched kernel reads its parameters")
+        return source.rewrite(merged(edits))
+
+
+def _unread(kernel: Kernel) -> list[str]:
+    read = {name.value for name in descendants(kernel.function.node.body, cst.Name)}
+    names = [p.name.value for p in kernel.function.parameters]
+    unread = [name for name in names if name not in read]
+    return unread if len(unread) < len(names) else []
+
+
+def _dropping(source: Source, kernel: Kernel, names: Sequence[str]) -> Edits:
+    interface = Interface.of(source, kernel)
+    for name in names:
+        for given in interface.given(name):
+            if not assumes_nothing(given):
+                raise NotApplicable(
+                    f"line {source.line(given)} computes what it gives for {name}: "
+                    f"`{source.code(given)}`"
+                )
+    return interface.dropped(names)

@@ -1,0 +1,152 @@
+"""Divide, take roots and exponentials as fast as the hardware can, not as exactly as IEEE asks.
+
+When: a cuTile kernel that divides float32 tiles, or takes `rsqrt`, `sqrt`, `exp2`, `exp` or `tanh`
+    of them. cuda-tile refuses these modes for any other type. What is computed once for a row,
+    from its sum, stays exact: it costs nothing.
+Do: `ct.truediv(a, b, rounding_mode=..., flush_to_zero=True)` for `a / b`, with `RoundingMode.FULL`
+    (2 ulp) or `APPROX`; `flush_to_zero=True` for `ct.rsqrt` and `ct.exp2`; with `APPROX` also the
+    approximate `ct.sqrt`, `ct.exp` and `ct.tanh`.
+Risk: changes rounding: numbers below 1.2e-38 become zero; the approximate tanh has 11 good bits.
+Source: TileGym's cuTile playbook, item H, which names 1 to 5 %. It says that `ct.exp` takes no
+    rounding mode; in cuda-tile 1.7 it takes `APPROX`. Compiled there for sm_80, a float32 softmax
+    of 1024 columns falls from 424 to 221 instructions with FULL and to 185 with APPROX, for sm_90
+    from 537 to 335 and 299: the exact division is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CT, CUTILE
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.element_types import ElementTypes
+from agent.playbook.insertion import tile_module
+from agent.syntax import Source, descendants, keyword, positional, with_keyword
+
+FLUSHED = tuple(f"{CT}{name}" for name in ("exp2", "rsqrt", "sqrt", "truediv"))
+"""What takes `flush_to_zero`, of the functions that get slower without."""
+APPROXIMATE = tuple(f"{CT}{name}" for name in ("exp", "sqrt", "tanh"))
+"""What has an approximate form and, but for `exp` and `tanh`, no other fast one."""
+Edit = Callable[[cst.CSTNode], cst.CSTNode]
+
+
+class FastMath(Optimization):
+    """`a / b` -> `ct.truediv(a, b, rounding_mode=ct.RoundingMode.FULL, flush_to_zero=True)`."""
+
+    name = "fast-math"
+    title = "fast float32 arithmetic"
+    backend = "cutile"
+    family = "arithmetic"
+    priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 60, KernelClass.COMPUTE: 50}
+    expected = "1 to 5 % (TileGym); half of a softmax's instructions"
+    hypothesis = "An exact division is a subroutine of some 20 instructions, a fast one is two."
+    changes_rounding = True
+    example: ClassVar[Params] = {"rounding": "FULL"}
+    before = """\
+import cuda.tile as ct
+import torch
+
+
+@ct.kernel
+def normalize_kernel(x, y, TILE: ct.Constant[int]):
+    row = ct.bid(0)
+    tile = ct.load(x, index=(row, 0), shape=(1, TILE), padding_mode=ct.PaddingMode.ZERO)
+    tile = tile.astype(ct.float32)
+    root = ct.sqrt(ct.sum(tile * tile, axis=1, keepdims=True))
+    unit = tile / root
+    ct.store(y, index=(row, 0), tile=unit.astype(y.dtype))
+
+
+def normalize(x):
+    y = torch.empty_like(x)
+    tile = 1 << (x.shape[1] - 1).bit_length()
+    ct.launch(torch.cuda.current_stream(), (x.shape[0],), normalize_kernel, (x, y, tile))
+    return y
+"""
+    after = before.replace(
+        "tile / root",
+        "ct.truediv(tile, root, rounding_mode=ct.RoundingMode.FULL, flush_to_zero=True)",
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """Within 2 ulp, and as fast as it goes; the faster one that passes the tests is taken."""
+        found = [{"rounding": rounding} for rounding in ("FULL", "APPROX")
+                 if _edits(subject.source, rounding)]  # fmt: skip
+        if not found:
+            raise NotApplicable(
+                "no launched kernel divides a whole tile that is certainly float32, or takes a "
+                "root or an exponential of one, and leaves the rounding open"
+            )
+        return found
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Every such operation of the launched kernels and of the helpers they call."""
+        edits = _edits(subject.source, str(params["rounding"]))
+        if not edits:
+            raise NotApplicable(f"no float32 operation is left to compute with {params}")
+        return subject.source.rewrite(edits)
+
+
+def _edits(source: Source, rounding: str) -> dict[cst.CSTNode, Edit]:
+    found: dict[cst.CSTNode, Edit] = {}
+    for kernel in CUTILE.launched(source):
+        for function in CUTILE.reached(source, kernel):
+            types = ElementTypes(source, function)
+            for division in _divisions(function.node.body):
+                if types.is_float32(division) and not types.is_reduced(division):
+                    found.setdefault(division, _division(tile_module(source), rounding))
+            for call in _calls(source, function.node.body):
+                missing = _missing(source, call, rounding)
+                if missing and types.is_float32(call) and not types.is_reduced(call):
+                    found.setdefault(call, _setting(missing))
+    return found
+
+
+def _divisions(body: cst.CSTNode) -> Iterator[cst.BinaryOperation]:
+    return (b for b in descendants(body, cst.BinaryOperation) if isinstance(b.operator, cst.Divide))
+
+
+def _calls(source: Source, body: cst.CSTNode) -> Iterator[cst.Call]:
+    """Calls that name no rounding of their own."""
+    calls = CUTILE.find(source, body, {*FLUSHED, *APPROXIMATE})
+    return (call for call in calls if keyword(call, "rounding_mode") is None)
+
+
+def _missing(source: Source, call: cst.Call, rounding: str) -> dict[str, str]:
+    """The keywords that a call lacks."""
+    called = source.name(call.func) or ""
+    mode = f"{tile_module(source)}.RoundingMode.{rounding}"
+    wanted: dict[str, str] = {}
+    if called == f"{CT}truediv" or (rounding == "APPROX" and called in APPROXIMATE):
+        wanted["rounding_mode"] = mode
+    if called in FLUSHED and keyword(call, "flush_to_zero") is None:
+        wanted["flush_to_zero"] = "True"
+    return wanted if len(positional(call)) in (1, 2) else {}
+
+
+def _setting(keywords: dict[str, str]) -> Edit:
+    def edit(node: cst.CSTNode) -> cst.CSTNode:
+        call = cst.ensure_type(node, cst.Call)
+        for name, value in keywords.items():
+            call = with_keyword(call, name, value)
+        return call
+
+    return edit
+
+
+def _division(tile: str, rounding: str) -> Edit:
+    def edit(node: cst.CSTNode) -> cst.CSTNode:
+        division = cst.ensure_type(node, cst.BinaryOperation)
+        call = cst.ensure_type(cst.parse_expression(f"{tile}.truediv()"), cst.Call)
+        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        left, right = (s.with_changes(lpar=[], rpar=[]) for s in (division.left, division.right))
+        sides = [cst.Arg(left, comma=comma), cst.Arg(right)]
+        call = call.with_changes(args=sides)
+        call = with_keyword(call, "rounding_mode", f"{tile}.RoundingMode.{rounding}")
+        return with_keyword(call, "flush_to_zero", "True")
+
+    return edit

@@ -1,0 +1,312 @@
+"""Load and store whole tiles where a kernel gathers and scatters them element by element.
+
+When: a cuTile kernel reads or writes with `ct.gather` or `ct.scatter` at indices that count one by
+    one, such as `block * TILE + ct.arange(TILE)`, on sm_90 or later.
+Do: `ct.load(x, index=(block,), shape=(TILE,), padding_mode=...)` and `ct.store`; the index counts
+    tiles, not elements. Where the tiles begin at an offset, load from `x.slice(...)`. The gather's
+    padding value becomes the padding mode.
+Risk: none to results where every tile begins inside its array, which is checked against the loop,
+    the grid and the shapes in the host code. An array of which the host code says nothing is taken
+    to be as long as the one that the grid is computed from.
+Source: TileGym's cuTile playbook, item A, which claims 2x to 78x. Not for everything: compiled with
+    cuda-tile 1.7 for sm_90, a one-dimensional fp32 copy of 1024 elements a block has the same two
+    128-bit loads and stores either way, and no TMA; tiles of 1 x 1024 are loaded without it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CT, CUTILE
+from agent.backends.dialect import Kernel
+from agent.playbook.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.definitions import value_of
+from agent.playbook.layout import Call, Place, laid_out
+from agent.playbook.runs import NotRegular
+from agent.syntax import Source, argument, descendants, keyword
+
+FIRST_TMA = 90
+ELEMENTWISE = (*CUTILE.arithmetic, f"{CT}astype", f"{CT}where")
+INFINITIES = ("math.inf", "numpy.inf", "torch.inf")
+NANS = ("math.nan", "numpy.nan", "torch.nan")
+Edit = Callable[[Any], Any]
+
+
+class GatherToLoad(Optimization):
+    """`ct.gather(x, offsets)` -> `ct.load(x, index=..., shape=...)`."""
+
+    name = "gather-to-load"
+    title = "tile loads for gathers"
+    backend = "cutile"
+    family = "tma"
+    priority: ClassVar = {KernelClass.MEMORY: 20, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 30}
+    expected = "TileGym claims 2x to 78x; nothing for an aligned one-dimensional copy"
+    hypothesis = "A tile is fetched as one request with one address and one check of its bounds."
+    example: ClassVar[Params] = {}
+    before = """\
+import math
+
+import cuda.tile as ct
+import torch
+
+TILE = 1024
+
+
+@ct.kernel
+def softmax_kernel(x, y):
+    row = ct.bid(0)
+    columns = ct.arange(TILE, dtype=ct.int32)
+    tile = ct.gather(x, (row, columns), padding_value=-math.inf)
+    numerator = ct.exp(tile - ct.max(tile, axis=0, keepdims=True))
+    result = numerator / ct.sum(numerator, axis=0, keepdims=True)
+    ct.scatter(y, (row, columns), result)
+
+
+def softmax(x):
+    n_rows, n_cols = x.shape
+    assert n_cols <= TILE
+    y = torch.empty_like(x)
+    ct.launch(torch.cuda.current_stream(), (n_rows,), softmax_kernel, (x, y))
+    return y
+"""
+    after = (
+        before.replace("    columns = ct.arange(TILE, dtype=ct.int32)\n", "")
+        .replace(
+            "ct.gather(x, (row, columns), padding_value=-math.inf)",
+            """\
+ct.reshape(
+        ct.load(x, index=(row, 0), shape=(1, TILE), padding_mode=ct.PaddingMode.NEG_INF), (TILE,)
+    )""",
+        )
+        .replace(
+            "ct.scatter(y, (row, columns), result)",
+            "ct.store(y, index=(row, 0), tile=ct.reshape(result, (1, TILE)))",
+        )
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: every access that is a tile."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Rewrite them in all launched kernels, and drop the indices that nothing uses any more."""
+        if 0 < subject.hardware.sm < FIRST_TMA:
+            raise NotApplicable(
+                f"sm_{subject.hardware.sm} has no TMA, so that a tile load costs more than a gather"
+            )
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
+        for kernel in CUTILE.launched(source):
+            replaced, refused = _rewritten(source, kernel)
+            edits |= replaced
+            reasons += refused
+            edits |= _unused_after(source, kernel, tuple(replaced))
+        if not edits:
+            raise NotApplicable("; ".join(reasons[:2]) or "no launched kernel gathers or scatters")
+        return source.rewrite(edits)
+
+
+def _rewritten(source: Source, kernel: Kernel) -> tuple[dict[cst.CSTNode, Edit], list[str]]:
+    """The edits of one kernel's accesses, and why others stay."""
+    accesses: list[Access] = []
+    reasons: list[str] = []
+    edits: dict[cst.CSTNode, Edit] = {}
+    for call in CUTILE.find(source, kernel.function.node.body, (GATHER, SCATTER)):
+        try:
+            accesses.append(access_of(source, kernel, call))
+        except NotRegular as reason:
+            reasons.append(f"line {source.line(call)}: {reason}")
+    bounds = Bounds(source, kernel, accesses)
+    for access in accesses:
+        try:
+            bounds.check(access)
+            edits[access.call] = _edit(source, kernel, access)
+        except NotRegular as reason:
+            reasons.append(f"line {source.line(access.call)}: {reason}")
+    return edits, reasons
+
+
+def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
+    """What makes a load or store of the access. The value of a scatter may be edited as well."""
+    call = access.call
+    if not isinstance(call.func, cst.Attribute):
+        raise NotRegular("ct.gather and ct.scatter are imported by name")
+    ct = source.code(call.func.value)
+    index, edges = [], []
+    array = access.array.value
+    for number, axis in enumerate(access.axes):
+        index.append(" + ".join(map(source.code, axis.tiles)) or "0")
+        edges.append(source.code(axis.run.length) if axis.run.length is not None else "1")
+        if axis.offsets:
+            start = " + ".join(map(source.code, axis.offsets))
+            array += (
+                f".slice(axis={number}, start={start}, stop={access.array.value}.shape[{number}])"
+            )
+    place = Place.of(source, call)
+    edge, shape = _tuple(edges), _tuple(source.code(e) if e else "1" for e in access.shape)
+    latency = keyword(call, "latency")
+    hints = [f"latency={source.code(latency)}"] if latency is not None else []
+    where = [array, f"index={_tuple(index)}"]
+    if source.name(call.func) == GATHER:
+        if access.checked or access.mask is not None:
+            hints.insert(0, _padding(source, call, ct))
+        load = Call(f"{ct}.load", [*where, f"shape={edge}", *hints])
+        new = laid_out(load if shape == edge else Call(f"{ct}.reshape", [load, shape]), place)
+        return lambda _: cst.parse_expression(new)
+    value = argument(call, 2, "value")
+    if value is None:
+        raise NotRegular("its value is not in sight")
+    whole = _has_shape(source, kernel, value, access, 0)
+
+    def edit(updated: cst.Call) -> cst.BaseExpression:
+        kept = argument(updated, 2, "value")
+        tile: str | Call = source.module.code_for_node(kept) if kept is not None else ""
+        if not whole:
+            tile = Call(f"{ct}.broadcast_to", [tile, shape])
+        if shape != edge:
+            tile = Call(f"{ct}.reshape", [tile, edge])
+        named = (
+            Call(f"tile={tile.function}", tile.arguments)
+            if isinstance(tile, Call)
+            else f"tile={tile}"
+        )
+        return cst.parse_expression(laid_out(Call(f"{ct}.store", [*where, named, *hints]), place))
+
+    return edit
+
+
+def _padding(source: Source, call: cst.Call, ct: str) -> str:
+    """The padding mode that stands for a gather's padding value."""
+    given = keyword(call, "padding_value")
+    mode = _mode(source, value_of(source, given)) if given is not None else "ZERO"
+    if given is not None and mode is None:
+        raise NotRegular(f"no padding mode is `{source.code(given)}`")
+    return f"padding_mode={ct}.PaddingMode.{mode}"
+
+
+def _mode(source: Source, value: cst.BaseExpression) -> str | None:
+    match value:
+        case cst.Integer() | cst.Float():
+            return "ZERO" if value.evaluated_value == 0 else None
+        case cst.UnaryOperation(operator=cst.Minus(), expression=inner):
+            negated = {"ZERO": "NEG_ZERO", "POS_INF": "NEG_INF", "NAN": "NAN"}
+            return negated.get(_mode(source, inner) or "")
+        case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text)]):
+            if source.name(value.func) in ("float", "builtins.float"):
+                words = {"inf": "POS_INF", "-inf": "NEG_INF", "nan": "NAN"}
+                return words.get(str(text.evaluated_value).lower())
+        case cst.Name() | cst.Attribute():
+            named = source.name(value)
+            return "POS_INF" if named in INFINITIES else "NAN" if named in NANS else None
+    return None
+
+
+def _has_shape(
+    source: Source, kernel: Kernel, expression: cst.BaseExpression, access: Access, deep: int
+) -> bool:
+    """Whether a value to scatter has the shape of the indices already, so that it is not broadcast.
+
+    What is computed element by element with such a tile has its shape.
+    """
+    if deep > 20:
+        return False
+    parts: list[cst.BaseExpression] = []
+    match value_of(source, expression):
+        case cst.BinaryOperation(left=left, right=right):
+            parts = [left, right]
+        case cst.UnaryOperation(expression=inner):
+            parts = [inner]
+        case cst.Comparison(left=left):
+            parts = [left]
+        case cst.Call() as call:
+            called = source.name(call.func) or ""
+            if called == GATHER:
+                try:
+                    shape = access_of(source, kernel, call).shape
+                except NotRegular:
+                    return False
+                return same_shape(source, shape, access.shape)
+            if called in ELEMENTWISE:
+                parts = [a.value for a in call.args if a.keyword is None]
+            elif isinstance(call.func, cst.Attribute) and call.func.attr.value == "astype":
+                parts = [call.func.value]
+    return any(_has_shape(source, kernel, part, access, deep + 1) for part in parts)
+
+
+def _tuple(items: Sequence[str] | Iterator[str]) -> str:
+    listed = list(items)
+    return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
+
+
+# --- what is left over --------------------------------------------------------------------------
+
+
+def _unused_after(
+    source: Source, kernel: Kernel, replaced: Sequence[cst.CSTNode]
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that remove the assignments which only the replaced accesses used."""
+    gone = [
+        e
+        for call in replaced
+        if isinstance(call, cst.Call)
+        for e in (argument(call, 1, "indices"), keyword(call, "mask"))
+        if e is not None
+    ]
+    edits: dict[cst.CSTNode, Edit] = {}
+    kept = _emitted_names(source, kernel, replaced)
+    body = kernel.function.node.body
+    while True:
+        inside = {id(n) for e in gone for n in descendants(e, cst.Name)}
+        candidates = {n.value for e in gone for n in descendants(e, cst.Name)} - kept
+        found = []
+        for line in descendants(body, cst.SimpleStatementLine):
+            name = _assigned_name(line)
+            if (
+                line not in edits
+                and name in candidates
+                and not any(
+                    n.value == name and id(n) not in inside and not _is_target(source, n)
+                    for n in descendants(body, cst.Name)
+                )
+            ):
+                found.append(line)
+        if not found:
+            return edits
+        for line in found:
+            edits[line] = lambda _: cst.RemoveFromParent()
+            gone.append(cst.ensure_type(line.body[0], cst.Assign).value)
+
+
+def _emitted_names(source: Source, kernel: Kernel, replaced: Sequence[cst.CSTNode]) -> set[str]:
+    """The names that the new accesses mention."""
+    names = set()
+    for call in replaced:
+        if isinstance(call, cst.Call):
+            access = access_of(source, kernel, call)
+            for axis in access.axes:
+                for expression in (*axis.tiles, *axis.offsets, axis.run.length):
+                    if expression is not None:
+                        names |= {n.value for n in descendants(expression, cst.Name)}
+    return names
+
+
+def _assigned_name(line: cst.SimpleStatementLine) -> str | None:
+    """The name a line assigns, if it does nothing else and carries no comment."""
+    comments = [above.comment for above in line.leading_lines]
+    if len(line.body) != 1 or any((*comments, line.trailing_whitespace.comment)):
+        return None
+    match line.body[0]:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
+            return name
+    return None
+
+
+def _is_target(source: Source, name: cst.Name) -> bool:
+    return isinstance(next(source.ancestors(name), None), cst.AssignTarget)

@@ -1,0 +1,268 @@
+"""Let blocks that run at the same time work on neighbouring tiles of a matrix product.
+
+When: a cuTile kernel that multiplies tiles in a loop and takes its tile of the result from two
+    block indices, or from one number by `//` and `%`, in plain order.
+Do: number the blocks, and take the tiles in groups of 4, 8 or 16 along the first index: all of a
+    group for one second index, then for the next. The last group is as high as what is left.
+Risk: none to results: the new order visits each tile once, for every size of the grid. Small
+    products, whose operands stay in the L2 cache anyway, only pay for the arithmetic.
+Source: TileGym's cuTile playbook, item I, which claims +5 % to +15 % for large products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CUTILE
+from agent.backends.dialect import Kernel
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.blocks import BID, NUM_BLOCKS, block_indices, replacing, spelling, unused
+from agent.playbook.definitions import definition, value_of
+from agent.playbook.runs import holds_at
+from agent.syntax import Source, argument, descendants, positional
+
+SWEEP = (4, 8, 16)
+Edit = Callable[[Any], Any]
+
+
+class GroupedOrder(Optimization):
+    """Plain order of the result's tiles -> groups of rows."""
+
+    name = "grouped-order"
+    title = "grouped order of tiles"
+    backend = "cutile"
+    family = "order"
+    priority: ClassVar = {KernelClass.BALANCED: 110, KernelClass.COMPUTE: 80}
+    expected = "TileGym claims +5 % to +15 % for large products; nothing for those that fit into L2"
+    hypothesis = "Blocks that run together share rows and columns, which they find in the L2 cache."
+    example: ClassVar[Params] = {"group": 8}
+    before = """\
+import cuda.tile as ct
+import torch
+
+M, N, K = 128, 128, 64
+
+
+@ct.kernel
+def matmul_kernel(a, b, c):
+    row, column = ct.bid(0), ct.bid(1)
+    sum = ct.full((M, N), 0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
+        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
+        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
+        sum = ct.mma(left, right, sum)
+    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
+
+
+def matmul(a, b):
+    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
+    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
+    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
+    return c
+"""
+    after = before.replace(
+        "    row, column = ct.bid(0), ct.bid(1)\n",
+        """\
+    block = ct.bid(0) + ct.bid(1) * ct.num_blocks(0)
+    blocks_in_group = 8 * ct.num_blocks(1)
+    first = block // blocks_in_group * 8
+    height = min(ct.num_blocks(0) - first, 8)
+    row, column = first + block % blocks_in_group % height, block % blocks_in_group // height
+""",
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """Heights of a group."""
+        self.apply(subject, {"group": SWEEP[0]})
+        return [{"group": group} for group in SWEEP]
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Reorder the tiles of every launched kernel that multiplies in a loop."""
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons = []
+        for kernel in CUTILE.launched(source):
+            try:
+                edits |= _reordered(source, kernel, int(params["group"]))
+            except NotApplicable as reason:
+                reasons.append(str(reason))
+        if not edits:
+            raise NotApplicable("; ".join(reasons[:2]) or "the file holds no launched kernel")
+        return source.rewrite(edits)
+
+
+def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, Edit]:
+    body = kernel.function.node.body
+    dots = CUTILE.find(source, body, CUTILE.dots)
+    if not any(isinstance(a, cst.For) for dot in dots for a in source.ancestors(dot)):
+        raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
+    if not isinstance(body, cst.IndentedBlock):
+        raise NotApplicable(f"{kernel.name} is written on one line")
+    if (split := _split(source, kernel)) is not None:
+        return _regrouped(kernel, split, group)
+    indices = block_indices(source, kernel)
+    fast, slow = sorted(_result_axes(source, kernel))
+    ct = spelling(source, indices[0].call)
+    names = _names(kernel)
+    counts = (f"{ct}.num_blocks({fast})", f"{ct}.num_blocks({slow})")
+    lines = [
+        f"{names[0]} = {ct}.bid({fast}) + {ct}.bid({slow}) * {counts[0]}",
+        *_grouping(names[0], names, *counts, group),
+    ]
+    tile = dict(zip((fast, slow), _tile(names[0], names), strict=True))
+    edits: dict[cst.CSTNode, Edit] = {
+        index.call: replacing(source, index.call, tile[index.axis])
+        for index in indices
+        if index.axis in tile
+    }
+    has_docstring = kernel.function.node.get_docstring() is not None
+    edits[body] = lambda updated: _with_lines(updated, int(has_docstring), lines)
+    return edits
+
+
+def _result_axes(source: Source, kernel: Kernel) -> tuple[int, int]:
+    """The axes of the grid that choose row and column of the tile that a block stores."""
+    for call in CUTILE.find(source, kernel.function.node.body, CUTILE.stores):
+        index = argument(call, 1, "index")
+        listed = value_of(source, index) if index is not None else None
+        if isinstance(listed, cst.Tuple) and len(listed.elements) > 1:
+            axes = [_block_axis(source, element.value) for element in listed.elements[-2:]]
+            if axes[0] is not None and axes[1] is not None and axes[0] != axes[1]:
+                return axes[0], axes[1]
+    raise NotApplicable(f"no store of {kernel.name} has two block indices for row and column")
+
+
+def _block_axis(source: Source, expression: cst.BaseExpression) -> int | None:
+    behind = value_of(source, expression)
+    if isinstance(behind, cst.Call) and source.name(behind.func) == BID and behind.args:
+        axis = behind.args[0].value
+        return axis.evaluated_value if isinstance(axis, cst.Integer) else None
+    return None
+
+
+# --- from one number ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Split:
+    """`row = block // width` and `column = block % width`, where `block` is below a product."""
+
+    rows: cst.BinaryOperation
+    columns: cst.BinaryOperation
+    line: cst.SimpleStatementLine
+    """Above it the group is computed."""
+    block: str
+    height: str
+    width: str
+
+
+def _split(source: Source, kernel: Kernel) -> Split | None:
+    """Where a kernel splits the number of a loop over `range(..., height * width, ...)`."""
+    for loop in descendants(kernel.function.node.body, cst.For):
+        if not isinstance(loop.target, cst.Name) or not isinstance(loop.iter, cst.Call):
+            continue
+        given = positional(loop.iter)
+        counts_blocks = len(given) == 3 and _is_num_blocks(source, given[2])
+        product = value_of(source, given[1]) if counts_blocks else None
+        if not isinstance(product, cst.BinaryOperation) or not isinstance(
+            loop.body, cst.IndentedBlock
+        ):
+            continue
+        parts: dict[type[cst.BaseBinaryOp], list[cst.BinaryOperation]] = {}
+        for operation in descendants(loop.body, cst.BinaryOperation):
+            if _is_loops(source, operation.left, loop):
+                parts.setdefault(type(operation.operator), []).append(operation)
+        rows, columns = parts.get(cst.FloorDivide, []), parts.get(cst.Modulo, [])
+        if not isinstance(product.operator, cst.Multiply) or len(rows) != 1 or len(columns) != 1:
+            continue
+        width = columns[0].right
+        both = (product.left, product.right)
+        others = [o for o, w in (both, both[::-1]) if _alike(source, w, width)]
+        line = next((s for s in loop.body.body if _within(source, s, (rows[0], columns[0]))), None)
+        if (
+            others
+            and isinstance(line, cst.SimpleStatementLine)
+            and _alike(source, rows[0].right, width)
+            and all(holds_at(source, e, line) for e in (others[0], width))
+        ):
+            code = (source.code(others[0]), source.code(width))
+            return Split(rows[0], columns[0], line, loop.target.value, *code)
+    return None
+
+
+def _regrouped(kernel: Kernel, split: Split, group: int) -> dict[cst.CSTNode, Edit]:
+    names = _names(kernel)
+    lines = _grouping(split.block, names, split.height, split.width, group)
+    rows, columns = _tile(split.block, names)
+
+    def preceded(line: cst.SimpleStatementLine) -> Any:
+        first, *rest = map(cst.parse_statement, lines)
+        first = first.with_changes(leading_lines=line.leading_lines)
+        return cst.FlattenSentinel([first, *rest, line.with_changes(leading_lines=[])])
+
+    return {
+        split.rows: lambda _: cst.parse_expression(f"({rows})" if split.rows.lpar else rows),
+        split.columns: lambda _: cst.parse_expression(
+            f"({columns})" if split.columns.lpar else columns
+        ),
+        split.line: preceded,
+    }
+
+
+def _is_num_blocks(source: Source, expression: cst.BaseExpression) -> bool:
+    behind = value_of(source, expression)
+    return isinstance(behind, cst.Call) and source.name(behind.func) == NUM_BLOCKS
+
+
+def _is_loops(source: Source, expression: cst.BaseExpression, loop: cst.For) -> bool:
+    if not isinstance(expression, cst.Name):
+        return False
+    found = definition(source, expression.value, expression)
+    return found is not None and found.node is loop
+
+
+def _alike(source: Source, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:
+    """Whether two expressions are written alike and mean the same."""
+    return source.code(one) == source.code(other) and holds_at(source, one, other)
+
+
+def _within(source: Source, line: cst.CSTNode, operations: Sequence[cst.CSTNode]) -> bool:
+    return any(around is line for o in operations for around in source.ancestors(o))
+
+
+# --- the arithmetic -----------------------------------------------------------------------------
+
+
+def _names(kernel: Kernel) -> tuple[str, str, str, str]:
+    block, in_group, first, height = (
+        unused(kernel, wanted) for wanted in ("block", "blocks_in_group", "first", "height")
+    )
+    return block, in_group, first, height
+
+
+def _grouping(
+    block: str, names: tuple[str, str, str, str], height: str, width: str, group: int
+) -> list[str]:
+    """What a block's group is: where it begins, and how high it is."""
+    _, in_group, first, group_height = names
+    return [
+        f"{in_group} = {group} * {width}",
+        f"{first} = {block} // {in_group} * {group}",
+        f"{group_height} = min({height} - {first}, {group})",
+    ]
+
+
+def _tile(block: str, names: tuple[str, str, str, str]) -> tuple[str, str]:
+    """Row and column of the tile that a block takes."""
+    _, in_group, first, height = names
+    return f"{first} + {block} % {in_group} % {height}", f"{block} % {in_group} // {height}"
+
+
+def _with_lines(block: cst.IndentedBlock, place: int, lines: Sequence[str]) -> cst.IndentedBlock:
+    added = [cst.parse_statement(line) for line in lines]
+    return block.with_changes(body=[*block.body[:place], *added, *block.body[place:]])

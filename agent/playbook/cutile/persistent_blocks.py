@@ -1,0 +1,341 @@
+"""Launch as many blocks as the GPU holds at once, and let each work on many tiles.
+
+When: a cuTile kernel with one block for each row or tile, and many more of them than the GPU runs
+    at once: over two for each multiprocessor.
+Do: pass the extents of the grid to the kernel, launch `min(multiprocessors * k, blocks)` blocks,
+    and put the body into `for block in range(ct.bid(0), blocks, ct.num_blocks(0))`. A grid of two
+    or three dimensions is counted along its first axis first, as the hardware does. Sweep k.
+Risk: none to results: every block of the old grid is one round of the loop. Blocks that wait for
+    one another would hang, so kernels with locks are refused. A short grid gains nothing.
+Source: TileGym's cuTile playbook, item B, which claims +50 % to +300 %; for a matrix product of
+    4096^3 on a B200 it reports 1133 TFLOP/s flat and 988 persistent, so only a timing tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CT, CUTILE
+from agent.backends.dialect import Kernel, Launch
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.blocks import (
+    BlockIndex,
+    block_indices,
+    grid_of,
+    launches,
+    replacing,
+    spelling,
+    unused,
+)
+from agent.playbook.definitions import binds
+from agent.playbook.layout import Call, Place, laid_out
+from agent.playbook.runs import holds_at
+from agent.syntax import Source, argument, descendants, keyword
+
+SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
+SMS, GRID = "n_sms", "grid_of_sms"
+"""What the host code calls the multiprocessors and the new grid."""
+WAITS = (f"{CT}atomic_cas", f"{CT}atomic_xchg", f"{CT}grid_dependency_control_wait")
+Edit = Callable[[Any], Any]
+_SEPARATOR = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+
+
+class PersistentBlocks(Optimization):
+    """One block a tile -> a few blocks a multiprocessor, each with a loop over tiles."""
+
+    name = "persistent-blocks"
+    title = "persistent blocks"
+    backend = "cutile"
+    family = "scheduling"
+    priority: ClassVar = {
+        KernelClass.MEMORY: 30,
+        KernelClass.BALANCED: 40,
+        KernelClass.COMPUTE: 100,
+    }
+    expected = "TileGym claims +50 % to +300 % for many small blocks; a loss for some products"
+    hypothesis = (
+        "Blocks that stay spare the start of each block, and overlap one tile with the next."
+    )
+    example: ClassVar[Params] = {"blocks_per_sm": 4}
+    before = """\
+import cuda.tile as ct
+import torch
+
+TILE = 1024
+
+
+@ct.kernel
+def double_kernel(x, y):
+    # One block takes one row.
+    row = ct.bid(0)
+    for j in range(ct.num_tiles(x, axis=1, shape=(1, TILE))):
+        tile = ct.load(x, index=(row, j), shape=(1, TILE), padding_mode=ct.PaddingMode.ZERO)
+        ct.store(y, index=(row, j), tile=tile + tile)
+
+
+def double(x):
+    y = torch.empty_like(x)
+    grid = (x.shape[0], 1, 1)
+    ct.launch(torch.cuda.current_stream(), grid, double_kernel, (x, y))
+    return y
+"""
+    after = """\
+import cuda.tile as ct
+import torch
+
+TILE = 1024
+
+
+@ct.kernel
+def double_kernel(x, y, n_blocks):
+    # One block takes one row.
+    for row in range(ct.bid(0), n_blocks, ct.num_blocks(0)):
+        for j in range(ct.num_tiles(x, axis=1, shape=(1, TILE))):
+            tile = ct.load(x, index=(row, j), shape=(1, TILE), padding_mode=ct.PaddingMode.ZERO)
+            ct.store(y, index=(row, j), tile=tile + tile)
+
+
+def double(x):
+    y = torch.empty_like(x)
+    grid = (x.shape[0], 1, 1)
+    n_blocks = grid[0]
+    n_sms = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count
+    grid_of_sms = (min(n_blocks, n_sms * 4),)
+    ct.launch(torch.cuda.current_stream(), grid_of_sms, double_kernel, (x, y, n_blocks))
+    return y
+"""
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """Blocks a multiprocessor; fewer for a product, whose blocks are large."""
+        kernels = _regular(subject.source)
+        has_dot = any(CUTILE.has_dot(subject.source, kernel) for kernel in kernels)
+        return [{"blocks_per_sm": count} for count in (SWEEP_DOT if has_dot else SWEEP)]
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Rewrite every launched kernel that can be, and all its launches."""
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        for kernel in _regular(source):
+            edits |= _looped(source, kernel)
+            for launch in kernel.launches:
+                edits |= _launched(source, kernel, launch, int(params["blocks_per_sm"]))
+        return source.rewrite(edits)
+
+
+def _regular(source: Source) -> tuple[Kernel, ...]:
+    """The launched kernels that can be rewritten. Raises `NotApplicable` when there is none."""
+    found, reasons = [], []
+    for kernel in CUTILE.launched(source):
+        try:
+            _looped(source, kernel)
+            for launch in launches(source, kernel):
+                _launched(source, kernel, launch, 1)
+            found.append(kernel)
+        except NotApplicable as reason:
+            reasons.append(str(reason))
+    if not found:
+        raise NotApplicable("; ".join(reasons[:2]) or "the file holds no launched cuTile kernel")
+    return tuple(found)
+
+
+# --- the kernel ---------------------------------------------------------------------------------
+
+
+def _looped(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
+    """The edits that put the body of a kernel into a loop over blocks."""
+    function = kernel.function.node
+    body = function.body
+    if not isinstance(body, cst.IndentedBlock):
+        raise NotApplicable(f"{kernel.name} is written on one line")
+    indices = block_indices(source, kernel)
+    _check_body(source, kernel)
+    extents = _extents(source, kernel, indices)
+    ct = spelling(source, indices[0].call)
+    named = _named_row(kernel, indices) if len(extents) == 1 else None
+    edits: dict[cst.CSTNode, Edit] = {}
+    if named is None:
+        variable = unused(kernel, "block", extents)
+        for index in indices:
+            edits[index.call] = replacing(source, index.call, _part(variable, extents, index.axis))
+    else:
+        variable = named[0]
+    whole = " * ".join(extents)
+    loop = f"for {variable} in range({ct}.bid(0), {whole}, {ct}.num_blocks(0)): pass"
+    leading = () if named is None else named[1].leading_lines
+
+    def edit(updated: cst.IndentedBlock) -> cst.IndentedBlock:
+        place = body.body.index(named[1]) if named is not None else None
+        inner = [s for i, s in enumerate(updated.body) if i != place]
+        docstring = inner[:1] if function.get_docstring() is not None else []
+        rest = inner[len(docstring) :]
+        around = cst.ensure_type(cst.parse_statement(loop), cst.For).with_changes(
+            leading_lines=leading,
+            body=cst.IndentedBlock(rest, footer=updated.footer),
+        )
+        return updated.with_changes(body=[*docstring, around], footer=[])
+
+    edits[body] = edit
+    edits[function.params] = lambda params: _with_parameters(params, extents)
+    return edits
+
+
+def _check_body(source: Source, kernel: Kernel) -> None:
+    """Raise `NotApplicable` for a body that is not the same when run twice in one block."""
+    body = kernel.function.node.body
+    listed = kernel.function.node.params
+    if not listed.params or listed.kwonly_params or listed.params[-1].default is not None:
+        raise NotApplicable(f"{kernel.name} has no plain last parameter for another to follow")
+    for leaving in descendants(body, cst.Return):
+        raise NotApplicable(f"line {source.line(leaving)} returns from {kernel.name}")
+    for parameter in kernel.function.parameters:
+        if binds(body, parameter.name.value):
+            raise NotApplicable(f"{kernel.name} assigns its parameter {parameter.name.value}")
+    for function in CUTILE.reached(source, kernel):
+        for call in descendants(function.node.body, cst.Call):
+            ordered = keyword(call, "memory_order")
+            if (source.name(call.func) or "") in WAITS or ordered is not None:
+                raise NotApplicable(f"line {source.line(call)} may wait for another block")
+
+
+def _extents(source: Source, kernel: Kernel, indices: Sequence[BlockIndex]) -> tuple[str, ...]:
+    """The names of the parameters that hold the extents of the grid."""
+    used = {index.axis for index in indices}
+    for launch in launches(source, kernel):
+        grid = grid_of(source, launch)
+        used |= {i for i, extent in enumerate(grid) if source.code(extent) != "1"}
+    wanted = [f"n_blocks_{axis}" for axis in range(max(used) + 1)] if max(used) else ["n_blocks"]
+    return tuple(unused(kernel, name) for name in wanted)
+
+
+def _named_row(
+    kernel: Kernel, indices: Sequence[BlockIndex]
+) -> tuple[str, cst.SimpleStatementLine] | None:
+    """`row` and its line of a kernel that asks once, by `row = ct.bid(0)`."""
+    if len(indices) != 1:
+        return None
+    for line in kernel.function.node.body.body:
+        if not isinstance(line, cst.SimpleStatementLine) or line.trailing_whitespace.comment:
+            continue
+        match line.body:
+            case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)]:
+                others = [s for s in kernel.function.node.body.body if s is not line]
+                if value is indices[0].call and not any(binds(s, name) for s in others):
+                    return name, line
+    return None
+
+
+def _part(block: str, extents: Sequence[str], axis: int) -> str:
+    """A block's index along one axis, out of its number; the first axis counts fastest."""
+    if len(extents) == 1:
+        return block
+    before = " * ".join(extents[:axis])
+    if axis > 1:
+        before = f"({before})"
+    over = f"{block} // {before}" if before else block
+    return over if axis == len(extents) - 1 else f"{over} % {extents[axis]}"
+
+
+def _with_parameters(params: cst.Parameters, names: Sequence[str]) -> cst.Parameters:
+    """The parameters with more of them, laid out as they are."""
+    *before, last = params.params
+    end = last.comma
+    between = before[-1].comma if before and isinstance(end, cst.Comma) else _SEPARATOR
+    added = [cst.Param(cst.Name(name), comma=between) for name in names]
+    added[-1] = added[-1].with_changes(comma=end)
+    return params.with_changes(params=[*before, last.with_changes(comma=between), *added])
+
+
+# --- the launches -------------------------------------------------------------------------------
+
+
+def _launched(
+    source: Source, kernel: Kernel, launch: Launch, blocks_per_sm: int
+) -> dict[cst.CSTNode, Edit]:
+    """The edits of one launch: a smaller grid, and the extents of the old one as arguments."""
+    extents = _extents(source, kernel, block_indices(source, kernel))
+    line = _line_of(source, launch.node)
+    given = argument(launch.node, 3, "kernel_args")
+    listed = source.resolve(given) if given is not None else None
+    if not isinstance(listed, cst.Tuple | cst.List):
+        raise NotApplicable(f"the arguments at line {source.line(launch.node)} are no tuple")
+    place = _line_of(source, listed)
+    if place is not line and isinstance(given, cst.Name):
+        assigned = source.assignments(given)
+        if len(assigned) != 1 or len(source.uses(assigned[0])) != 1:
+            raise NotApplicable(f"`{given.value}` at line {source.line(given)} has other uses")
+    grid = grid_of(source, launch)
+    known = [*grid, *[cst.Integer("1")] * (len(extents) - len(grid))]
+    values = [source.code(extent) for extent in known]
+    if isinstance(launch.grid, cst.Name):
+        values = [f"{launch.grid.value}[{i}]" if i < len(grid) else v for i, v in enumerate(values)]
+    if place is not line and not holds_at(source, launch.grid, place):
+        raise NotApplicable(f"the arguments at line {source.line(place)} come before the grid")
+    scope = launch.function.node if launch.function else source.module
+    names = {n.value for n in descendants(scope, cst.Name)}
+    if taken := sorted(names & {*extents, SMS, GRID}):
+        raise NotApplicable(
+            f"the launch at line {source.line(launch.node)} uses {taken[0]} already"
+        )
+    torch = _torch(source)
+    properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
+    resident = SMS if blocks_per_sm == 1 else f"{SMS} * {blocks_per_sm}"
+    text = [
+        *(f"{name} = {value}" for name, value in zip(extents, values, strict=False)),
+        f"{SMS} = {properties}.multi_processor_count",
+        f"{GRID} = (min({' * '.join(extents)}, {resident}),)",
+    ]
+    edits: dict[cst.CSTNode, Edit] = {
+        launch.grid: lambda _: cst.Name(GRID),
+        listed: lambda updated: _with_elements(source, listed, updated, extents),
+        place: lambda updated: _preceded(updated, text),
+    }
+    return edits
+
+
+def _line_of(source: Source, node: cst.CSTNode) -> cst.SimpleStatementLine:
+    for around in source.ancestors(node):
+        if isinstance(around, cst.SimpleStatementLine):
+            return around
+        if isinstance(around, cst.Lambda | cst.BaseComp):
+            break
+    raise NotApplicable(f"line {source.line(node)} launches inside another expression")
+
+
+def _with_elements(
+    source: Source, listed: cst.Tuple | cst.List, updated: Any, names: Sequence[str]
+) -> Any:
+    """The arguments with more of them, laid out as they are; a line too long is broken."""
+    texts = [source.module.code_for_node(e.value) for e in updated.elements] + list(names)
+    if listed.lpar and not any("\n" in text for text in (source.module.code_for_node(listed),)):
+        place = Place.of(source, listed)
+        return cst.parse_expression(laid_out(Call("", texts), place))
+    if not listed.elements:
+        return updated.with_changes(
+            elements=[cst.Element(cst.Name(n), comma=cst.Comma()) for n in names]
+        )
+    *_, last = updated.elements
+    separator = updated.elements[-2].comma if len(updated.elements) > 1 else _SEPARATOR
+    trailing = isinstance(last.comma, cst.Comma) and len(updated.elements) > 1
+    added = [cst.Element(cst.Name(n), comma=separator) for n in names]
+    added[-1] = added[-1].with_changes(comma=last.comma if trailing else cst.MaybeSentinel.DEFAULT)
+    return updated.with_changes(
+        elements=[*updated.elements[:-1], last.with_changes(comma=separator), *added]
+    )
+
+
+def _preceded(line: cst.SimpleStatementLine, text: Sequence[str]) -> Any:
+    first, *rest = (cst.ensure_type(cst.parse_statement(t), cst.SimpleStatementLine) for t in text)
+    first = first.with_changes(leading_lines=line.leading_lines)
+    return cst.FlattenSentinel([first, *rest, line.with_changes(leading_lines=[])])
+
+
+def _torch(source: Source) -> str:
+    """How the file spells torch."""
+    for name in descendants(source.module, cst.Name):
+        if source.name(name) == "torch":
+            return name.value
+    raise NotApplicable("the file does not import torch, which knows the multiprocessors")

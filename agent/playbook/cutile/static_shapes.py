@@ -1,0 +1,134 @@
+"""Make the length of rows a constant of the compilation.
+
+When: a cuTile kernel on arrays of two or more dimensions, whose last extent is a feature or hidden
+    size of a model: of few values, while the number of rows varies.
+Do: annotate the arrays with `Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))]`.
+Risk: none to results: the launch passes the extent on, whatever it is. Every new extent is
+    compiled, for some tenths of a second.
+Source: the documentation of cuda.tile (since 1.5). Compiled with cuda-tile 1.7, an rms_norm of
+    float16 rows of 4096 in tiles of 1024 falls from 1768 to 293 instructions and from 112 to 47
+    registers for sm_80, and from 56784 to 25712 bytes of shared memory for sm_90: loops of known
+    length are not prepared for others, and whole tiles are not checked. A copy of rows falls from
+    68 to 36 instructions for sm_80 and from 94 to 62 for sm_90. No public source gives a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CT, CUTILE
+from agent.backends.cutile_uses import Uses
+from agent.backends.dialect import Kernel
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.insertion import after_imports, free_name, tile_module, with_import
+from agent.syntax import Source, descendants
+
+
+class StaticShapes(Optimization):
+    """`x` -> `x: StaticRow`, where StaticRow says that the last extent is a constant."""
+
+    name = "static-shapes"
+    title = "static row length"
+    backend = "cutile"
+    family = "static-shapes"
+    priority: ClassVar = {
+        KernelClass.MEMORY: 80,
+        KernelClass.BALANCED: 90,
+        KernelClass.COMPUTE: 140,
+    }
+    expected = "35 to 83 % fewer instructions in row kernels; its time is not measured"
+    hypothesis = "What the compiler knows of a row's length, no thread has to compute or to check."
+    example: ClassVar[Params] = {"dimension": -1}
+    before = """\
+import cuda.tile as ct
+import torch
+
+TILE = 1024
+
+
+@ct.kernel
+def scale_kernel(x, y, factor: float):
+    row = ct.bid(0)
+    for i in range(ct.num_tiles(x, axis=1, shape=(1, TILE))):
+        tile = ct.load(x, index=(row, i), shape=(1, TILE))
+        ct.store(y, index=(row, i), tile=tile * factor)
+
+
+def scale(x, factor):
+    y = torch.empty_like(x)
+    ct.launch(torch.cuda.current_stream(), (x.shape[0],), scale_kernel, (x, y, factor))
+    return y
+"""
+    after = (
+        before.replace("import cuda", "from typing import Annotated\n\nimport cuda")
+        .replace(
+            "import torch\n",
+            "import torch\n\n"
+            "StaticRow = Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))]\n",
+        )
+        .replace("(x, y, factor: float)", "(x: StaticRow, y: StaticRow, factor: float)")
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: the last dimension."""
+        self.apply(subject, self.example)
+        return [self.example]
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Annotate the arrays of the launched kernels that nothing is said of."""
+        source = subject.source
+        parameters = [p for kernel in CUTILE.launched(source) for p in _arrays(source, kernel)]
+        if not parameters:
+            raise NotApplicable(
+                "no launched kernel has an array of two or more dimensions without an annotation"
+            )
+        tile, alias = tile_module(source), free_name(source, "StaticRow")
+        dims = f"static_shape_dims=({params['dimension']},)"
+        line = f"{alias} = Annotated[{tile}.Array, {tile}.ArrayAnnotation({dims})]\n"
+        edits = {p: _annotating(alias) for p in parameters}
+        below = after_imports(source, line)
+        if _has_annotated(source):
+            return source.rewrite({**edits, source.module: below})
+        above = with_import(source, "from typing import Annotated\n")
+        return source.rewrite({**edits, source.module: lambda module: above(below(module))})
+
+
+def _arrays(source: Source, kernel: Kernel) -> list[cst.Param]:
+    """A kernel's arrays of several dimensions; a flat one's length is seldom one of few values."""
+    uses = Uses(source, kernel)
+    return [
+        p
+        for p in kernel.function.parameters
+        if p.name.value in uses.arrays - uses.lists
+        and (uses.ndim(p.name.value) or 0) > 1
+        and _is_open(source, p)
+    ]
+
+
+def _is_open(source: Source, parameter: cst.Param) -> bool:
+    annotation = parameter.annotation
+    return annotation is None or (
+        isinstance(annotation.annotation, cst.Name | cst.Attribute)
+        and source.name(annotation.annotation) == f"{CT}Array"
+    )
+
+
+def _annotating(alias: str) -> Callable[[cst.Param], cst.Param]:
+    return lambda p: p.with_changes(annotation=cst.Annotation(cst.Name(alias)))
+
+
+def _has_annotated(source: Source) -> bool:
+    """Whether the file imports `Annotated` from typing, under that name, at its top level."""
+    return any(
+        isinstance(imported.module, cst.Name)
+        and imported.module.value == "typing"
+        and not isinstance(imported.names, cst.ImportStar)
+        and any(source.code(alias) in ("Annotated", "Annotated,") for alias in imported.names)
+        for statement in source.module.body
+        if isinstance(statement, cst.SimpleStatementLine)
+        for imported in descendants(statement, cst.ImportFrom)
+    )

@@ -1,0 +1,170 @@
+"""Give float32 operands of a tile product to the tensor cores, as TF32.
+
+When: a cuTile kernel whose `ct.mma` may be handed float32 tiles. cuda-tile never casts them itself.
+Do: cast both operands to `ct.tfloat32` where they are float32, and leave every other type alone.
+Risk: changes rounding. TF32 keeps 10 bits of the 23 of a float32's mantissa, as PyTorch does with
+    `torch.backends.cuda.matmul.allow_tf32`; sums stay float32.
+Source: TileGym's cuTile playbook, item D, which names about 2x. Compiled with cuda-tile 1.7, a
+    64 x 64 x 32 float32 product has 1024 scalar multiplications for sm_80, and spills 1008 bytes
+    of stack for sm_90 and 952 for sm_100; guarded it has 128 HMMA, 12 HGMMA and 4 UTCHMMA
+    instructions and spills nothing. In float16 the guard leaves the machine code as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.cutile import CT, CUTILE
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.insertion import before_kernels, free_name, tile_module
+from agent.syntax import Function, Source, argument, assigned, descendants
+
+TF32 = f"{CT}tfloat32"
+OTHER_TYPES = tuple(
+    f"{CT}{name}"
+    for name in ("bfloat16", "float16", "float64", "float8_e4m3fn", "float8_e5m2", "int8", "uint8")
+)
+
+
+class Tf32Guard(Optimization):
+    """`ct.mma(a, b, acc)` -> `ct.mma(as_tf32(a), as_tf32(b), acc)`."""
+
+    name = "tf32-guard"
+    title = "TF32 for float32 products"
+    backend = "cutile"
+    family = "precision"
+    priority: ClassVar = {
+        KernelClass.MEMORY: 170,
+        KernelClass.BALANCED: 50,
+        KernelClass.COMPUTE: 10,
+    }
+    expected = "about 2x or more for float32 operands (TileGym); nothing for others"
+    hypothesis = "Tensor cores take TF32 but not float32, which is multiplied one by one."
+    changes_rounding = True
+    example: ClassVar[Params] = {}
+    before = """\
+import cuda.tile as ct
+import torch
+
+M, N, K = 64, 64, 32
+
+
+@ct.kernel
+def matmul_kernel(a, b, c):
+    row, column = ct.bid(0), ct.bid(1)
+    sum = ct.full((M, N), 0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
+        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
+        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
+        sum = ct.mma(left, right, sum)
+    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
+
+
+def matmul(a, b):
+    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
+    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
+    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
+    return c
+"""
+    after = before.replace(
+        "@ct.kernel\n",
+        '''\
+def as_tf32(tile):
+    """A float32 tile in the format of the tensor cores; any other tile as it is."""
+    return ct.astype(tile, ct.tfloat32 if tile.dtype == ct.float32 else tile.dtype)
+
+
+@ct.kernel
+''',
+    ).replace("ct.mma(left, right, sum)", "ct.mma(as_tf32(left), as_tf32(right), sum)")
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: with the guard."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Guard the operands of every product in the launched kernels and their helpers."""
+        source = subject.source
+        operands = _operands(source)
+        if not operands:
+            raise NotApplicable(
+                "no launched kernel multiplies tiles that may be float32 and are not cast yet"
+            )
+        tile, guard = tile_module(source), free_name(source, "as_tf32")
+        helper = (
+            f"def {guard}(tile):\n"
+            '    """A float32 tile in the format of the tensor cores; any other tile as it is."""\n'
+            f"    return {tile}.astype("
+            f"tile, {tile}.tfloat32 if tile.dtype == {tile}.float32 else tile.dtype)\n"
+        )
+        return source.rewrite(
+            {o: lambda operand: cst.Call(cst.Name(guard), [cst.Arg(operand)]) for o in operands}
+            | {source.module: before_kernels(source, helper)}
+        )
+
+
+def _operands(source: Source) -> list[cst.BaseExpression]:
+    """What the launched kernels and their helpers multiply.
+
+    No operand of a product is among them when one of the two is cast already: both have one type.
+    """
+    found: dict[cst.BaseExpression, None] = {}
+    reached = {f.name: f for k in CUTILE.launched(source) for f in CUTILE.reached(source, k)}
+    for function in reached.values():
+        products = list(CUTILE.find(source, function.node.body, (f"{CT}mma",)))
+        values = _assigned_values(function) if products else {}
+        for call in products:
+            pair = [argument(call, 0, "x"), argument(call, 1, "y")]
+            operands = [operand for operand in pair if operand is not None]
+            if len(operands) == 2 and not any(_is_settled(source, o, values) for o in operands):
+                found |= dict.fromkeys(operands)
+    return list(found)
+
+
+def _assigned_values(function: Function) -> dict[str, list[cst.BaseExpression]]:
+    """Local name -> all it is assigned."""
+    values: dict[str, list[cst.BaseExpression]] = {}
+    for target, value in assigned(function.node.body):
+        if isinstance(target, cst.Name):
+            values.setdefault(target.value, []).append(value)
+    return values
+
+
+def _is_settled(
+    source: Source, operand: cst.BaseExpression, assigned_to: Mapping[str, list[cst.BaseExpression]]
+) -> bool:
+    """Whether the text says that an operand is TF32, or of a type that is not float32."""
+    values: list[cst.BaseExpression] = [operand]
+    seen: set[str] = set()
+    for value in values:
+        names = {n.value for n in descendants(value, cst.Name)} - seen
+        seen |= names
+        values += [given for name in sorted(names) for given in assigned_to.get(name, ())]
+    is_tf32 = any(_reaches_tf32(source, value) for value in values)
+    own = [operand, *(assigned_to.get(operand.value, ()) if isinstance(operand, cst.Name) else ())]
+    return is_tf32 or any(_casts(source, value, OTHER_TYPES) for value in own)
+
+
+def _reaches_tf32(source: Source, value: cst.BaseExpression) -> bool:
+    helpers = [source.function_of(call.func) for call in descendants(value, cst.Call)]
+    bodies = [helper.node.body for helper in helpers if helper is not None]
+    return any(
+        source.name(name) == TF32
+        for node in (value, *bodies)
+        for name in descendants(node, cst.Attribute)
+    )
+
+
+def _casts(source: Source, value: cst.BaseExpression, types: Collection[str]) -> bool:
+    """Whether a value is a cast to one of the types, as a function or as a method."""
+    if not isinstance(value, cst.Call) or not value.args:
+        return False
+    is_cast = source.name(value.func) == f"{CT}astype" or (
+        isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype"
+    )
+    return is_cast and source.name(value.args[-1].value) in types
