@@ -82,6 +82,14 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class SortedOut:
+    """A variant that was compiled and will not be run."""
+
+    title: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class ScreenResult:
     """What the cheap look at one variant of a sweep gave."""
 
@@ -157,6 +165,8 @@ class Proposed(Event):
     family: str
     hypothesis: str
     candidates: tuple[Candidate, ...]
+    sorted_out: tuple[SortedOut, ...] = ()
+    """Variants that need no timing, by what they compile to."""
 
 
 @dataclass(frozen=True)

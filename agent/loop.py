@@ -30,12 +30,15 @@ from agent.events import (
     ScreenResult,
     Settled,
     Skipped,
+    SortedOut,
     Started,
     Stopped,
     StopReason,
     Verified,
 )
+from agent.evidence.sieve import Compiled, Sieve
 from agent.harness.arm import Checkout, deadline_in
+from agent.harness.examiner import Examiner
 from agent.harness.judge import Judge
 from agent.harness.subset import Cost, comparison_s, representative
 from agent.journal import Journal
@@ -87,8 +90,12 @@ class Effects:
     hardware: Hardware
     python_path: Callable[[Path], tuple[Path, ...]]
     """Where Python finds the modules of a checkout, given its root."""
+    examiner: Examiner | None = None
+    """Compiles candidates before they run; None where nothing can be compiled."""
 
     def __post_init__(self) -> None:
+        self._sieve = Sieve()
+        self._compiled: dict[str, Compiled | None] = {}
         self._iteration_ends = 0.0
         self._iteration = -1
 
@@ -184,11 +191,32 @@ class Effects:
             return Stopped(StopReason.EXHAUSTED)
         if isinstance(proposal, Declined):
             return Skipped(proposal.optimization, proposal.reason)
+        committed = self._commit_variants(run, proposal)
+        out = self._sorted_out(run, committed)
+        if len(out) == len(committed):
+            return Skipped(proposal.optimization, _in_short(list(out.values())))
         return Proposed(
             optimization=proposal.optimization,
             family=proposal.family,
             hypothesis=proposal.hypothesis,
-            candidates=tuple(self._commit_variants(run, proposal)),
+            candidates=tuple(c for c in committed if c.sha not in out),
+            sorted_out=tuple(SortedOut(c.title, out[c.sha]) for c in committed if c.sha in out),
+        )
+
+    def _sorted_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
+        """Commit -> why it need not be timed, by what the compiler makes of it."""
+        if self.examiner is None or run.baseline is None:
+            return {}
+        tests = run.baseline.compared or _started(run).tests.perf
+        shas = [run.incumbent_sha, *(candidate.sha for candidate in candidates)]
+        wanted = [sha for sha in shas if sha not in self._compiled]
+        found = self.examiner.examine([self._checkout(run, sha) for sha in wanted], tests)
+        self._compiled |= dict(zip(wanted, found, strict=True))
+        for candidate in candidates:
+            self.workspace.release(candidate.sha)
+        return self._sieve.sort_out(
+            self._compiled[run.incumbent_sha],
+            [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
         )
 
     def screen(self, run: Run) -> Event:
@@ -351,6 +379,13 @@ class Effects:
 def _started(run: Run) -> Started:
     assert run.started is not None  # every phase but SETUP comes after it
     return run.started
+
+
+def _in_short(reasons: list[str]) -> str:
+    """The reason, or the first of several different ones."""
+    if len(set(reasons)) == 1:
+        return reasons[0] if len(reasons) == 1 else f"of each variant: {reasons[0]}"
+    return f"none of {len(reasons)} variants is worth a run: {reasons[0]}; {reasons[-1]}"
 
 
 def _when(run: Run) -> float:

@@ -21,7 +21,9 @@ from agent.environment import Environment
 from agent.errors import UsageError
 from agent.events import Options, Started, TestPlan
 from agent.harness.arm import Checkout, deadline_in
+from agent.harness.artifacts import Wanted
 from agent.harness.discovery import Selection, discover
+from agent.harness.examiner import ForkedExaminer
 from agent.harness.gpu import GpuWatch, exclusive
 from agent.harness.judge import PytestJudge
 from agent.harness.server import ForkServer
@@ -64,6 +66,7 @@ class Session:
     origin_sha: str
     plan: TestPlan
     judge: PytestJudge
+    examiner: ForkedExaminer | None
     python: str
     logs: Path
     notes: tuple[str, ...]
@@ -101,6 +104,7 @@ class Session:
             kernel_class=kernel_class,
             hardware=self.hardware,
             python_path=self.target.sys_path,
+            examiner=self.examiner,
         )
 
 
@@ -203,12 +207,23 @@ def _open(
             logs=logs,
             watch=_watch(stack, environment),
         ),
+        examiner=_examiner(server, target.backend, request.python, environment, logs),
         python=request.python,
         logs=logs,
         notes=plan.notes,
         branch=_branch(Path(target.kernel)) if request.branch is None else request.branch,
         options=request.options,
     )
+
+
+def _examiner(
+    server: ForkServer, backend: str, python: str, environment: Environment, logs: Path
+) -> ForkedExaminer | None:
+    """Compiles for the GPU of the run; without one nothing is worth sorting out."""
+    if environment.gpu is None:
+        return None
+    wanted = Wanted(backend, (environment.gpu.sm,), python=python, has_gpu=False)
+    return ForkedExaminer(server, wanted, logs)
 
 
 def _watch(stack: ExitStack, environment: Environment) -> GpuWatch | None:

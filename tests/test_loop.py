@@ -17,7 +17,7 @@ from agent.report.table import render
 from agent.state import Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ORIGIN, STEPS
-from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
+from tests.support.scripted import KERNEL, ScriptedExaminer, ScriptedRun, Step, kernel
 
 REPO_ROOT = Path(__file__).parent.parent
 
@@ -109,6 +109,28 @@ def test_it_stops(
     run = finish(ScriptedRun(repo, steps, options))
     assert run.stopped is not None
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
+
+
+def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
+    steps = (
+        Step("comment", (f"# a remark\n{ORIGIN}",)),
+        Step("broken", (kernel(0.1, "BROKEN"),)),
+        Step("sweep", (kernel(0.9), f"# again\n{kernel(0.9)}", kernel(0.8), ORIGIN)),
+        Step("late", (f"# later\n{kernel(0.9)}",)),
+    )
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    run = finish(ScriptedRun(repo, steps, examiner=ScriptedExaminer()))
+    assert [row.optimization for row in run.rows] == ["baseline", "sweep (n=2)"]
+    assert [(s.optimization, s.reason) for s in run.skipped] == [
+        ("comment", "the compiler makes the incumbent's code of it"),
+        ("broken", "kernel() for sm_90: does not compile"),
+        ("late", "the compiler makes the same code of it as of sweep (n=0)"),
+    ]
+    assert run.proposal is not None
+    assert [(v.title, v.reason) for v in run.proposal.sorted_out] == [
+        ("sweep (n=1)", "the compiler makes the same code of it as of sweep (n=0)"),
+        ("sweep (n=3)", "the compiler makes the incumbent's code of it"),
+    ]
 
 
 def test_keep_going_passes_over_a_small_improvement(tmp_path: Path) -> None:

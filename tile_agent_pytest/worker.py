@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from tile_agent_pytest import plugin, tuned
+from tile_agent_pytest import artifacts, plugin, tuned
 from tile_agent_pytest.bench import Sampler, Timing, open_sampler
 from tile_agent_pytest.wire import Channel, Closed, Message
 
@@ -43,7 +43,8 @@ def work(channel: Channel) -> int:
     A job holds `cwd` (root of the checkout), `sys_path` (put first, in order), `log` (file for
     stdout and stderr), `args` (pytest arguments), `tests` (node ids to keep, or None for all),
     `kernel` (path of the kernel within the checkout), `tuned` (folder for what its tuner chooses)
-    and `env` (variables to set).
+    and `env` (variables to set). A job with `artifacts` is one for `tile_agent_pytest.artifacts`,
+    which says what it holds besides; its end is told as {"event": "done"}.
     """
     job = channel.receive()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -52,6 +53,10 @@ def work(channel: Channel) -> int:
     os.close(log)
     os.chdir(job["cwd"])
     os.environ.update(job["env"])
+    if "artifacts" in job:
+        artifacts.main(job["artifacts"])
+        channel.send({"event": "done"})
+        return 0
     sys.path[:0] = job["sys_path"]
     sys.dont_write_bytecode = True  # two candidates of one second and one size share a .pyc
     session = Session(channel, job)

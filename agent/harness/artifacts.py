@@ -30,6 +30,7 @@ MOST_LAUNCHES = 8
 COMPILE_S = 60.0
 """For one compile. A 512x512x64 tile of cuTile takes minutes."""
 TOOL_S = 60.0
+PREFIX = "tile-agent-artifacts-"
 NEEDS = {
     "cuda-tile": "-m pip install 'cuda-tile[tileiras]>=1.7'",
     "tileiras": "-m pip install 'cuda-tile[tileiras]>=1.7'",
@@ -105,24 +106,38 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
         UsageError: a package or a tool is missing, or nothing is launched.
     """
     deadline = time.monotonic() + timeout_s
-    with tempfile.TemporaryDirectory(prefix="tile-agent-artifacts-") as folder:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         scratch = Path(folder)
-        ended = _run(checkout, tests, wanted, timeout_s, scratch)
-        _check_missing(ended, wanted)
-        tested = next((a for a in ended.answers if a["event"] == "tested"), None)
-        if tested is None:
-            raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
-        if not any(answer["event"] == "launch" for answer in ended.answers):
-            raise UsageError(_nothing_launched(checkout, tested, ended))
-        results = tuple(_results(checkout, wanted, ended, deadline))
+        job, variables = prepare(checkout, tests, wanted, timeout_s, scratch)
+        ended = run_script(
+            [wanted.python, str(Path(tile_agent_pytest.__file__).parent), "artifacts"],
+            job,
+            cwd=checkout.root,
+            variables=variables,
+            scratch=scratch,
+            timeout_s=timeout_s,
+        )
+        return read(checkout, wanted, ended, deadline)
+
+
+def read(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) -> Evidence:
+    """What a job's answers amount to, while its folder is still there. Raises as `collect`."""
+    _check_missing(ended, wanted)
+    tested = next((a for a in ended.answers if a["event"] == "tested"), None)
+    if tested is None:
+        raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
+    if not any(answer["event"] == "launch" for answer in ended.answers):
+        raise UsageError(_nothing_launched(checkout, tested, ended))
+    results = tuple(_results(checkout, wanted, ended, deadline))
     compiled = sum(answer["event"] == "launch" for answer in ended.answers)
     left_out = max(0, tested["launches"] - compiled)
     return Evidence(results, tested["launches"], left_out, tuple(tested["failures"]))
 
 
-def _run(
+def prepare(
     checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s: float, scratch: Path
-) -> Ended:
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The job for `tile_agent_pytest.artifacts`, and the variables that it needs."""
     file = checkout.root / checkout.kernel
     places = {name: scratch / name for name in ("cache", "temporary", "listings", "artifacts")}
     for place in places.values():
@@ -149,14 +164,7 @@ def _run(
         "TRITON_CACHE_DIR": str(places["cache"]),
         "TRITON_INTERPRET": "0",
     }
-    return run_script(
-        [wanted.python, str(Path(tile_agent_pytest.__file__).parent), "artifacts"],
-        job,
-        cwd=checkout.root,
-        variables=variables,
-        scratch=scratch,
-        timeout_s=timeout_s,
-    )
+    return job, variables
 
 
 def _assumed(file: Path, checkout: Checkout) -> dict[str, Any]:

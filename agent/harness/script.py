@@ -81,7 +81,7 @@ def run_script(
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    return Ended(tuple(_answers(answers)), fate, code)
+    return Ended(tuple(read_answers(answers)), fate, code)
 
 
 def run_tool(command: Sequence[str], timeout_s: float) -> str:
@@ -102,7 +102,7 @@ def run_tool(command: Sequence[str], timeout_s: float) -> str:
     return ended.stdout
 
 
-def _answers(path: Path) -> Iterator[dict[str, Any]]:
+def read_answers(path: Path) -> Iterator[dict[str, Any]]:
     """The whole lines of the file; a killed process may leave half a line."""
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines(keepends=True):

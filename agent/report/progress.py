@@ -38,7 +38,10 @@ def lines(run: Run, event: Event) -> list[str]:
         case Proposed():
             count = len(event.candidates)
             title = event.candidates[0].title if count == 1 else f"{count} variants"
-            return [f"[{run.iteration:2d}] try    {event.optimization}: {title}"]
+            return [
+                f"[{run.iteration:2d}] try    {event.optimization}: {title}",
+                *(f"     out    {variant.title}: {variant.reason}" for variant in event.sorted_out),
+            ]
         case Screened():
             return [
                 _variant(run, result.sha, result.latency_ms, result.reason)

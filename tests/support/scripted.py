@@ -14,6 +14,9 @@ from pathlib import Path
 from agent.backends.base import KernelClass
 from agent.decision import Status
 from agent.events import Options, Record, Started, TestPlan
+from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+from agent.evidence.sass import InstructionMix
+from agent.evidence.sieve import Compiled
 from agent.harness.arm import Checkout
 from agent.harness.judge import Timing, Verification
 from agent.journal import Journal
@@ -103,6 +106,33 @@ class ScriptedJudge:
         return compare(pairs, alpha=0.0125)
 
 
+class ScriptedExaminer:
+    """Compiles a kernel to its text without comments; `BROKEN = True` does not compile."""
+
+    def examine(
+        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+    ) -> tuple[Compiled | None, ...]:
+        return tuple(Compiled((_compiled(_text(c)),), complete=True) for c in checkouts)
+
+
+def _compiled(text: str) -> Result:
+    launch = Launch("kernel", ())
+    if "BROKEN" in text:
+        return NotCompiled(launch, 90, "does not compile")
+    return Artifact(
+        launch=launch,
+        sm=90,
+        registers=32,
+        stack_bytes=0,
+        shared_bytes=0,
+        threads=128,
+        instructions=InstructionMix(),
+        digest="".join(line for line in text.splitlines() if not line.startswith("#")),
+        cubin_bytes=1,
+        compile_s=0.1,
+    )
+
+
 @dataclass
 class ScriptedProposer:
     """Goes through its steps once."""
@@ -132,6 +162,7 @@ class ScriptedRun:
     options: Options = field(default_factory=Options)
     run_id: str = "kernel-1"
     branch: str = "tile-agent/kernel"
+    examiner: ScriptedExaminer | None = None
 
     def __post_init__(self) -> None:
         self.repository = Repository.open(self.repo)
@@ -170,6 +201,7 @@ class ScriptedRun:
             kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
             python_path=lambda root: (root,),
+            examiner=self.examiner,
         )
 
 

@@ -33,7 +33,7 @@ class Autotune(Optimization):
     backend = "cutile"
     family = "autotune"
     priority: ClassVar = {
-        KernelClass.MEMORY: 110,
+        KernelClass.MEMORY: 120,
         KernelClass.BALANCED: 130,
         KernelClass.COMPUTE: 90,
     }

@@ -29,6 +29,7 @@ class NumCtas(Optimization):
     title = "two thread blocks a tile"
     backend = "cutile"
     family = "cluster"
+    revisit_after = frozenset({"tiles"})
     priority: ClassVar = {KernelClass.BALANCED: 120, KernelClass.COMPUTE: 70}
     expected = "removes spills of large tiles on sm_90; 2-CTA MMA on sm_100; can lose on thin tiles"
     hypothesis = "Two blocks split the accumulator and share operands, which relieves registers."

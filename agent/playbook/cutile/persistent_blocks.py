@@ -310,13 +310,11 @@ def _with_elements(
 ) -> Any:
     """The arguments with more of them, laid out as they are; a line too long is broken."""
     texts = [source.module.code_for_node(e.value) for e in updated.elements] + list(names)
-    if listed.lpar and not any("\n" in text for text in (source.module.code_for_node(listed),)):
+    if listed.lpar and "\n" not in source.module.code_for_node(listed):
         place = Place.of(source, listed)
         return cst.parse_expression(laid_out(Call("", texts), place))
     if not listed.elements:
-        return updated.with_changes(
-            elements=[cst.Element(cst.Name(n), comma=cst.Comma()) for n in names]
-        )
+        return updated.with_changes(elements=[cst.Element(cst.Name(name)) for name in names])
     *_, last = updated.elements
     separator = updated.elements[-2].comma if len(updated.elements) > 1 else _SEPARATOR
     trailing = isinstance(last.comma, cst.Comma) and len(updated.elements) > 1

@@ -32,6 +32,7 @@ class WorkerWarps(Optimization):
     title = "worker warps"
     backend = "cutile"
     family = "warps"
+    revisit_after = frozenset({"rows", "static-shapes", "tiles"})
     priority: ClassVar = {
         KernelClass.MEMORY: 130,
         KernelClass.BALANCED: 150,

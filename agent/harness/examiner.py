@@ -1,0 +1,115 @@
+"""Compiles candidates before a GPU sees them: forked from the warm server, all at the same time.
+
+What it finds out helps and never judges. Where it fails, for whatever reason, nothing is known of
+the candidate, and the tests will tell.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from agent.errors import UsageError, WorkerError, WorkerTimedOut
+from agent.evidence.sieve import Compiled
+from agent.harness.arm import Checkout
+from agent.harness.artifacts import PREFIX, Wanted, prepare, read
+from agent.harness.script import Ended, read_answers
+from agent.harness.server import ForkServer, WorkerProcess
+
+TIMEOUT_S = 60.0
+"""For all launches of one candidate. Larger tiles compile for minutes and are slow besides."""
+AT_ONCE = 8
+
+
+class Examiner(Protocol):
+    """What the loop asks of a compiler."""
+
+    def examine(
+        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+    ) -> tuple[Compiled | None, ...]:
+        """What each checkout compiles to; None where that could not be found out."""
+
+
+@dataclass
+class ForkedExaminer:
+    """The real one."""
+
+    server: ForkServer
+    wanted: Wanted
+    logs: Path
+    timeout_s: float = TIMEOUT_S
+    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def examine(
+        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+    ) -> tuple[Compiled | None, ...]:
+        """Compile what the tests of each checkout launch; they run on tensors without storage."""
+        found: list[Compiled | None] = []
+        for first in range(0, len(checkouts), AT_ONCE):
+            found += self._batch(checkouts[first : first + AT_ONCE], tests)
+        return tuple(found)
+
+    def _batch(self, checkouts: Sequence[Checkout], tests: Sequence[str]) -> list[Compiled | None]:
+        deadline = time.monotonic() + self.timeout_s
+        with ExitStack() as stack:
+            folders = [
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
+                for _ in checkouts
+            ]
+            started = [
+                self._start(checkout, tests, folder)
+                for checkout, folder in zip(checkouts, folders, strict=True)
+            ]
+            ended = [
+                None if worker is None else _end(worker, folder, deadline)
+                for worker, folder in zip(started, folders, strict=True)
+            ]
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                return list(pool.map(self._read, checkouts, ended))
+
+    def _start(
+        self, checkout: Checkout, tests: Sequence[str], scratch: Path
+    ) -> WorkerProcess | None:
+        job, variables = prepare(checkout, tests, self.wanted, self.timeout_s, scratch)
+        job["answers"] = str(scratch / "answers")
+        try:
+            return self.server.fork(
+                {
+                    "cwd": str(checkout.root),
+                    "log": str(self.logs / f"compile-{next(self._numbers):04d}.log"),
+                    "env": variables | {"TMPDIR": str(scratch)},
+                    "artifacts": job,
+                }
+            )
+        except WorkerError:
+            return None
+
+    def _read(self, checkout: Checkout, ended: Ended | None) -> Compiled | None:
+        if ended is None:
+            return None
+        try:
+            found = read(checkout, self.wanted, ended, time.monotonic() + self.timeout_s)
+        except UsageError:
+            return None
+        return Compiled(found.results, complete=not (found.left_out or found.failures))
+
+
+def _end(worker: WorkerProcess, scratch: Path, deadline: float) -> Ended:
+    """Wait for a worker and read what it has answered, whole or not."""
+    code: int | None
+    fate, code = "the compiling process is done", 0
+    try:
+        worker.receive(deadline)
+        worker.close()
+    except WorkerTimedOut as problem:
+        fate, code = str(problem), None
+    except WorkerError as problem:
+        fate, code = str(problem), 1
+    return Ended(tuple(read_answers(scratch / "answers")), fate, code)

@@ -1,0 +1,91 @@
+"""Candidates compiled before they run: real compilers in workers forked from a warm server."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.evidence.sieve import Compiled, Sieve
+from agent.harness.arm import Checkout
+from agent.harness.artifacts import Wanted
+from agent.harness.examiner import ForkedExaminer
+from agent.harness.server import ForkServer
+from tests.support.workers import start_server
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="module")
+def compiling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """As on a machine with a GPU: Triton compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TRITON_INTERPRET", raising=False)
+        with start_server(tmp_path_factory.mktemp("server") / "server.log") as server:
+            yield server
+
+
+def checkout(tmp_path: Path, example: str, name: str, old: str = "", new: str = "") -> Checkout:
+    root = tmp_path / name
+    shutil.copytree(EXAMPLES / example, root)
+    kernel = f"{example.partition('_')[2]}.py"
+    text = (root / kernel).read_text()
+    assert old in text
+    (root / kernel).write_text(text.replace(old, new, 1) if old else text)
+    return Checkout(root, (root,), kernel)
+
+
+def examine(server: ForkServer, tmp_path: Path, backend: str, *roots: Checkout) -> list[Compiled]:
+    pytest.importorskip("cuda.tile" if backend == "cutile" else "triton")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    wanted = Wanted(backend, (90,), python="unused", has_gpu=False)
+    found = ForkedExaminer(server, wanted, logs).examine(roots, ("tests", "-kperf"))
+    assert None not in found, [p.read_text() for p in logs.iterdir()]
+    return [compiled for compiled in found if compiled]
+
+
+def test_cutile_hints_and_comments(compiling_server: ForkServer, tmp_path: Path) -> None:
+    example = "cutile_softmax"
+    roots = [
+        checkout(tmp_path, example, "origin"),
+        checkout(tmp_path, example, "comment", "@ct.kernel", "# a remark\n@ct.kernel"),
+        checkout(tmp_path, example, "hinted", "@ct.kernel", "@ct.kernel(occupancy=8)"),
+        checkout(tmp_path, example, "again", "@ct.kernel", "@ct.kernel(occupancy=8)  # again"),
+    ]
+    found = examine(compiling_server, tmp_path, "cutile", *roots)
+    assert all(compiled.complete and compiled.problem is None for compiled in found)
+    candidates = [(r.root.name, r.root.name, f) for r, f in zip(roots[1:], found[1:], strict=True)]
+    assert Sieve().sort_out(found[0], candidates) == {
+        "comment": "the compiler makes the incumbent's code of it",
+        "again": "the compiler makes the same code of it as of hinted",
+    }
+
+
+def test_triton_that_asks_for_too_much(compiling_server: ForkServer, tmp_path: Path) -> None:
+    example = "triton_matmul"
+    text = (EXAMPLES / example / "matmul.py").read_text()
+    assert "BLOCK_K=32" in text
+    roots = [
+        checkout(tmp_path, example, "origin"),
+        checkout(tmp_path, example, "large", "BLOCK_K=32", "BLOCK_K=1024"),
+    ]
+    origin, large = examine(compiling_server, tmp_path, "triton", *roots)
+    assert origin.problem is None
+    assert large.problem is not None and "shared memory" in large.problem
+    out = Sieve().sort_out(origin, [("sha", "BLOCK_K=1024", large)])
+    assert out == {"sha": large.problem}
+
+
+def test_what_cannot_be_examined_is_not_sorted_out(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    broken = checkout(tmp_path, "cutile_softmax", "broken")
+    (broken.root / broken.kernel).write_text("raise ImportError('no')\n")
+    wanted = Wanted("cutile", (90,), python="unused", has_gpu=False)
+    assert ForkedExaminer(compiling_server, wanted, tmp_path).examine([broken], ("tests",)) == (
+        None,
+    )
+    assert Sieve().sort_out(None, [("sha", "x", None)]) == {}
