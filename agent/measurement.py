@@ -103,6 +103,9 @@ class Plan:
     """Fewer than this, for lack of time, are no comparison."""
     alpha: float = 0.0125
     """One-sided error rate of the bounds at each look."""
+    glances: tuple[int, ...] = (2, 3)
+    """Numbers of pairs after which a clear regression ends the comparison. Nothing is kept here,
+    so that these looks cost none of the error rate of a keep."""
     disturbed: int = 4
     """So many disturbed pairs are taken again before the comparison is given up."""
 
@@ -122,14 +125,19 @@ def measure(
     floor = calibration.noise_floor if calibration else 0.0
     taken = _Undisturbed(source, plan, calibration)
     comparison: Comparison | None = None
-    for look in plan.looks:
+    for look in sorted({*plan.looks, *(n for n in plan.glances if n < plan.looks[0])}):
         if failure := taken.up_to(look):
             return failure
         try:
             comparison = compare([raw.blocks() for raw in taken.pairs], alpha=plan.alpha)
         except ValueError as problem:
             return unmeasured(str(problem))
-        if len(taken.pairs) < look or is_settled(comparison, rules, floor):
+        if len(taken.pairs) < look:
+            break
+        if look in plan.looks:
+            if is_settled(comparison, rules, floor):
+                break
+        elif is_hopeless(comparison, rules):
             break
     assert comparison is not None  # a plan has at least one look
     return replace(comparison, equal_clock=equal_clock(taken.pairs, plan.alpha))
@@ -159,7 +167,7 @@ class _Undisturbed:
             if self.disturbed > self.plan.disturbed:
                 return unmeasured(problem)
             self.source.pause(2.0**self.disturbed)
-        if len(self.pairs) < self.plan.least:
+        if len(self.pairs) < min(count, self.plan.least):
             return unmeasured(f"only {len(self.pairs)} pairs fitted into the time there was")
         return None
 
@@ -179,6 +187,15 @@ def is_settled(comparison: Comparison, rules: Rules, noise_floor: float) -> bool
     if verdict.gain in (Gain.MAJOR, Gain.MINOR):
         return True
     return comparison.overall.high < rules.minor and not comparison.overall.low > 0
+
+
+def is_hopeless(comparison: Comparison, rules: Rules) -> bool:
+    """Whether even the upper bound of a config is slower than the rules allow.
+
+    Two or three pairs say so of a large slowdown only. That it excludes zero is not enough here:
+    of eight configs that never changed, one in hostile surroundings would too often.
+    """
+    return any(config.effect.high < -rules.regression for config in comparison.configs)
 
 
 def calibrate(

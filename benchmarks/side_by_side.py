@@ -35,7 +35,7 @@ PREPARE_S = 60.0
 """For one version to import, compile and tune itself."""
 ROUNDS_S = 15.0
 """What is kept back for the rounds."""
-EXPERT_PACKAGES = ("tilegym",)
+EXPERT_PACKAGES = ("tilegym", "liger-kernel", "fla-core", "conch-triton-kernels", "flag-gems")
 LARGEST_ERROR = 0.01
 """Of a result, relative to PyTorch's in fp64, both as vectors. Rounding to bf16 is some 0.002."""
 

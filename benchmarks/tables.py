@@ -82,10 +82,14 @@ def summary(records: dict[str, Record]) -> list[str]:
     found = [mean({key: r}, RATIOS["expert / best"]) for key, r in records.items()]
     against = [value for value in found if value is not None]
     level = sum(1 / value <= 1 + NO_SLOWER for value in against)
+    compiled = [mean({key: r}, RATIOS["torch.compile / best"]) for key, r in records.items()]
+    known = [value for value in compiled if value is not None]
+    kept_up = sum(1 / value <= 1 + NO_SLOWER for value in known)
     return [
         f"- Geometric mean over the origin: **{ratio(speedup)}** ({len(records)} kernels).",
         f"- No slower than the expert, within {NO_SLOWER:.0%}: **{level} of {len(against)}** "
         "kernels of which there is an expert's version.",
+        f"- No slower than torch.compile, within {NO_SLOWER:.0%}: **{kept_up} of {len(known)}**.",
     ]
 
 

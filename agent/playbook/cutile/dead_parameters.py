@@ -34,9 +34,9 @@ class DeadParameters(Optimization):
     backend = "cutile"
     family = "launch"
     priority: ClassVar = {
-        KernelClass.MEMORY: 240,
+        KernelClass.MEMORY: 220,
         KernelClass.BALANCED: 240,
-        KernelClass.COMPUTE: 240,
+        KernelClass.COMPUTE: 200,
     }
     expected = "nothing in the kernel; a little of the launch, where that is what is timed"
     hypothesis = "A launch reads every argument it is given, needed or not."

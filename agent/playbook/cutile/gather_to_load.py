@@ -44,8 +44,13 @@ class GatherToLoad(Optimization):
     title = "tile loads for gathers"
     backend = "cutile"
     family = "tma"
-    priority: ClassVar = {KernelClass.MEMORY: 20, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 30}
+    priority: ClassVar = {
+        KernelClass.MEMORY: 80,
+        KernelClass.BALANCED: 70,
+        KernelClass.COMPUTE: 100,
+    }
     expected = "TileGym claims 2x to 78x; nothing for an aligned one-dimensional copy"
+    measured = "H200, cuda-tile 1.7: copy of columns -0.1 % (noise), silu-and-mul -20.5 %"
     hypothesis = "A tile is fetched as one request with one address and one check of its bounds."
     example: ClassVar[Params] = {}
     before = """\

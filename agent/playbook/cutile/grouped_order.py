@@ -37,8 +37,9 @@ class GroupedOrder(Optimization):
     title = "grouped order of tiles"
     backend = "cutile"
     family = "order"
-    priority: ClassVar = {KernelClass.BALANCED: 110, KernelClass.COMPUTE: 80}
+    priority: ClassVar = {KernelClass.BALANCED: 120, KernelClass.COMPUTE: 70}
     expected = "TileGym claims +5 % to +15 % for large products; nothing for those that fit into L2"
+    measured = "H200, cuda-tile 1.7: bmm +3.0 %"
     hypothesis = "Blocks that run together share rows and columns, which they find in the L2 cache."
     example: ClassVar[Params] = {"group": 8}
     before = """\

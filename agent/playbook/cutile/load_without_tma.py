@@ -37,7 +37,7 @@ class LoadWithoutTma(Optimization):
     title = "load without TMA"
     backend = "cutile"
     family = "tma"
-    priority: ClassVar = {KernelClass.MEMORY: 80, KernelClass.BALANCED: 170}
+    priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 80}
     expected = "up to some ten percent for row-wise kernels, a loss for others"
     hypothesis = "A row goes from memory to registers at once, not through shared memory."
     example: ClassVar[Params] = {}

@@ -39,8 +39,12 @@ class OccupancyHint(Optimization):
     backend = "cutile"
     family = "occupancy"
     revisit_after = frozenset({"alignment", "arithmetic", "rows", "static-shapes", "tiles", "tma"})
-    priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 60}
+    priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 40}
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
+    measured = (
+        "H200, cuda-tile 1.7: softmax +74.0 %, layer norm +71.0 %, rms norm +63.4 %, bmm +21.0 %, "
+        "cross entropy +2.1 %, silu-and-mul -0.9 %, rope -16.6 %"
+    )
     hypothesis = "More resident blocks have more loads in flight, which hides memory latency."
     example: ClassVar[Params] = {HINT: 4}
     before = """\

@@ -32,9 +32,9 @@ class OptLevel(Optimization):
     backend = "cutile"
     family = "opt-level"
     priority: ClassVar = {
-        KernelClass.MEMORY: 230,
+        KernelClass.MEMORY: 210,
         KernelClass.BALANCED: 230,
-        KernelClass.COMPUTE: 230,
+        KernelClass.COMPUTE: 190,
     }
     expected = "not known; seldom more than a few percent"
     hypothesis = "A loop that is unrolled less needs fewer registers and less shared memory."

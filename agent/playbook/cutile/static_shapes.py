@@ -38,9 +38,10 @@ class StaticShapes(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 90,
         KernelClass.BALANCED: 90,
-        KernelClass.COMPUTE: 140,
+        KernelClass.COMPUTE: 150,
     }
     expected = "35 to 83 % fewer instructions in row kernels; its time is not measured"
+    measured = "H200, cuda-tile 1.7: rope +0.9 %, copy of columns -0.1 % (noise)"
     hypothesis = "What the compiler knows of a row's length, no thread has to compute or to check."
     example: ClassVar[Params] = {"dimension": -1}
     before = """\

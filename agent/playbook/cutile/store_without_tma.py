@@ -29,11 +29,12 @@ class StoreWithoutTma(Optimization):
     backend = "cutile"
     family = "tma"
     priority: ClassVar = {
-        KernelClass.MEMORY: 70,
-        KernelClass.BALANCED: 80,
-        KernelClass.COMPUTE: 150,
+        KernelClass.MEMORY: 30,
+        KernelClass.BALANCED: 60,
+        KernelClass.COMPUTE: 130,
     }
     expected = "up to 30 % for row-wise kernels, a loss for others"
+    measured = "H200, cuda-tile 1.7: softmax +16.6 %"
     hypothesis = "A store from registers skips shared memory, which leaves room for more blocks."
     example: ClassVar[Params] = {}
     before = """\

@@ -34,9 +34,9 @@ class WorkerWarps(Optimization):
     family = "warps"
     revisit_after = frozenset({"rows", "static-shapes", "tiles"})
     priority: ClassVar = {
-        KernelClass.MEMORY: 130,
-        KernelClass.BALANCED: 150,
-        KernelClass.COMPUTE: 110,
+        KernelClass.MEMORY: 110,
+        KernelClass.BALANCED: 140,
+        KernelClass.COMPUTE: 90,
     }
     expected = "not known; halves the registers a thread holds of a tile"
     hypothesis = "More threads share a tile, so that each needs fewer registers for it."

@@ -37,7 +37,7 @@ class ZeroPadding(Advice):
     priority: ClassVar = {
         KernelClass.MEMORY: 190,
         KernelClass.BALANCED: 200,
-        KernelClass.COMPUTE: 130,
+        KernelClass.COMPUTE: 140,
     }
     expected = "a product gets its TMA loads back; for row kernels it can go either way"
     hypothesis = "Tiles that the accelerator loads need no registers on their way."
