@@ -101,7 +101,7 @@ def section(key: str, record: Record) -> list[str]:
     kept = [r["optimization"] for r in record["rows"][1:] if r["status"] == "keep"]
     ended = "cut off at its deadline" if record["cut"] else record["stopped"]
     lines += [
-        f"{record['kernel_class']}-bound, by its source; {record['spent_s']:.0f} s; {ended}. "
+        f"{record['kernel_class']}, by its source; {record['spent_s']:.0f} s; {ended}. "
         f"Kept: {', '.join(kept) or 'nothing'}.",
         "",
         row(["iteration", "optimization", "latency_ms", "status", "less time", "why"]),

@@ -1,6 +1,8 @@
-"""`playbook list` and `playbook show`: the optimizations, for a person to read."""
+"""`playbook list`, `show` and `reference`: the optimizations, for a person to read."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -8,23 +10,21 @@ from agent.cli import output
 from agent.cli.options import Json
 
 app = typer.Typer(help="The optimizations that the loop can apply.", no_args_is_help=True)
+Backend = Annotated[str | None, typer.Option(help="Only those of 'cutile' or 'triton'.")]
 
 
 @app.command("list")
 def list_entries(
-    backend: str | None = typer.Option(None, help="Only those of 'cutile' or 'triton'."),
+    backend: Backend = None,
     as_json: Json = False,
 ) -> None:
     """List the optimizations with their expected effect."""
     output.use_json(as_json)
-    from agent.backends import BACKENDS
-    from agent.errors import UsageError
     from agent.playbook import ADVICE, PLAYBOOK
     from agent.playbook.base import Optimization
 
-    if backend is not None and backend not in BACKENDS:
-        raise UsageError(f"there is no backend {backend!r}: choose from {', '.join(BACKENDS)}")
-    entries = [entry for entry in (*PLAYBOOK, *ADVICE) if backend in (None, entry.backend)]
+    chosen = _backends(backend)
+    entries = [entry for entry in (*PLAYBOOK, *ADVICE) if entry.backend in chosen]
     width = max(len(entry.name) for entry in entries)
     output.result(
         {
@@ -35,6 +35,7 @@ def list_entries(
                     "title": entry.title,
                     "family": entry.family,
                     "expected": entry.expected,
+                    "measured": entry.measured,
                     "automatic": isinstance(entry, Optimization),
                 }
                 for entry in entries
@@ -52,26 +53,27 @@ def list_entries(
 def show(name: str, as_json: Json = False) -> None:
     """Show one optimization: when, what, the risk, the source, and an example."""
     output.use_json(as_json)
-    import inspect
-
     from agent.playbook import find
     from agent.playbook.base import Optimization
+    from agent.playbook.reference import prose
 
     entry = find(name)
-    prose = inspect.getdoc(inspect.getmodule(type(entry))) or ""
     facts: dict[str, object] = {
         "name": entry.name,
         "backend": entry.backend,
         "title": entry.title,
         "family": entry.family,
         "expected": entry.expected,
+        "measured": entry.measured,
         "hypothesis": entry.hypothesis,
         "changes_rounding": entry.changes_rounding,
-        "prose": prose,
+        "prose": prose(entry),
         "automatic": isinstance(entry, Optimization),
     }
-    text = f"{entry.name} ({entry.backend}, {entry.family})\n\n{prose}\n\n"
+    text = f"{entry.name} ({entry.backend}, {entry.family})\n\n{prose(entry)}\n\n"
     text += f"Expected: {entry.expected}\n"
+    if entry.measured:
+        text += f"Measured, latency saved: {entry.measured}\n"
     if isinstance(entry, Optimization):
         facts |= {
             "example": dict(entry.example),
@@ -84,3 +86,22 @@ def show(name: str, as_json: Json = False) -> None:
     else:
         text += "It needs judgement: no program carries it out."
     output.result(facts, text)
+
+
+@app.command()
+def reference(backend: Backend = None) -> None:
+    """Print all of them as one page of Markdown, with their order and what they gained."""
+    output.use_json(False)
+    from agent.playbook.reference import as_markdown
+
+    output.result({}, as_markdown(_backends(backend)))
+
+
+def _backends(chosen: str | None) -> tuple[str, ...]:
+    """The one that was asked for, or all."""
+    from agent.backends import BACKENDS
+    from agent.errors import UsageError
+
+    if chosen is not None and chosen not in BACKENDS:
+        raise UsageError(f"there is no backend {chosen!r}: choose from {', '.join(BACKENDS)}")
+    return tuple(BACKENDS) if chosen is None else (chosen,)

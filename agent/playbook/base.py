@@ -61,6 +61,9 @@ class Entry(ABC):
     """Smaller is earlier; a class that is missing comes after those that are not."""
     expected: ClassVar[str]
     """The expected effect with its source, or what it was measured to be."""
+    measured: ClassVar[str] = ""
+    """Where a run compared it: GPU, version, and the share of the latency that it saved in each
+    kernel. Minus is slower; (noise): not told from zero. Empty where no run did."""
     hypothesis: ClassVar[str]
     """Why it should help, in one sentence."""
     revisit_after: ClassVar[frozenset[str]] = frozenset()

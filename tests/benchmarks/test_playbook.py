@@ -40,7 +40,7 @@ def playbook(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(probe().gpu is not None, reason="there is a GPU")
 def test_a_kernel_that_cannot_run_is_written_down_and_the_next_one_tried(tmp_path: Path) -> None:
-    done = playbook(tmp_path / "out", "softmax", "cutile/rope")
+    done = playbook(tmp_path / "out", "cutile/softmax", "cutile/rope")
     assert done.returncode == 1
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     assert set(found["kernels"]) == {"cutile/softmax", "cutile/rope"}
@@ -53,7 +53,7 @@ def test_a_kernel_that_cannot_run_is_written_down_and_the_next_one_tried(tmp_pat
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     known = results(softmax=record(timing(origin=0.4, best=0.1), best_source="x = 1\n"))
     (tmp_path / "results.json").write_text(json.dumps(known))
-    done = playbook(tmp_path, "softmax")
+    done = playbook(tmp_path, "cutile/softmax")
     assert done.returncode == 0, done.stderr
     assert "origin 0.4000, best 0.1000" in done.stdout
     assert json.loads((tmp_path / "results.json").read_text()) == known

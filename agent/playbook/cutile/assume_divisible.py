@@ -44,7 +44,7 @@ class AssumeDivisible(Optimization):
     backend = "cutile"
     family = "alignment"
     priority: ClassVar = {
-        KernelClass.MEMORY: 60,
+        KernelClass.MEMORY: 70,
         KernelClass.BALANCED: 170,
         KernelClass.COMPUTE: 160,
     }

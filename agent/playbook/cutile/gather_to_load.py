@@ -45,7 +45,7 @@ class GatherToLoad(Optimization):
     backend = "cutile"
     family = "tma"
     priority: ClassVar = {
-        KernelClass.MEMORY: 80,
+        KernelClass.MEMORY: 90,
         KernelClass.BALANCED: 70,
         KernelClass.COMPUTE: 100,
     }

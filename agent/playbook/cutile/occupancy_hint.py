@@ -38,7 +38,7 @@ class OccupancyHint(Optimization):
     title = "occupancy hint"
     backend = "cutile"
     family = "occupancy"
-    revisit_after = frozenset({"alignment", "arithmetic", "rows", "static-shapes", "tiles", "tma"})
+    revisit_after = frozenset({"rows", "tiles"})
     priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 40}
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
     measured = (

@@ -36,7 +36,7 @@ class StaticShapes(Optimization):
     backend = "cutile"
     family = "static-shapes"
     priority: ClassVar = {
-        KernelClass.MEMORY: 90,
+        KernelClass.MEMORY: 50,
         KernelClass.BALANCED: 90,
         KernelClass.COMPUTE: 150,
     }

@@ -27,7 +27,7 @@ class TileSizes(Optimization):
     title = "tile sizes"
     backend = "cutile"
     family = "tiles"
-    priority: ClassVar = {KernelClass.MEMORY: 70, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 20}
+    priority: ClassVar = {KernelClass.MEMORY: 80, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 20}
     expected = "matmul 4096^3 in bf16 on an H200, from 64 x 64 x 64 to 128 x 128 x 64: 1.7x"
     measured = (
         "H200, cuda-tile 1.7: matmul +45.5 %, bmm +43.8 %, attention +8.0 %, copy of columns +1.7 %"

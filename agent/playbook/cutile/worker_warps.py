@@ -32,7 +32,7 @@ class WorkerWarps(Optimization):
     title = "worker warps"
     backend = "cutile"
     family = "warps"
-    revisit_after = frozenset({"rows", "static-shapes", "tiles"})
+    revisit_after = frozenset({"rows", "tiles"})
     priority: ClassVar = {
         KernelClass.MEMORY: 110,
         KernelClass.BALANCED: 140,
