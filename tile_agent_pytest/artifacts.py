@@ -200,7 +200,7 @@ def assumed(job: Message) -> Iterator[Launch]:
             failure: Exception | None = None
             for variant, told in zip(of["variants"], of["arguments"], strict=True):
                 try:
-                    constraints = compiler.constraints(variant)
+                    constraints = compiler.constraints(kernel, variant)
                     files = compiler.into(kernel, constraints, target, folder)
                     return files | {"arguments": told}
                 except Exception as problem:

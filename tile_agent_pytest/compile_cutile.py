@@ -32,6 +32,9 @@ Message = dict[str, Any]
 DIVISIBLE_BY = 16
 """Addresses, strides and extents, as PyTorch's allocator and usual shapes have them."""
 
+STATIC_EXTENT = 4096
+"""Of a dimension that the annotation makes a constant of the compilation."""
+
 
 class ToolMissing(Exception):
     """The compiler is not installed."""
@@ -87,7 +90,8 @@ class Compiler:
             answer: Message = {"variant": variant, "ok": True}
             try:
                 found = self.kernel(module, kernel["name"], kernel["hints"])
-                cubin = self.cubin(found, self.constraints(kernel["variants"][variant]), target)
+                constraints = self.constraints(found, kernel["variants"][variant])
+                cubin = self.cubin(found, constraints, target)
             except Exception as problem:
                 if isinstance(problem, FileNotFoundError) and "tileiras" in str(problem):
                     raise ToolMissing(_line(problem)) from None
@@ -153,17 +157,22 @@ class Compiler:
             "seconds": seconds,
         }
 
-    def constraints(self, parameters: Sequence[Message]) -> list[Any]:
+    def constraints(self, kernel: Any, parameters: Sequence[Message]) -> list[Any]:
         """What the compiler is told of parameters that a source file showed."""
-        return [self._constraint(parameter) for parameter in parameters]
+        nodes = kernel._annotated_function.parameter_annotations
+        return [self._constraint(p, n) for p, n in zip(parameters, nodes, strict=True)]
 
-    def _constraint(self, parameter: Message) -> Any:
+    def _constraint(self, parameter: Message, node: Any) -> Any:
         if parameter["kind"] == "constant":
             return parameter["value"]
         dtype = getattr(self.tile, parameter["dtype"])
         if parameter["kind"] == "scalar":
             return self.compilation.ScalarConstraint(dtype)
         outer = parameter["ndim"] - 1
+        static = {
+            dimension % parameter["ndim"]
+            for dimension in getattr(node.array, "static_shape_dims", None) or ()
+        }
         array = self.compilation.ArrayConstraint(
             dtype,
             parameter["ndim"],
@@ -172,6 +181,7 @@ class Compiler:
             alias_groups=(),
             may_alias_internally=False,
             stride_constant=(*[None] * outer, 1),
+            shape_constant=[STATIC_EXTENT if d in static else None for d in range(outer + 1)],
             stride_divisible_by=(*[DIVISIBLE_BY] * outer, 1),
             shape_divisible_by=DIVISIBLE_BY,
             base_addr_divisible_by=DIVISIBLE_BY,

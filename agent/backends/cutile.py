@@ -20,7 +20,7 @@ CT = "cuda.tile."
 ATOMICS = tuple(f"{CT}atomic_{name}" for name in ("add", "and", "max", "min", "or", "xchg", "xor"))
 OLDEST_DRIVER = 580
 OLDEST_SM = 80
-WITHOUT_GPU = "`tile-agent verify` and `tile-agent classify` work without"
+WITHOUT_GPU = "`tile-agent verify`, `tile-agent explain` and `pytest --tile-cpu` work without"
 
 
 class CuTile(Dialect):

@@ -23,7 +23,7 @@ from agent.syntax import Source
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 """Ampere, Hopper and Blackwell."""
-CAVEAT = "compiled, not run: correctness needs a GPU"
+CAVEAT = "compiled, not run: `pytest --tile-cpu` runs the tests on the CPU"
 _TARGET = re.compile(r"sm_[0-9]{2,3}")
 _INSTALL = "-m pip install 'cuda-tile[tileiras]>=1.7'"
 

@@ -104,7 +104,7 @@ def test_what_a_person_reads_claims_no_more_than_was_done(tmp_path: Path) -> Non
     end = verify(tmp_path, KERNEL)
     assert end.code == ExitCode.DONE, end.err
     first, *rest = end.out.splitlines()
-    assert first == "compiled, not run: correctness needs a GPU"
+    assert first == "compiled, not run: `pytest --tile-cpu` runs the tests on the CPU"
     assert [line.split()[1] for line in rest[:3]] == TARGETS
     assert rest[3] == "assumed:"
     assert "N = 1024 (assumed for a row" in end.out
