@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tile_agent_pytest.facts import facts
@@ -34,6 +34,8 @@ class Environment:
     """Path of the Tile IR compiler."""
     python: str
     system: str
+    tile_ir: Mapping[str, str | None] = field(default_factory=dict)
+    """Which Triton there is, and its Tile IR backend: `tile_agent_pytest.tile_ir.installed`."""
 
     @property
     def gpu(self) -> Gpu | None:
@@ -53,6 +55,15 @@ def probe() -> Environment:
 def assemble(interpreter: Mapping[str, Any]) -> Environment:
     """This machine with what an interpreter said of itself, by `tile_agent_pytest.facts`."""
     return Environment(gpus=_gpus(), system=platform.platform(), **interpreter)
+
+
+def generation(sm: int) -> str:
+    """What NVIDIA calls the architecture of a compute capability times ten."""
+    if sm == 89:
+        return "Ada"
+    names = {7: "Volta", 8: "Ampere", 9: "Hopper", 10: "Blackwell", 11: "Blackwell",
+             12: "Blackwell"}  # fmt: skip
+    return "Turing" if sm == 75 else names.get(sm // 10, f"sm_{sm}")
 
 
 def describe(environment: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ TIERS = """
     setup
     loop
     proposers  harness  report  preflight
-    playbook  workspace  prompting  lint
+    playbook  workspace  prompting  lint  tileir
     tuning  evidence
     target
     backends

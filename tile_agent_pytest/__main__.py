@@ -1,4 +1,4 @@
-"""Starts the fork server: `python PATH/tile_agent_pytest FD`; or compiles: `... artifacts < JOB`.
+"""Starts the fork server: `python PATH/tile_agent_pytest FD`; or a job: `... artifacts < JOB`.
 
 Run by path, so that the interpreter of the user's environment serves even where tile-agent is
 installed in another one: the package is loaded from its file, and `sys.path` gains nothing.
@@ -33,6 +33,12 @@ if __name__ == "__main__":
         import json
 
         from tile_agent_pytest.artifacts import main
+
+        main(json.load(sys.stdin))
+    elif sys.argv[1] == "tile-ir":
+        import json
+
+        from tile_agent_pytest.tile_ir import main
 
         main(json.load(sys.stdin))
     else:

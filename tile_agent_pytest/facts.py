@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.tile_ir.installed import installed
+
 PACKAGES = ("torch", "triton", "cuda-tile", "nvidia-cuda-tileiras", "pytest")
 
 
@@ -18,6 +20,7 @@ def facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
         "tileiras": _tileiras(),
+        "tile_ir": installed(),
     }
 
 

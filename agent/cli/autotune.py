@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import output
+from agent.cli.diff import unified
 from agent.cli.options import Json, Kernel, Python
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def autotune(
         output.progress(line)
     if write:
         kernel.write_bytes(changed.encode())
-    diff = _diff(text, changed, kernel)
+    diff = unified(text, changed, kernel)
     output.result(
         plan.to_json()
         | {
@@ -118,14 +119,3 @@ def _lines(plan: Plan, compiled: dict[str, tuple[CompiledConfig, ...]]) -> list[
         lines.append(f"  compiled for {target}, {sum(c.ok for c in found)} of {len(found)}:")
         lines += [f"    {config}" for config in found]
     return lines
-
-
-def _diff(before: str, after: str, path: Path) -> str:
-    """A unified diff that `git apply` and `patch -p1` take."""
-    from difflib import unified_diff
-
-    name = path.as_posix().lstrip("/")
-    lines = unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-    )
-    return "".join(lines)

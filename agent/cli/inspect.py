@@ -38,8 +38,10 @@ def doctor(as_json: Json = False) -> None:
     output.use_json(as_json)
     from agent.backends import BACKENDS
     from agent.environment import probe
+    from agent.tileir.machine import of_environment
 
     environment = probe()
+    tile_ir = of_environment(environment)
     backends = {
         name: {
             "usable": (refusal := backend.refusal(environment)) is None,
@@ -54,6 +56,7 @@ def doctor(as_json: Json = False) -> None:
     ] or ["gpu        none that NVML can see"]
     lines += [f"{name:<10} {version or '-'}" for name, version in environment.versions.items()]
     lines += [f"tileiras   {environment.tileiras or 'not found'}"]
+    lines += [f"tile ir    {tile_ir.nvtriton}: {tile_ir.no_tile_ir or 'ready'}"]
     lines += [
         f"{name:<10} {'ready' if backend['usable'] else 'not usable'}: {backend['detail']}"
         for name, backend in backends.items()

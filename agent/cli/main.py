@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 
 from agent import __version__
-from agent.cli import autotune, explain, inspect, lint, output, playbook, runs
+from agent.cli import autotune, explain, inspect, lint, output, playbook, runs, tileir
 from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
@@ -32,6 +32,7 @@ lint.register(app)
 explain.register(app)
 autotune.register(app)
 app.add_typer(playbook.app, name="playbook")
+app.add_typer(tileir.app, name="tileir")
 
 
 @app.callback(invoke_without_command=True)

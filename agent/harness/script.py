@@ -114,5 +114,5 @@ def _death(code: int, log: Path) -> str:
     said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     last = f": {said[-1].strip()}" if said else ""
     if code < 0:
-        return f"the compiling process was killed by {signal.Signals(-code).name}{last}"
-    return f"the compiling process ended with exit code {code}{last}"
+        return f"the process was killed by {signal.Signals(-code).name}{last}"
+    return f"the process ended with exit code {code}{last}"

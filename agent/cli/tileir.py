@@ -1,0 +1,388 @@
+"""`tileir`: a Triton kernel on Triton's Tile IR backend, step by step."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import output
+from agent.cli.options import Json, Kernel, Python
+
+if TYPE_CHECKING:
+    from agent.harness.tile_ir import Job, Reference
+    from agent.syntax import Source
+    from agent.tileir.classification import KernelKind
+    from agent.tileir.compatibility import Finding
+    from agent.tileir.steps import Abort, Step
+
+FAILED = 3
+"""Exit code when a step failed: an answer, not a fault."""
+
+app = typer.Typer(
+    name="tileir",
+    help="Prepare, verify and time a Triton kernel for Triton's Tile IR backend. "
+    "What this machine cannot do is said, step by step.",
+    no_args_is_help=True,
+)
+
+Function = Annotated[
+    str | None, typer.Option(help="Which function to call; the one that launches when left out.")
+]
+Shapes = Annotated[
+    str,
+    typer.Option(
+        help='JSON, argument -> shape or value: {"x": ["N", 4096], "eps": 1e-5}. '
+        "A letter stands for each of --sizes."
+    ),
+]
+Dtypes = Annotated[
+    str | None, typer.Option(help='JSON, argument -> dtype: {"x": "bfloat16"}; else float32.')
+]
+Sizes = Annotated[
+    str | None, typer.Option(help="What letters in --shapes stand for; else 128,1024,8192.")
+]
+RightResult = Annotated[
+    str,
+    typer.Option(
+        "--reference",
+        help="What is right: an expression over the arguments and torch, or FILE.py:function.",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", help="Write it there, such as softmax_tileir.py; else the diff."),
+]
+Rtol = Annotated[float | None, typer.Option(help="Relative tolerance; else by the dtype.")]
+Atol = Annotated[float | None, typer.Option(help="Absolute tolerance; else by the dtype.")]
+Approx = Annotated[bool, typer.Option("--approx", help="Set TILEIR_ENABLE_APPROX=1 for Tile IR.")]
+Ftz = Annotated[bool, typer.Option("--ftz", help="Set TILEIR_ENABLE_FTZ=1 for Tile IR.")]
+Seconds = Annotated[float, typer.Option(min=1, help="Give each process so many seconds.")]
+
+
+@app.command()
+def check(python: Python = sys.executable, as_json: Json = False) -> None:
+    """Say which steps this machine can take: Triton, its Tile IR backend, GPU, toolchain."""
+    output.use_json(as_json)
+    from agent.environment import probe
+    from agent.harness.tile_ir import read_machine
+    from agent.tileir.report import machine_lines
+    from agent.tileir.steps import abort_of
+
+    machine = read_machine(probe().gpu, python)
+    abort = abort_of(machine.no_triton, machine.steps())
+    _finish("check", None, machine.to_json(), list(machine_lines(machine)), abort)
+
+
+@app.command()
+def classify(kernel: Kernel, as_json: Json = False) -> None:
+    """Say what kind of kernel it is, what stands between it and Tile IR, and what to do."""
+    output.use_json(as_json)
+    from agent.tileir import report
+    from agent.tileir.advice import recommend
+
+    source, kinds, findings = _read(kernel)
+    advice = recommend(source, kinds, findings)
+    lines = [report.title(kinds), *report.classification(kinds, findings, advice)]
+    value = _classification(kinds, findings) | {"recommendations": list(advice)}
+    _finish("classify", kernel, value | {"steps": [_classified(kinds).to_json()]}, lines, None)
+
+
+@app.command()
+def apply(
+    kernel: Kernel,
+    to: Output = None,
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Write configs for Tile IR behind a gate, so that any other backend sees what it saw."""
+    output.use_json(as_json)
+    from agent.cli.diff import unified
+    from agent.environment import probe
+    from agent.harness.tile_ir import read_machine
+    from agent.target import parse
+    from agent.tileir import report
+    from agent.tileir.advice import recommend
+    from agent.tileir.configs import prepare
+    from agent.tileir.steps import Phase, Status, Step
+
+    source, kinds, findings = _read(kernel)
+    prepared = prepare(source, kinds, findings)
+    parse(prepared.text, str(kernel))
+    changed = bool(prepared.changes)
+    if to is not None and changed:
+        to.write_bytes(prepared.text.encode())
+    step = Step(
+        Phase.TRANSFORM,
+        Status.PASSED if changed else Status.FAILED,
+        f"{len(prepared.changes)} of {len(kinds)} kernels have configs for Tile IR now",
+    )
+    machine = read_machine(probe().gpu, python, ask_stock=False)
+    later = [s for s in machine.steps() if s.phase in (Phase.VALIDATE, Phase.BENCHMARK)]
+    steps = [_classified(kinds), step, *later]
+    advice = recommend(source, kinds, findings)
+    written = str(to) if to is not None and changed else None
+    value = _classification(kinds, findings) | {
+        "recommendations": list(advice),
+        "optimized_code": prepared.text if changed else None,
+        "changes_applied": list(prepared.changes),
+        "refusals": dict(prepared.refusals),
+        "file": written,
+        "steps": [s.to_json() for s in steps],
+    }
+    told = [
+        report.title(kinds),
+        *report.classification(kinds, findings, advice),
+        *report.transformations(prepared, written),
+        *(f"{s.phase}: {s.status}: {s.reason}" for s in later),
+    ]
+    if written is None:
+        for line in told:
+            output.progress(line)
+        told = [unified(source.text, prepared.text, kernel)]
+    _finish("apply", kernel, value, told, None, failed=not changed)
+
+
+@app.command()
+def verify(
+    kernel: Kernel,
+    reference: RightResult,
+    shapes: Shapes,
+    dtypes: Dtypes = None,
+    function: Function = None,
+    sizes: Sizes = None,
+    rtol: Rtol = None,
+    atol: Atol = None,
+    approx: Approx = False,
+    ftz: Ftz = False,
+    timeout_s: Seconds = 600.0,
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Compare a kernel with a reference, under PTX and, where it is there, under Tile IR.
+
+    A letter in a shape takes each size and each size less one.
+    """
+    output.use_json(as_json)
+    from agent.tileir import report
+    from agent.tileir.steps import abort_of
+
+    job, right, kinds, _ = _job(
+        kernel, reference, shapes, dtypes, function, sizes, rtol, atol, approx=approx, ftz=ftz,
+        timeout_s=timeout_s, python=python, ragged=True,
+    )  # fmt: skip
+    steps = _verified(job, right)
+    abort = abort_of(job.machine.no_triton, steps)
+    lines = [report.title(kinds), *(line for s in steps for line in report.outcome(s))]
+    _finish("verify", kernel, _correctness(steps), [*lines, *report.ending(abort)], abort)
+
+
+@app.command()
+def bench(
+    kernel: Kernel,
+    reference: RightResult,
+    shapes: Shapes,
+    dtypes: Dtypes = None,
+    function: Function = None,
+    sizes: Sizes = None,
+    rtol: Rtol = None,
+    atol: Atol = None,
+    approx: Approx = False,
+    ftz: Ftz = False,
+    timeout_s: Seconds = 600.0,
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Take every step on a kernel as it is: classify, verify, and time PTX against Tile IR."""
+    output.use_json(as_json)
+    from dataclasses import asdict
+
+    from agent.harness.tile_ir import benchmark
+    from agent.tileir import report
+    from agent.tileir.advice import recommend
+    from agent.tileir.steps import Phase, Status, Step, Timed, abort_of
+
+    job, right, kinds, findings = _job(
+        kernel, reference, shapes, dtypes, function, sizes, rtol, atol, approx=approx, ftz=ftz,
+        timeout_s=timeout_s, python=python, ragged=False,
+    )  # fmt: skip
+    steps = _verified(job, right)
+    abort = abort_of(job.machine.no_triton, steps)
+    if abort is None:
+        timed = benchmark(job)
+    else:
+        timed = Timed(Step(Phase.BENCHMARK, Status.NOT_RUN, f"{abort.reason}: {abort.detail}"))
+    steps = [*steps, timed.step]
+    abort = abort_of(job.machine.no_triton, steps)
+    source, _, _ = _read(kernel)
+    advice = recommend(source, kinds, findings)
+    lines = [
+        report.title(kinds),
+        *report.classification(kinds, findings, advice),
+        *(line for s in steps[:2] for line in report.outcome(s)),
+        *report.comparison(timed),
+        f"\n### Output\nFile: {kernel}",
+        *report.ending(abort),
+    ]
+    value = _classification(kinds, findings) | _correctness(steps)
+    value |= {
+        "recommendations": list(advice),
+        "kernel_time_ms": timed.tileir_ms,
+        "reference_time_ms": timed.ptx_ms,
+        "speedup": timed.speedup,
+        "rows": [asdict(row) for row in timed.rows],
+        "steps": [_classified(kinds).to_json(), *(s.to_json() for s in steps)],
+    }
+    _finish("bench", kernel, value, lines, abort)
+
+
+def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Finding, ...]]:
+    from agent.errors import UsageError
+    from agent.preflight import read_file
+    from agent.target import parse
+    from agent.tileir import compatibility
+    from agent.tileir.classification import classify as kinds_of
+
+    source, backend = parse(read_file(kernel), str(kernel))
+    if backend.name != "triton":
+        raise UsageError(
+            f"{kernel} holds {backend.name}'s kernels, which Tile IR compiles anyway: "
+            "name a file with @triton.jit"
+        )
+    return source, kinds_of(source), compatibility.check(source)
+
+
+def _job(
+    kernel: Path,
+    reference: str,
+    shapes: str,
+    dtypes: str | None,
+    function: str | None,
+    sizes: str | None,
+    rtol: float | None,
+    atol: float | None,
+    *,
+    approx: bool,
+    ftz: bool,
+    timeout_s: float,
+    python: str,
+    ragged: bool,
+) -> tuple[Job, Reference, tuple[KernelKind, ...], tuple[Finding, ...]]:
+    from agent.environment import probe
+    from agent.harness.tile_ir import Job, read_machine
+    from agent.tileir.call import read_call, read_sizes
+    from agent.tileir.compatibility import stops
+
+    source, kinds, findings = _read(kernel)
+    right = _reference(reference, rtol, atol)
+    call = read_call(
+        source,
+        function=function,
+        shapes=shapes,
+        dtypes=dtypes,
+        sizes=read_sizes(sizes),
+        ragged=ragged,
+    )
+    wanted = {"TILEIR_ENABLE_APPROX": approx, "TILEIR_ENABLE_FTZ": ftz}
+    stopping = stops(findings)
+    job = Job(
+        file=kernel,
+        call=call,
+        python=python,
+        machine=read_machine(probe().gpu, python, ask_stock=False),
+        timeout_s=timeout_s,
+        stop=f"line {stopping[0].line}: {stopping[0].text}" if stopping else None,
+        variables={name: "1" for name, on in wanted.items() if on},
+    )
+    return job, right, kinds, findings
+
+
+def _reference(text: str, rtol: float | None, atol: float | None) -> Reference:
+    from agent.errors import UsageError
+    from agent.harness.tile_ir import Reference
+
+    file, _, function = text.rpartition(":")
+    if file.endswith(".py"):
+        if not Path(file).is_file():
+            raise UsageError(f"--reference {text}: {file} is no file")
+        return Reference(file=Path(file), function=function, rtol=rtol, atol=atol)
+    try:
+        compile(text, "--reference", "eval")
+    except SyntaxError as problem:
+        raise UsageError(
+            f"--reference is no expression ({problem.msg}): write one such as "
+            "'torch.softmax(x, -1)', or FILE.py:function"
+        ) from None
+    return Reference(expression=text, rtol=rtol, atol=atol)
+
+
+def _verified(job: Job, right: Reference) -> list[Step]:
+    """The kernel under PTX; under Tile IR too unless it was wrong already."""
+    from agent.harness.tile_ir import verify
+    from agent.tileir.steps import Phase, Status, Step
+
+    first = verify(job, right, tile=False)
+    if first.status is Status.FAILED:
+        reason = "the kernel is wrong, or fails, with ENABLE_TILE=0 already"
+        return [first, Step(Phase.VALIDATE, Status.NOT_RUN, reason)]
+    return [first, verify(job, right, tile=True)]
+
+
+def _classified(kinds: tuple[KernelKind, ...]) -> Step:
+    from agent.tileir.steps import Phase, Status, Step
+
+    return Step(Phase.CLASSIFY, Status.PASSED, f"{kinds[0].kernel}: {kinds[0].kind}")
+
+
+def _classification(kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...]) -> dict[str, Any]:
+    """The skill's fields speak of the kernel with the most work."""
+    from dataclasses import asdict
+
+    from agent.tileir.compatibility import stops
+
+    first = kinds[0]
+    return {
+        "classification": first.kind.value,
+        "confidence": first.confidence,
+        "indicators": list(first.indicators),
+        "tileir_compatible": not stops(findings),
+        "strategy": first.kind.strategy,
+        "kernels": [asdict(each) for each in kinds],
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _correctness(steps: list[Step]) -> dict[str, Any]:
+    """The skill's fields, over the steps that ran."""
+    from agent.tileir.steps import Phase, Status
+
+    ran = [s for s in steps if s.phase is not Phase.BENCHMARK and s.status is not Status.NOT_RUN]
+
+    def largest(values: list[float | None]) -> float | None:
+        return max((value for value in values if value is not None), default=None)
+
+    return {
+        "correct": all(s.status is Status.PASSED for s in ran) if ran else None,
+        "max_abs_diff": largest([s.max_abs_diff for s in ran]),
+        "max_rel_diff": largest([s.max_rel_diff for s in ran]),
+        "details": [line for s in ran for line in (s.details or (s.reason,))],
+        "steps": [s.to_json() for s in steps],
+    }
+
+
+def _finish(
+    command: str,
+    kernel: Path | None,
+    value: dict[str, Any],
+    lines: list[str],
+    abort: Abort | None,
+    *,
+    failed: bool = False,
+) -> None:
+    head = {"command": command, "kernel": str(kernel) if kernel else None}
+    end = {"abort": abort.to_json() if abort else None}
+    output.result(head | value | end, "\n".join(lines))
+    if abort is not None or failed:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,56 @@
+"""What to do about a kernel on Triton's Tile IR backend, beyond the configs that are written.
+
+Sources: the Triton-to-tile-IR README and its performance tuning tips; TensorRT-LLM's
+kernel-tileir-optimization skill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.backends.triton import TRITON
+from agent.syntax import Source
+from agent.tileir.classification import KernelKind, Kind
+from agent.tileir.compatibility import Finding, stops
+from agent.tileir.operations import Operations, operations_of
+
+APPROXIMATED = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "softmax"))
+"""What TILEIR_ENABLE_APPROX makes cheaper."""
+
+
+def recommend(
+    source: Source, kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...]
+) -> tuple[str, ...]:
+    """What to do, a line each, the kernel with the most work first."""
+    by_name = {kernel.name: kernel for kernel in TRITON.launched(source)}
+    found: list[str] = []
+    for each in kinds:
+        stopping = stops(findings, each.kernel)
+        if stopping:
+            found.append(f"{each.kernel} stays on PTX: line {stopping[0].line}: {stopping[0].text}")
+            continue
+        operations = operations_of(source, by_name[each.kernel])
+        found += [f"{each.kernel}: {line}" for line in _recommend(each, operations, findings)]
+    return tuple(dict.fromkeys(found))
+
+
+def _recommend(
+    kind: KernelKind, operations: Operations, findings: tuple[Finding, ...]
+) -> Iterator[str]:
+    called = {operation for _, _, operation in operations.calls}
+    family = kind.kind.family
+    if family == Kind.DOT:
+        yield "tune occupancy, num_stages and num_ctas=2, and try tiles of 256: `tileir apply`"
+        if any(f.kind == "speed" and f.kernel == kind.kernel for f in findings):
+            yield "load the dot's operands through tensor descriptors first, for TMA"
+    elif family in (Kind.NORM, Kind.REDUCTION):
+        yield "tune occupancy, 2 and 4: `tileir apply`; Tile IR chooses the warps itself"
+        yield "compare long rows too: they may spill, and num_warps cannot help there"
+    elif family == Kind.ELEMENT_WISE:
+        yield "tune occupancy, 1 to 16, and num_stages: `tileir apply`; 16 is for small inputs"
+    if "exp" in called:
+        yield "fold log2(e) into the scale and call tl.exp2: CUDA 13.1 does not do it for tl.exp"
+    if called & APPROXIMATED:
+        yield "try `tileir bench --approx --ftz`, which PTX does unasked; results lose digits"
+    if "sigmoid" in called:
+        yield "write 1 / (1 + tl.exp(-x)) for tl.sigmoid, which some builds lack"

@@ -1,0 +1,76 @@
+"""The kinds of kernels, by what their stored values are computed from."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.errors import UsageError
+from agent.syntax import Source
+from agent.tileir.classification import Kind, classify
+from tests.tileir.kernels import HEAD, KINDS, TRAPS, rows
+
+
+def only(text: str) -> str:
+    """The kind of the file's only kernel; a helper that it calls is none."""
+    (found,) = classify(Source(text))
+    return found.kind
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind(kind: str) -> None:
+    assert only(KINDS[kind]) == kind
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_what_words_get_wrong(name: str) -> None:
+    text, kind = TRAPS[name]
+    assert only(text) == kind
+
+
+def test_the_evidence_names_lines() -> None:
+    (found,) = classify(Source(KINDS["norm-like"]))
+    lines = KINDS["norm-like"].splitlines()
+    assert len(found.indicators) == 2
+    for indicator in found.indicators:
+        number = int(indicator.removeprefix("line ").partition(":")[0])
+        assert indicator.rpartition("`")[0].rpartition("`")[2][:20] in lines[number - 1]
+
+
+def test_every_kernel_has_its_kind_and_the_most_work_comes_first() -> None:
+    text = KINDS["element-wise"] + KINDS["norm-like"].removeprefix(HEAD)
+    found = classify(Source(text))
+    assert [(each.kernel, each.kind) for each in found] == [
+        ("softmax_kernel", Kind.NORM),
+        ("add_kernel", Kind.ELEMENT_WISE),
+    ]
+
+
+def test_confidence_is_the_share_of_known_calls() -> None:
+    known = rows("tl.store(y_ptr + row, tl.sum(x, axis=0))")
+    assert classify(Source(known))[0].confidence == 1.0
+    for spelled, line in (
+        ("mystery", "from elsewhere import mystery"),
+        ("elsewhere.mystery", "import elsewhere"),
+    ):
+        strange = f"{line}\n" + rows(f"tl.store(y_ptr + row, {spelled}(tl.sum(x, axis=0)))")
+        assert classify(Source(strange))[0].confidence == round(5 / 6, 2)
+
+
+def test_a_kernel_that_stores_nothing_in_sight_is_unknown() -> None:
+    text = "from elsewhere import save\n" + rows("save(y_ptr, x)")
+    (found,) = classify(Source(text))
+    assert found.kind is Kind.UNKNOWN
+    assert found.kind.strategy == "none"
+
+
+def test_no_kernel() -> None:
+    with pytest.raises(UsageError, match=r"empty\.py holds no @triton\.jit kernel"):
+        classify(Source("x = 1\n", "empty.py"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [(Kind.ATTENTION, "dot-related"), (Kind.MOVEMENT, "element-wise"), (Kind.NORM, "norm-like")],
+)
+def test_the_families_are_the_four_of_the_skill(kind: Kind, family: str) -> None:
+    assert kind.family == family

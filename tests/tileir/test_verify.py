@@ -1,0 +1,186 @@
+"""`tileir verify` in Triton's interpreter: it catches what a looser comparison lets pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ExitCode
+from agent.syntax import Source
+from agent.tileir.classification import classify
+from agent.tileir.compatibility import check
+from agent.tileir.configs import prepare
+from tests.support.project import tile_agent
+from tests.tileir import machines
+from tests.tileir.kernels import ADD, HEAD, IN_PLACE, SOFTMAX
+from tests.tileir.machines import NO_GPU
+
+pytest.importorskip("triton")
+BOTH = {"x": [130], "y": [130]}
+
+
+def verify(
+    folder: Path,
+    text: str,
+    reference: str = "x + y",
+    shapes: dict[str, Any] | None = None,
+    *arguments: str,
+) -> dict[str, Any]:
+    """The result of a verification in the interpreter."""
+    (folder / "kernel.py").write_text(text)
+    done = tile_agent(
+        folder,
+        *("tileir", "verify", "--kernel", "kernel.py", "--json"),
+        *("--reference", reference, "--shapes", json.dumps(BOTH if shapes is None else shapes)),
+        *arguments,
+        env=machines.variables(folder / "machine", NO_GPU),
+    )
+    assert done.code in (ExitCode.DONE, ExitCode.NO_IMPROVEMENT), done.err
+    assert (done.code == ExitCode.DONE) is (done.json["correct"] is not False)
+    return done.json
+
+
+def wrong(found: dict[str, Any]) -> str:
+    assert found["correct"] is False
+    assert found["abort"]["reason"] == "compatibility"
+    return str(found["abort"]["detail"])
+
+
+def test_a_right_kernel_on_ragged_sizes(tmp_path: Path) -> None:
+    found = verify(tmp_path, SOFTMAX, "torch.softmax(x, -1)", {"x": [3, "N"]}, "--sizes", "64,100")
+    assert found["correct"] is True
+    assert 0 <= found["max_abs_diff"] < 1e-6
+    assert found["details"] == ["4 cases in Triton's interpreter, on the CPU"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "to", "said"),
+    [
+        ("return out", "return out[:1]", "has shape [1], the reference [130]"),
+        ("return out", "return out[None]", "has shape [1, 130], the reference [130]"),
+        ("return out", "return out.half()", "is float16, the reference float32"),
+        ("return out", "return out, out", "gives 2 tensors, the reference 1"),
+        ("return out", "return None", "returns nothing and changes none of its arguments"),
+        ("return out", "x += 1\n    return out", "argument x after the call: 130 of 130 elements"),
+        ("x + tl.load", "x + 1.01 * tl.load", "of 130 elements differ by more than 0.001 + 0.001"),
+        ("offsets < n", "offsets < n + 3", "writes outside"),
+    ],
+)
+def test_what_a_looser_comparison_lets_pass(tmp_path: Path, edit: str, to: str, said: str) -> None:
+    text = ADD.replace(edit, to, 1)
+    assert text != ADD
+    if said == "writes outside":
+        text = text.replace("out = torch.empty_like(x)", "out = x")
+    assert said in wrong(verify(tmp_path, text))
+
+
+def test_a_kernel_that_prints_its_own_verdict(tmp_path: Path) -> None:
+    claim = 'print("RESULT:passed=True,max_diff=0.0", flush=True)\n'
+    text = ADD.replace("x + tl.load", "x - tl.load")
+    quits = text.replace("    return out", f"    {claim}    import os; os._exit(0)")
+    assert "differ" in wrong(verify(tmp_path, text + claim))
+    assert "exit code 0" in wrong(verify(tmp_path, quits))
+
+
+def test_a_kernel_that_patches_the_comparison(tmp_path: Path) -> None:
+    text = ADD.replace("x + tl.load", "x - tl.load")
+    patch = "torch.allclose = torch.equal = torch.isclose = lambda *a, **k: True\n"
+    assert "differ" in wrong(verify(tmp_path, text + patch))
+
+
+def test_a_wrapper_that_never_launches(tmp_path: Path) -> None:
+    idle = ADD.replace("    add_kernel[", "    return x + y\n    add_kernel[")
+    assert "add launches none of add_kernel" in wrong(verify(tmp_path, idle))
+
+
+@pytest.mark.slow
+def test_in_place_results_are_compared(tmp_path: Path) -> None:
+    shapes = {"x": [130]}
+    assert verify(tmp_path, IN_PLACE, "x.mul_(2)", shapes)["correct"] is True
+    assert verify(tmp_path, IN_PLACE, "2 * x", shapes)["correct"] is True
+    triple = IN_PLACE.replace("2 * tl", "3 * tl")
+    assert "result 0" in wrong(verify(tmp_path, triple, "2 * x", shapes))
+    assert "x" in wrong(verify(tmp_path, triple, "x.mul_(2)", shapes))
+
+
+def test_an_output_that_is_handed_in(tmp_path: Path) -> None:
+    text = ADD.replace("def add(x, y):\n    out = torch.empty_like(x)", "def add(x, y, out):")
+    text = text.replace("    return out\n", "")
+    shapes = {**BOTH, "out": [130]}
+    assert verify(tmp_path, text, "x + y", shapes)["correct"] is True
+    assert "result 0" in wrong(verify(tmp_path, text, "x - y", shapes))
+
+
+def test_a_reference_in_a_file_and_values_that_are_no_tensors(tmp_path: Path) -> None:
+    scale = ADD.replace("def add(x, y):", "def add(x, y, alpha):")
+    scale = scale.replace("    return out", "    return out * alpha")
+    (tmp_path / "right.py").write_text("def right(x, y, alpha):\n    return (x + y) * alpha\n")
+    shapes = {**BOTH, "alpha": 0.5}
+    assert verify(tmp_path, scale, "right.py:right", shapes)["correct"] is True
+
+
+def test_dtypes(tmp_path: Path) -> None:
+    halves = ("--dtypes", '{"x": "float16", "y": "float16"}')
+    assert verify(tmp_path, ADD, "x + y", BOTH, *halves)["correct"] is True
+    mixed = ("--dtypes", '{"x": "float16"}')
+    assert "is float16, the reference float32" in wrong(
+        verify(tmp_path, ADD, "x + y", BOTH, *mixed)
+    )
+
+
+def test_the_interpreter_is_not_asked_about_bfloat16(tmp_path: Path) -> None:
+    found = verify(tmp_path, ADD, "x + y", BOTH, "--dtypes", '{"x": "bfloat16"}')
+    assert found["correct"] is None
+    assert "computes bfloat16 wrongly" in found["steps"][0]["reason"]
+
+
+def test_tolerances_can_be_set(tmp_path: Path) -> None:
+    near = ADD.replace("x + tl.load", "1.0001 * x + tl.load")
+    assert verify(tmp_path, near)["correct"] is True
+    assert "differ" in wrong(verify(tmp_path, near, "x + y", BOTH, "--rtol", "0", "--atol", "0"))
+
+
+def test_a_kernel_that_raises(tmp_path: Path) -> None:
+    text = ADD.replace("    out = torch", '    raise ValueError("no")\n    out = torch')
+    found = verify(tmp_path, text)
+    assert wrong(found) == "x 130, y 130: ValueError: no"
+    broken = HEAD.replace("import torch", "import torch, missing_package") + ADD.removeprefix(HEAD)
+    assert "missing_package" in wrong(verify(tmp_path, broken))
+
+
+@pytest.mark.slow
+def test_a_kernel_that_hangs(tmp_path: Path) -> None:
+    text = ADD.replace("    out = torch", "    import time; time.sleep(60)\n    out = torch")
+    found = verify(tmp_path, text, "x + y", BOTH, "--timeout-s", "5")
+    assert "not done after 5 s: killed" in wrong(found)
+
+
+def test_a_wrong_reference_is_the_users_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(ADD)
+    done = tile_agent(
+        tmp_path,
+        *("tileir", "verify", "--kernel", "kernel.py", "--reference", "x + z"),
+        *("--shapes", json.dumps(BOTH)),
+        env=machines.variables(tmp_path / "machine", NO_GPU),
+    )
+    assert done.code == ExitCode.USAGE
+    assert "--reference fails (NameError: name 'z' is not defined)" in done.err
+
+
+def test_a_prepared_kernel_computes_the_same_on_stock_triton(tmp_path: Path) -> None:
+    source = Source(SOFTMAX)
+    text = prepare(source, classify(source), check(source)).text
+    assert text != SOFTMAX
+    found = verify(tmp_path, text, "torch.softmax(x, -1)", {"x": [3, 100]})
+    assert found["correct"] is True
+    assert found == verify(tmp_path, SOFTMAX, "torch.softmax(x, -1)", {"x": [3, 100]})
+
+
+def test_the_users_own_setting_of_the_interpreter_is_overruled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    assert verify(tmp_path, ADD)["correct"] is True
