@@ -11,10 +11,10 @@ from agent.backends.base import KernelClass
 from agent.errors import UsageError
 from agent.playbook.base import Advice, Entry, Optimization
 from agent.playbook.cutile.assume_divisible import AssumeDivisible
+from agent.playbook.cutile.autotune import Autotune
 from agent.playbook.cutile.batched_copies import BatchedCopies
 from agent.playbook.cutile.check_bounds import CheckBounds
 from agent.playbook.cutile.custom_plan import CustomPlan
-from agent.playbook.cutile.autotune import Autotune
 from agent.playbook.cutile.dead_parameters import DeadParameters
 from agent.playbook.cutile.exp2 import Exp2
 from agent.playbook.cutile.fast_math import FastMath
@@ -35,11 +35,35 @@ from agent.playbook.cutile.tile_sizes import TileSizes
 from agent.playbook.cutile.token_order import TokenOrder
 from agent.playbook.cutile.worker_warps import WorkerWarps
 from agent.playbook.cutile.zero_padding import ZeroPadding
+from agent.playbook.triton.add_autotune import AddAutotune
+from agent.playbook.triton.aligned_offsets import AlignedOffsets
+from agent.playbook.triton.block_descriptors import BlockDescriptors
 from agent.playbook.triton.block_size import BlockSize
+from agent.playbook.triton.cache_modifiers import CacheModifiers
+from agent.playbook.triton.causal_skip import CausalSkip
+from agent.playbook.triton.epilogue_halves import EpilogueHalves
+from agent.playbook.triton.even_blocks import EvenBlocks
 from agent.playbook.triton.eviction_policy import EvictionPolicy
+from agent.playbook.triton.folded_exp2 import FoldedExp2
+from agent.playbook.triton.fused_kernels import FusedKernels
+from agent.playbook.triton.grouped_programs import GroupedPrograms
+from agent.playbook.triton.hoisted_reciprocal import HoistedReciprocal
+from agent.playbook.triton.host_descriptors import HostDescriptors
 from agent.playbook.triton.loop_stages import LoopStages
+from agent.playbook.triton.online_softmax import OnlineSoftmax
+from agent.playbook.triton.persistent_programs import PersistentPrograms
 from agent.playbook.triton.reciprocal_square_root import ReciprocalSquareRoot
+from agent.playbook.triton.row_in_registers import RowInRegisters
+from agent.playbook.triton.rows_per_program import RowsPerProgram
+from agent.playbook.triton.split_k import SplitK
+from agent.playbook.triton.static_ranges import StaticRanges
+from agent.playbook.triton.tf32_dots import Tf32Dots
+from agent.playbook.triton.tile_descriptors import TileDescriptors
+from agent.playbook.triton.tile_ir_hints import TileIrHints
+from agent.playbook.triton.unrolled_loops import UnrolledLoops
 from agent.playbook.triton.warps_and_stages import WarpsAndStages
+from agent.playbook.triton.warps_by_row import WarpsByRow
+from agent.playbook.triton.widen_configs import WidenConfigs
 
 PLAYBOOK: tuple[Optimization, ...] = (
     OccupancyHint(),
@@ -66,11 +90,40 @@ PLAYBOOK: tuple[Optimization, ...] = (
     WarpsAndStages(),
     BlockSize(),
     LoopStages(),
+    CacheModifiers(),
     EvictionPolicy(),
     ReciprocalSquareRoot(),
+    WarpsByRow(),
+    RowInRegisters(),
+    AddAutotune(),
+    WidenConfigs(),
+    GroupedPrograms(),
+    EvenBlocks(),
+    FoldedExp2(),
+    TileDescriptors(),
+    PersistentPrograms(),
+    AlignedOffsets(),
+    UnrolledLoops(),
+    StaticRanges(),
+    HoistedReciprocal(),
+    BlockDescriptors(),
+    EpilogueHalves(),
+    Tf32Dots(),
 )
 
-ADVICE: tuple[Advice, ...] = (CheckBounds(), ZeroPadding(), BatchedCopies(), CustomPlan())
+ADVICE: tuple[Advice, ...] = (
+    CheckBounds(),
+    ZeroPadding(),
+    BatchedCopies(),
+    CustomPlan(),
+    FusedKernels(),
+    OnlineSoftmax(),
+    RowsPerProgram(),
+    CausalSkip(),
+    HostDescriptors(),
+    SplitK(),
+    TileIrHints(),
+)
 """The entries that need judgement; a program can only say where they fit."""
 
 LAST = 1000

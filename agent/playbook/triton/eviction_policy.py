@@ -18,16 +18,12 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.backends.base import KernelClass
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
-from agent.playbook.pointers import by_program, names_by_program, root
-from agent.syntax import Source, argument, keyword, setting
+from agent.playbook.triton_caching import DECIDED, loads_by_use
+from agent.syntax import setting
 
 POLICY = "eviction_policy"
 POLICIES = {"streamed": "evict_first", "reread": "evict_last"}
-DECIDED = (POLICY, "cache_modifier", "volatile")
-"""Keywords with which the author has decided about a load."""
 
 
 class EvictionPolicy(Optimization):
@@ -81,7 +77,7 @@ def rms_norm(x, weight, eps=1e-6):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The streamed loads, the others, or both."""
-        kinds = {kind for kind, _ in _loads(subject)}
+        kinds = {kind for kind, _ in loads_by_use(subject, DECIDED)}
         each: list[Params] = [{kind: POLICIES[kind]} for kind in POLICIES if kind in kinds]
         return [dict(POLICIES), *each] if len(each) > 1 else each
 
@@ -89,44 +85,9 @@ def rms_norm(x, weight, eps=1e-6):
         """Set the policies on the loads whose author has not decided."""
         edits: dict[cst.Call, Callable[[cst.Call], cst.Call]] = {
             call: setting(POLICY, f'"{params[kind]}"')
-            for kind, call in _loads(subject)
+            for kind, call in loads_by_use(subject, DECIDED)
             if kind in params
         }
         if not edits:
             raise NotApplicable(f"no {' or '.join(params)} load is undecided")
         return subject.source.rewrite(edits)
-
-
-def _loads(subject: Subject) -> list[tuple[str, cst.Call]]:
-    """The undecided loads, streamed or reread. Raises `NotApplicable` when there is none."""
-    if subject.hardware.interpreted:
-        raise NotApplicable("Triton's interpreter has no cache")
-    source = subject.source
-    launched = TRITON.launched(source)
-    kernels = [k for k in launched if not TRITON.has_dot(source, k)]
-    if launched and not kernels:
-        raise NotApplicable("blocks that multiply tiles share what they load")
-    found = [item for kernel in kernels for item in _loads_of(source, kernel)]
-    if not found:
-        raise NotApplicable("every tl.load has a policy already, or there is none")
-    return found
-
-
-def _loads_of(source: Source, kernel: Kernel) -> list[tuple[str, cst.Call]]:
-    by_address: dict[tuple[str, str], list[cst.Call]] = {}
-    for call in TRITON.find(source, kernel.function.node.body, ("triton.language.load",)):
-        address = argument(call, 0, "pointer")
-        if address is not None and (parameter := root(source, kernel, address)) is not None:
-            by_address.setdefault((parameter, source.code(address)), []).append(call)
-    names = names_by_program(kernel, source)
-    found: list[tuple[str, cst.Call]] = []
-    for *earlier, last in by_address.values():
-        address = argument(last, 0, "pointer")
-        own = address is not None and by_program(source, address, names)
-        found += [("reread", call) for call in earlier]
-        found.append(("streamed" if own else "reread", last))
-    return [
-        (kind, call)
-        for kind, call in found
-        if all(keyword(call, decided) is None for decided in DECIDED)
-    ]

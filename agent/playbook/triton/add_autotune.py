@@ -1,0 +1,237 @@
+"""Let Triton choose block sizes, warps and stages, for each problem size anew.
+
+When: a Triton kernel whose `tl.constexpr` block sizes are integers in this file, launched from this
+    file only. Not one whose block sizes reach its results or are handed in by a caller, and not one
+    whose block has to hold a row.
+Do: `@triton.autotune` above the kernel: the config it is launched with first, then about ten by
+    formula for the architecture; `key=` the parameters that loops run to and indices are compared
+    with; `restore_value=` what the kernel both reads and writes. The launch no longer gives block
+    sizes, warps and stages, and its grid takes the block sizes from `META`.
+Risk: a block size that a loop adds up in changes the order of the sum. The first call for each new
+    value of the key takes as long as compiling and timing every config, seconds; a size that
+    changes with every call, as a number of tokens does, makes that the common case.
+Source: TileGym's cuTile playbook, item C, claims 10 to 50 % over fixed sizes. The configs follow
+    Helion's seeds for H100: at most 32768 fp32 accumulators, 8 warps from 16384.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.provenance import Tile
+from agent.playbook.tiles import Tiles
+from agent.playbook.triton_arguments import rewritten, size_parameters
+from agent.playbook.triton_configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
+from agent.playbook.triton_edits import Edit, above, fitted, without
+from agent.playbook.triton_grid import grid_from_meta, without_unused
+from agent.playbook.triton_host import launches_in_sight, triton_module
+from agent.syntax import Source, Untraceable
+
+OPTIONS = ("num_warps", "num_stages")
+
+
+class AddAutotune(Optimization):
+    """`@triton.jit` -> `@triton.autotune(configs=[...], key=[...])` above it."""
+
+    name = "add-autotune"
+    title = "autotune"
+    backend = "triton"
+    family = "tuning"
+    priority: ClassVar = {KernelClass.COMPUTE: 12, KernelClass.BALANCED: 12, KernelClass.MEMORY: 24}
+    expected = "10 to 50 % over a guessed size (TileGym); more where shapes differ"
+    hypothesis = "Each problem size has its own best blocks, warps and stages; Triton times them."
+    changes_rounding = True
+    example: ClassVar[Params] = {}
+    before = '''\
+import torch
+import triton
+import triton.language as tl
+
+BLOCK_SIZE = 1024
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    """Adds two vectors."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    total = tl.load(x_ptr + offsets, mask=mask) + tl.load(y_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, total, mask=mask)
+
+
+def add(x, y):
+    out = torch.empty_like(x)
+    n = out.numel()
+    grid = (triton.cdiv(n, BLOCK_SIZE),)
+    add_kernel[grid](x, y, out, n, BLOCK=BLOCK_SIZE, num_warps=8)
+    return out
+'''
+    after = before.replace(
+        "@triton.jit\n",
+        """\
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK": 1024}, num_warps=8),
+        triton.Config({"BLOCK": 512}, num_warps=4),
+        triton.Config({"BLOCK": 1024}, num_warps=4),
+        triton.Config({"BLOCK": 2048}, num_warps=4),
+        triton.Config({"BLOCK": 2048}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=16),
+        triton.Config({"BLOCK": 8192}, num_warps=8),
+        triton.Config({"BLOCK": 8192}, num_warps=16),
+        triton.Config({"BLOCK": 16384}, num_warps=16),
+    ],
+    key=["n"],
+)
+@triton.jit
+""",
+    ).replace(
+        """\
+    grid = (triton.cdiv(n, BLOCK_SIZE),)
+    add_kernel[grid](x, y, out, n, BLOCK=BLOCK_SIZE, num_warps=8)
+""",
+        """\
+    grid = lambda META: (triton.cdiv(n, META["BLOCK"]),)
+    add_kernel[grid](x, y, out, n)
+""",
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: Triton does the sweep."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Tune every launched kernel that can be."""
+        if subject.hardware.interpreted:
+            raise NotApplicable("Triton's interpreter cannot time configs")
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
+        names: set[str] = set()
+        tiles = _tiles(source, reasons)
+        for kernel in TRITON.launched(source):
+            try:
+                edits |= _tuned(source, kernel, tiles.get(kernel.name, ()), subject.hardware.sm)
+            except NotApplicable as reason:
+                reasons.append(str(reason))
+                continue
+            names |= {n.value for t in tiles[kernel.name] for x in t.literals for n in x.names}
+        if not edits:
+            raise NotApplicable("; ".join(dict.fromkeys(reasons[:2])) or "no kernel is launched")
+        return without_unused(source.rewrite(edits), names)
+
+
+def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[Tile, ...]]:
+    """Kernel -> its constants that tuning may choose."""
+    kernels = [k for k in TRITON.kernels(source) if k.launches]
+    if kernels and all(TRITON.autotuned(source, k.function) for k in kernels):
+        raise NotApplicable(f"{', '.join(k.name for k in kernels)} is autotuned already")
+    try:
+        found = Tiles.of(TRITON, source).kernels
+    except NotApplicable as reason:
+        reasons.append(str(reason))
+        return {}
+    return {
+        name: chosen
+        for name, tiles in found.items()
+        if (chosen := tuple(t for t in tiles if t.constant in t.kernel.constants))
+    }
+
+
+def _tuned(
+    source: Source, kernel: Kernel, tiles: Sequence[Tile], sm: int
+) -> dict[cst.CSTNode, Edit]:
+    if TRITON.autotuned(source, kernel.function):
+        raise NotApplicable(f"{kernel.name} is autotuned already")
+    if not tiles:
+        raise NotApplicable(f"{kernel.name} has no block size of its own to tune")
+    launches = launches_in_sight(source, kernel)
+    key = size_parameters(source, kernel)
+    if not key:
+        raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")
+    restored = rewritten(source, kernel)
+    first = _present(source, kernel, tiles)
+    axes = _axes(tiles)
+    found = [first, *(c for c in configs(source, kernel, axes, sm) if not _same(c, first))]
+    if len(found) == 1:
+        raise NotApplicable(f"no other block size of {kernel.name} is safe: an access is unguarded")
+    triton = triton_module(source, kernel)
+    lines = [
+        f"@{triton}.autotune(",
+        "    configs=[",
+        *(f"        {config.code(triton)}," for config in found),
+        "    ],",
+        f"    key=[{_listed(key)}],",
+        *([f"    restore_value=[{_listed(restored)}],"] if restored else []),
+        ")",
+    ]
+    edits: dict[cst.CSTNode, Edit] = above(kernel, "\n".join(lines))
+    dropped = {*(t.constant for t in tiles), *OPTIONS}
+    for launch in launches:
+        drop, node = without(launch, dropped), launch.node
+
+        def shorter(call: cst.Call, drop: Edit = drop, node: cst.Call = node) -> cst.Call:
+            return fitted(source, node, drop(call))
+
+        edits[node] = shorter
+        edits |= grid_from_meta(source, kernel, launch, tiles)
+    return edits
+
+
+def _present(source: Source, kernel: Kernel, tiles: Sequence[Tile]) -> Config:
+    """What every launch says now. Raises `NotApplicable` when that is not one config."""
+    has_dot = TRITON.has_dot(source, kernel)
+    given: set[tuple[int, int | None]] = set()
+    for launch in kernel.launches:
+        values = []
+        for option in OPTIONS:
+            if option in launch.arguments:
+                raise NotApplicable(f"{kernel.name} takes {option} as a parameter")
+            try:
+                hint = launch.hints.get(option)
+                values.append(source.trace(hint).value if hint is not None else None)
+            except Untraceable as reason:
+                line = source.line(launch.node)
+                raise NotApplicable(f"{option} of the launch at line {line} {reason}") from None
+        warps, stages = values
+        given.add((warps or DEFAULT_WARPS, stages or (DEFAULT_STAGES if has_dot else None)))
+    if len(given) > 1:
+        raise NotApplicable(f"the launches of {kernel.name} give it different warps or stages")
+    ((warps, stages),) = given
+    return Config(tuple((t.constant, t.size) for t in tiles), warps, stages)
+
+
+def _axes(tiles: Sequence[Tile]) -> tuple[Axis, ...]:
+    """The constants in groups that one integer sets: those may have to be equal."""
+    groups: dict[frozenset[cst.Integer], list[Tile]] = {}
+    for tile in tiles:
+        groups.setdefault(frozenset(x.node for x in tile.literals), []).append(tile)
+    return tuple(
+        Axis(
+            tuple(t.constant for t in group),
+            group[0].size,
+            None if all(t.may_grow for t in group) else group[0].size,
+        )
+        for group in groups.values()
+    )
+
+
+def _same(one: Config, other: Config) -> bool:
+    return (dict(one.constants), one.num_warps, one.num_stages) == (
+        dict(other.constants),
+        other.num_warps,
+        other.num_stages,
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

@@ -1,0 +1,212 @@
+"""Leave out the masks where the blocks cover the array exactly.
+
+When: a Triton kernel that compares element numbers, `pid * BLOCK + tl.arange(0, BLOCK)` or those of
+    a loop in blocks, with a length that it is given.
+Do: `@triton.heuristics` computes a constant, `EVEN_N`, that is true where the block divides the
+    length, and `offsets < n` becomes `(offsets < n) | EVEN_N`: always true then, so that the
+    compiler drops the mask. The grid is checked to hold one program for each block.
+Risk: none to results. Each combination of the constants is compiled; the heuristic costs a few
+    microseconds of each launch.
+Source: TileGym names 5 to 15 % for dropping bounds checks. Compiled with Triton 3.6, a matrix
+    product needs 2 to 13 % fewer instructions without its masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.definitions import value_of
+from agent.playbook.triton_edits import Edit, decorated, heuristics, with_parameters
+from agent.playbook.triton_host import HostView, language, launches_in_sight, triton_module
+from agent.playbook.triton_programs import unused
+from agent.playbook.triton_spans import belongs_to, span_of, steps_of
+from agent.syntax import Source, descendants
+
+FLAG = "EVEN_"
+
+
+class EvenBlocks(Optimization):
+    """`offsets < n` -> `(offsets < n) | EVEN_N`."""
+
+    name = "even-blocks"
+    title = "no masks on even blocks"
+    backend = "triton"
+    family = "masks"
+    priority: ClassVar = {KernelClass.COMPUTE: 40, KernelClass.BALANCED: 40, KernelClass.MEMORY: 45}
+    expected = "2 to 15 % fewer instructions where lengths are multiples of the block"
+    hypothesis = "Nothing is computed to guard what cannot be out of bounds."
+    example: ClassVar[Params] = {}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(y_ptr + offsets, x * factor, mask=mask)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    n = x.numel()
+    scale_kernel[(triton.cdiv(n, 1024),)](x, y, n, 2.5, BLOCK=1024)
+    return y
+"""
+    after = (
+        before.replace(
+            "@triton.jit\n",
+            '@triton.heuristics({"EVEN_N": lambda args: args["n"] % args["BLOCK"] == 0})\n'
+            "@triton.jit\n",
+        )
+        .replace("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, EVEN_N: tl.constexpr)")
+        .replace("mask = offsets < n", "mask = (offsets < n) | EVEN_N")
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: every mask that can be."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Rewrite the comparisons of every launched kernel."""
+        source = subject.source
+        if subject.hardware.interpreted:
+            raise NotApplicable("Triton's interpreter masks nothing faster")
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
+        for kernel in TRITON.launched(source):
+            try:
+                edits |= _unmasked(source, kernel)
+            except NotApplicable as reason:
+                reasons.append(str(reason))
+        if not edits:
+            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+        return source.rewrite(edits)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A comparison of element numbers with a length, and the steps they are made of."""
+
+    node: cst.Comparison
+    length: str
+    block: str
+    axis: int | None
+    """The axis of the grid that has to fit; None where a loop sees to it."""
+    end: str | None
+    """What a loop runs to instead of the length; the block where there is no loop."""
+
+    @property
+    def condition(self) -> str:
+        """When all of the comparison is true, in terms of the arguments."""
+        length, block = f'args["{self.length}"]', f'args["{self.block}"]'
+        if self.end is None:
+            return f"{length} % {block} == 0"
+        if self.end == self.block:
+            return f"{length} >= {block}"
+        end = f'args["{self.end}"]'
+        return f"{end} % {block} == 0 and {length} >= {end}"
+
+
+def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
+    if any(FLAG in p.name.value for p in kernel.function.parameters):
+        raise NotApplicable(f"{kernel.name} knows even blocks already")
+    found, reasons = [], []
+    for comparison in descendants(kernel.function.node.body, cst.Comparison):
+        bounded = _bounded(source, kernel, comparison)
+        if bounded is None:
+            continue
+        try:
+            _check(source, kernel, bounded)
+        except NotApplicable as reason:
+            reasons.append(str(reason))
+        else:
+            found.append(bounded)
+    if not found:
+        raise NotApplicable(
+            "; ".join(reasons[:1])
+            or f"{kernel.name} compares no element numbers with a length it is given"
+        )
+    names: dict[str, str] = {}
+    for bounded in found:
+        stem = bounded.length.upper().removeprefix("N_").removeprefix("NUM_")
+        if bounded.condition not in names:
+            names[bounded.condition] = unused(kernel, f"{FLAG}{stem}", names.values())
+    constexpr = f"{language(source, kernel)}.constexpr"
+    edits = with_parameters(source, kernel, [f"{name}: {constexpr}" for name in names.values()])
+    computed = {name: condition for condition, name in names.items()}
+    edits |= decorated(kernel, heuristics(triton_module(source, kernel), computed))
+    for bounded in found:
+        edits[bounded.node] = _relaxed(source, bounded.node, names[bounded.condition])
+    return edits
+
+
+def _bounded(source: Source, kernel: Kernel, comparison: cst.Comparison) -> Bounded | None:
+    """The comparison as `start + arange < length`; None for any other."""
+    if len(comparison.comparisons) != 1:
+        return None
+    (target,) = comparison.comparisons
+    span = span_of(source, comparison.left)
+    if not isinstance(target.operator, cst.LessThan) or span is None or len(span.starts) > 1:
+        return None
+    start = span.starts[0] if span.starts else None
+    bound = value_of(source, target.comparator)
+    match bound:
+        case cst.BinaryOperation(left=whole, operator=cst.Subtract(), right=done) if start is None:
+            bound, start = whole, done
+    length = source.code(bound)
+    if not belongs_to(kernel, length) or span.extent not in kernel.constants:
+        return None
+    if start is None:
+        return Bounded(comparison, length, span.extent, None, end=span.extent)
+    steps = steps_of(source, start)
+    if steps is None or steps.block != span.extent:
+        return None
+    end = steps.length if steps.length not in (None, length) else None
+    if end is not None and not belongs_to(kernel, end):
+        return None
+    return Bounded(comparison, length, span.extent, steps.axis, end)
+
+
+def _check(source: Source, kernel: Kernel, bounded: Bounded) -> None:
+    """Raise `NotApplicable` unless every launch gives what the condition needs."""
+    tuned = TRITON.autotuned(source, kernel.function)
+    for launch in launches_in_sight(source, kernel):
+        line = source.line(launch.node)
+        if bounded.length not in launch.arguments:
+            raise NotApplicable(f"the launch at line {line} does not give {bounded.length}")
+        for constant in (bounded.block, bounded.end):
+            if constant is not None and constant not in launch.arguments and not tuned:
+                raise NotApplicable(f"the launch at line {line} does not give {constant}")
+        view = HostView(source, launch)
+        axis = bounded.axis
+        if axis is not None and not view.is_cdiv(view.extent(axis), bounded.length, bounded.block):
+            raise NotApplicable(
+                f"the grid at line {line} is not seen to be cdiv({bounded.length}, "
+                f"{bounded.block}) along axis {bounded.axis}"
+            )
+
+
+def _relaxed(source: Source, node: cst.Comparison, flag: str) -> Edit:
+    around = next(source.ancestors(node))
+    operand = isinstance(around, cst.BinaryOperation | cst.UnaryOperation | cst.Subscript)
+
+    def edit(comparison: cst.Comparison) -> cst.BaseExpression:
+        paren = {"lpar": [cst.LeftParen()], "rpar": [cst.RightParen()]}
+        own = comparison if comparison.lpar else comparison.with_changes(**paren)
+        relaxed = cst.BinaryOperation(own, cst.BitOr(), cst.Name(flag))
+        return relaxed.with_changes(**paren) if operand else relaxed
+
+    return edit

@@ -1,0 +1,252 @@
+"""Hold a row in registers instead of loading it anew in each pass.
+
+When: a Triton kernel without `tl.dot` that steps through the same row in two passes or more, as
+    normalizations do: `for start in range(0, n_cols, BLOCK)`, each time from the same addresses.
+Do: let the block hold the row, up to 65536 elements, and make the bound of the loops a constant. A
+    loop of one step is no loop to the compiler, which then sees that two passes load the same and
+    loads it once. Warps follow the length of the row. A longer row is stepped through as before.
+Risk: the order of sums changes. A long row spills registers if it gets too few warps. Each power of
+    two of the row length is compiled anew.
+Source: Liger and Unsloth hold rows up to 65536 whole. Compiled with Triton 3.9 for sm_90, a layer
+    normalization in three passes over 4096 columns loads its row once instead of three times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel, Launch
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.interface import assumes_nothing
+from agent.playbook.provenance import Tile, tile_of
+from agent.playbook.triton_edits import (
+    Edit,
+    free_name,
+    giving,
+    preceded,
+    statement_of,
+    with_parameters,
+    without,
+    writing,
+)
+from agent.playbook.triton_grid import grid_from_meta, without_unused
+from agent.playbook.triton_host import language, launches_in_sight, triton_module
+from agent.playbook.triton_programs import unused
+from agent.playbook.triton_spans import belongs_to
+from agent.syntax import Source, descendants, positional
+
+RANGES = ("builtins.range", "triton.language.range")
+LEAST, MOST = 128, 65536
+"""Elements of a block."""
+MOST_WARPS = 32
+SWEEP = (256, 512, 1024, 2048)
+
+
+class RowInRegisters(Optimization):
+    """`range(0, n_cols, BLOCK)` -> `range(0, ROW, BLOCK)` with a block that holds the row."""
+
+    name = "row-in-registers"
+    title = "row in registers"
+    backend = "triton"
+    family = "reuse"
+    priority: ClassVar = {KernelClass.MEMORY: 11, KernelClass.BALANCED: 11, KernelClass.COMPUTE: 80}
+    expected = "up to the number of passes, where the row does not stay in the L1 cache"
+    hypothesis = "The row is read from memory once and stays where it is computed with."
+    changes_rounding = True
+    example: ClassVar[Params] = {"elements_per_warp": 512}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def l2_normalize_kernel(x_ptr, y_ptr, stride, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    squares = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0)
+        squares += x * x
+    norm = tl.sqrt(tl.sum(squares, axis=0))
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0)
+        tl.store(y_ptr + row * stride + cols, x / norm, mask=cols < n_cols)
+
+
+def l2_normalize(x):
+    y = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    l2_normalize_kernel[(n_rows,)](x, y, x.stride(0), n_cols, BLOCK=1024)
+    return y
+"""
+    after = (
+        before.replace("range(0, n_cols, BLOCK)", "range(0, ROW, BLOCK)")
+        .replace("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, ROW: tl.constexpr)")
+        .replace(
+            "    l2_normalize_kernel[(n_rows,)](x, y, x.stride(0), n_cols, BLOCK=1024)\n",
+            """\
+    block = min(max(triton.next_power_of_2(n_cols), 128), 65536)
+    l2_normalize_kernel[(n_rows,)](
+        x,
+        y,
+        x.stride(0),
+        n_cols,
+        BLOCK=block,
+        ROW=triton.cdiv(n_cols, block) * block,
+        num_warps=min(max(block // 512, 1), 32),
+    )
+""",
+        )
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """Elements of the row that a warp holds."""
+        self.apply(subject, {"elements_per_warp": SWEEP[0]})
+        return [{"elements_per_warp": elements} for elements in SWEEP]
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Rewrite every launched kernel that qualifies, and its launches."""
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
+        names: set[str] = set()
+        for kernel in TRITON.launched(source):
+            try:
+                passes = _passes(source, kernel)
+                edits |= _held(source, passes, int(params["elements_per_warp"]))
+            except NotApplicable as reason:
+                reasons.append(str(reason))
+                continue
+            names |= {name.value for x in passes.tile.literals for name in x.names}
+        if not edits:
+            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+        return without_unused(source.rewrite(edits), names)
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The loops of a kernel that step through one row."""
+
+    kernel: Kernel
+    tile: Tile
+    length: str
+    """The parameter that says how long the row is."""
+    bounds: tuple[cst.BaseExpression, ...]
+    """Where each loop says it: `n_cols`, or `tl.cdiv(n_cols, BLOCK)`."""
+
+
+def _passes(source: Source, kernel: Kernel) -> Passes:
+    if TRITON.autotuned(source, kernel.function):
+        raise NotApplicable(f"{kernel.name} is autotuned")
+    if TRITON.has_dot(source, kernel):
+        raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
+    loops = list(descendants(kernel.function.node.body, cst.For))
+    if len(loops) < 2:
+        raise NotApplicable(f"{kernel.name} has {len(loops)} loops; two passes or more share a row")
+    found = [_bound(source, kernel, loop) for loop in loops]
+    lengths = {(length, block) for length, block, _ in found}
+    if len(lengths) > 1:
+        raise NotApplicable(f"the loops of {kernel.name} step through different rows")
+    ((length, block),) = lengths
+    if not _loads_again(source, loops):
+        raise NotApplicable(f"no two passes of {kernel.name} load from the same addresses")
+    try:
+        tile = tile_of(TRITON, source, kernel, block)
+    except NotApplicable as reason:
+        raise NotApplicable(f"{block} of {kernel.name}: {reason}") from None
+    if not tile.may_grow:
+        raise NotApplicable(f"an access of {kernel.name} has no mask, so {block} cannot grow")
+    return Passes(kernel, tile, length, tuple(bound for *_, bound in found))
+
+
+def _bound(source: Source, kernel: Kernel, loop: cst.For) -> tuple[str, str, cst.BaseExpression]:
+    """Length, block and bound of `range(0, n, BLOCK)` or `range(tl.cdiv(n, BLOCK))`."""
+    given = positional(loop.iter) if isinstance(loop.iter, cst.Call) else ()
+    if isinstance(loop.iter, cst.Call) and source.name(loop.iter.func) in RANGES:
+        start = source.code(given[0]) if len(given) > 1 else "0"
+        bound = given[min(len(given), 2) - 1]
+        if start == "0" and len(given) == 3:
+            found = source.code(bound), source.code(given[2])
+        elif start == "0" and _is_cdiv(source, bound):
+            of, by = (source.code(a.value) for a in cst.ensure_type(bound, cst.Call).args)
+            found = of, by
+        else:
+            found = "", ""
+        length, block = found
+        if belongs_to(kernel, length) and block in kernel.constants:
+            return length, block, bound
+    line = source.line(loop)
+    raise NotApplicable(f"the loop at line {line} does not step through a row by blocks")
+
+
+def _is_cdiv(source: Source, expression: cst.BaseExpression) -> bool:
+    return isinstance(expression, cst.Call) and source.name(expression.func) in TRITON.cdivs
+
+
+def _loads_again(source: Source, loops: Sequence[cst.For]) -> bool:
+    """Whether two of the loops load from addresses that are written alike."""
+    seen: set[str] = set()
+    for loop in loops:
+        own = {
+            source.code(call.args[0].value)
+            for call in TRITON.find(source, loop.body, ("triton.language.load",))
+            if call.args
+        }
+        if own & seen:
+            return True
+        seen |= own
+    return False
+
+
+def _held(source: Source, passes: Passes, elements: int) -> dict[cst.CSTNode, Edit]:
+    kernel, block = passes.kernel, passes.tile.constant
+    row = unused(kernel, "ROW")
+    constexpr = f"{language(source, kernel)}.constexpr"
+    edits = with_parameters(source, kernel, [f"{row}: {constexpr}"])
+    for bound in passes.bounds:
+        text = f"{row} // {block}" if isinstance(bound, cst.Call) else row
+        edits[bound] = writing(text)
+    triton = triton_module(source, kernel)
+    for launch in launches_in_sight(source, kernel):
+        edits |= _launched(source, passes, launch, (triton, row, block), elements)
+    return edits
+
+
+def _launched(
+    source: Source, passes: Passes, launch: Launch, names: tuple[str, str, str], elements: int
+) -> dict[cst.CSTNode, Edit]:
+    triton, row, block = names
+    number = source.line(launch.node)
+    length = launch.arguments.get(passes.length)
+    line = statement_of(source, launch)
+    if length is None or not assumes_nothing(length):
+        raise NotApplicable(f"the launch at line {number} does not show the length of the row")
+    if "num_warps" in launch.arguments:
+        raise NotApplicable(f"{passes.kernel.name} takes num_warps as a parameter")
+    if grid_from_meta(source, passes.kernel, launch, [passes.tile]):
+        raise NotApplicable(f"the grid at line {number} depends on {block}")
+    code = source.code(length)
+    name = free_name(source, "block")
+    drop, node = without(launch, {block}), launch.node
+    give = giving(
+        source,
+        node,
+        {
+            block: name,
+            row: f"{triton}.cdiv({code}, {name}) * {name}",
+            "num_warps": f"min(max({name} // {elements}, 1), {MOST_WARPS})",
+        },
+    )
+    text = f"{name} = min(max({triton}.next_power_of_2({code}), {LEAST}), {MOST})"
+    return {
+        node: lambda call: give(drop(call)),
+        line: lambda updated: preceded(updated, [text]),
+    }

@@ -1,0 +1,128 @@
+"""Write out the rounds of a short loop whose count is known when it is compiled.
+
+When: a Triton kernel with a loop over `range` of compile-time constants, of at most 16 rounds at
+    every launch in this file.
+Do: `for i in range(...)` -> `for i in tl.static_range(...)`: each round is compiled on its own,
+    with `i` a constant.
+Risk: none to results. Code grows with the rounds, and registers with what they hold at once.
+Source: FlagGems and Triton's own kernels use it throughout; Helion searches it for every loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.triton_edits import Edit
+from agent.playbook.triton_host import HostView, language, launches_in_sight
+from agent.syntax import Source, Untraceable, descendants, positional
+
+RANGES = ("builtins.range", "triton.language.range")
+MOST_ROUNDS = 16
+
+
+class StaticRanges(Optimization):
+    """`range(N)` -> `tl.static_range(N)`."""
+
+    name = "static-ranges"
+    title = "static ranges"
+    backend = "triton"
+    family = "loops"
+    priority: ClassVar = {KernelClass.MEMORY: 44, KernelClass.BALANCED: 44, KernelClass.COMPUTE: 60}
+    expected = "more loads in flight and addresses that are constants; to be measured"
+    hypothesis = "Rounds that are known are scheduled together, without a counter between them."
+    example: ClassVar[Params] = {}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def powers_kernel(x_ptr, y_ptr, n, TERMS: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for _ in range(TERMS):
+        total = total * x + 1.0
+    tl.store(y_ptr + offsets, total, mask=offsets < n)
+
+
+def powers(x):
+    y = torch.empty_like(x)
+    powers_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), TERMS=4, BLOCK=1024)
+    return y
+"""
+    after = before.replace("in range(TERMS)", "in tl.static_range(TERMS)")
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: all such loops."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Change every such loop of the launched kernels."""
+        if subject.hardware.interpreted:
+            raise NotApplicable("Triton's interpreter unrolls nothing")
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
+        for kernel in TRITON.launched(source):
+            for loop in descendants(kernel.function.node.body, cst.For):
+                try:
+                    called = _range(source, kernel, loop).func
+                    edits[called] = _static(language(source, kernel))
+                except NotApplicable as reason:
+                    reasons.append(str(reason))
+        if not edits:
+            raise NotApplicable("; ".join(reasons[:2]) or "no launched kernel has a loop")
+        return source.rewrite(edits)
+
+
+def _static(tl: str) -> Edit:
+    return lambda _: cst.parse_expression(f"{tl}.static_range")
+
+
+def _range(source: Source, kernel: Kernel, loop: cst.For) -> cst.Call:
+    """The range of a loop with few rounds. Raises `NotApplicable` for any other."""
+    line = source.line(loop)
+    call = loop.iter
+    if not isinstance(call, cst.Call) or source.name(call.func) not in RANGES:
+        raise NotApplicable(f"the loop at line {line} is over no plain range")
+    if len(positional(call)) != len(call.args):
+        raise NotApplicable(f"the loop at line {line} has options of its own")
+    if any(True for kind in (cst.Break, cst.Continue, cst.Return)
+           for _ in descendants(loop.body, kind)):  # fmt: skip
+        raise NotApplicable(f"the loop at line {line} is left early")
+    if any(_is_own(loop, a.value) for a in descendants(loop.body, cst.Attribute)):
+        raise NotApplicable(f"the loop at line {line} uses methods of its counter, a constant then")
+    for launch in launches_in_sight(source, kernel):
+        view = HostView(source, launch)
+        values = [_value(view, kernel, bound) for bound in positional(call)]
+        if None in values:
+            raise NotApplicable(f"the rounds of the loop at line {line} are no constants")
+        rounds = len(range(*(v for v in values if v is not None)))
+        if rounds > MOST_ROUNDS:
+            raise NotApplicable(f"the loop at line {line} has {rounds} rounds, over {MOST_ROUNDS}")
+    return call
+
+
+def _is_own(loop: cst.For, expression: cst.BaseExpression) -> bool:
+    return loop.target.deep_equals(expression)
+
+
+def _value(view: HostView, kernel: Kernel, bound: cst.BaseExpression) -> int | None:
+    """What a bound is at a launch; None when it is no constant."""
+    try:
+        if isinstance(bound, cst.Name) and bound.value in kernel.constants:
+            given = view.given(bound.value)
+            return view.source.trace(given).value if given is not None else None
+        return view.source.trace(bound).value if isinstance(bound, cst.Integer) else None
+    except Untraceable:
+        return None

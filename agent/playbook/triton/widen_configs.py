@@ -1,0 +1,211 @@
+"""Give an autotuned kernel more configs to choose from.
+
+When: a Triton kernel under `@triton.autotune` whose configs are listed in this file, one
+    `triton.Config` each. Not a list that a function or a comprehension makes.
+Do: append about ten configs by formula for the architecture, behind those that are there.
+Risk: a block size that a loop adds up in changes the order of the sum. Tuning takes longer, in
+    proportion to the configs.
+Source: TileGym's cuTile playbook, item C, claims 10 to 20 % for a wider space. The configs follow
+    Helion's seeds for H100: at most 32768 fp32 accumulators, 8 warps from 16384.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.definitions import value_of
+from agent.playbook.flow import Flow
+from agent.playbook.triton_configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
+from agent.playbook.triton_edits import Edit, with_elements
+from agent.syntax import Source, Untraceable, argument, keyword, positional
+
+CONFIG = "triton.Config"
+PLAIN = ("kwargs", "num_warps", "num_stages")
+
+
+class WidenConfigs(Optimization):
+    """`configs=[a, b]` -> `configs=[a, b, c, ...]`."""
+
+    name = "widen-configs"
+    title = "more configs"
+    backend = "triton"
+    family = "tuning"
+    priority: ClassVar = {KernelClass.COMPUTE: 13, KernelClass.BALANCED: 13, KernelClass.MEMORY: 25}
+    expected = "10 to 20 % (TileGym) where the author listed a few"
+    hypothesis = "The best config for this GPU is one that the author did not list."
+    changes_rounding = True
+    example: ClassVar[Params] = {}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK": 512}, num_warps=2),
+        triton.Config({"BLOCK": 1024}, num_warps=4),
+    ],
+    key=["n"],
+)
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, tl.maximum(x, 0.0), mask=offsets < n)
+
+
+def relu(x):
+    y = torch.empty_like(x)
+    grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)
+    relu_kernel[grid](x, y, x.numel())
+    return y
+"""
+    after = before.replace(
+        '        triton.Config({"BLOCK": 1024}, num_warps=4),\n',
+        """\
+        triton.Config({"BLOCK": 1024}, num_warps=4),
+        triton.Config({"BLOCK": 512}, num_warps=4),
+        triton.Config({"BLOCK": 1024}, num_warps=8),
+        triton.Config({"BLOCK": 2048}, num_warps=4),
+        triton.Config({"BLOCK": 2048}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=16),
+        triton.Config({"BLOCK": 8192}, num_warps=8),
+        triton.Config({"BLOCK": 8192}, num_warps=16),
+        triton.Config({"BLOCK": 16384}, num_warps=16),
+""",
+    )
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: Triton does the sweep."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Widen the configs of every autotuned kernel that can be."""
+        if subject.hardware.interpreted:
+            raise NotApplicable("Triton's interpreter cannot time configs")
+        source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
+        for kernel in TRITON.launched(source):
+            try:
+                edits |= _widened(source, kernel, subject.hardware.sm)
+            except NotApplicable as reason:
+                reasons.append(str(reason))
+        if not edits:
+            raise NotApplicable("; ".join(dict.fromkeys(reasons[:2])) or "no kernel is launched")
+        return source.rewrite(edits)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The configs that a decorator lists."""
+
+    node: cst.List
+    calls: tuple[cst.Call, ...]
+    configs: tuple[Config, ...]
+    hook: cst.BaseExpression | None
+
+
+def _widened(source: Source, kernel: Kernel, sm: int) -> dict[cst.CSTNode, Edit]:
+    listed = _listed(source, kernel)
+    axes = _axes(source, kernel, listed.configs)
+    has_dot = TRITON.has_dot(source, kernel)
+    present = {_key(config, has_dot) for config in listed.configs}
+    more = [c for c in configs(source, kernel, axes, sm) if _key(c, has_dot) not in present]
+    if not more:
+        raise NotApplicable(f"{kernel.name} lists every config worth trying")
+    triton = source.code(listed.calls[0].func).removesuffix(".Config")
+    texts = [config.code(triton) for config in more]
+    if listed.hook is not None:
+        hook = source.code(listed.hook)
+        texts = [f"{text[:-1]}, pre_hook={hook})" for text in texts]
+    return {listed.node: with_elements(texts)}
+
+
+def _listed(source: Source, kernel: Kernel) -> Listed:
+    decorator = source.decorator(kernel.function, "triton.autotune")
+    if decorator is None:
+        raise NotApplicable(f"{kernel.name} is not autotuned")
+    call = cst.ensure_type(decorator.decorator, cst.Call)
+    given = argument(call, 0, "configs")
+    node = value_of(source, given) if given is not None else None
+    line = source.line(decorator)
+    if not isinstance(node, cst.List) or not node.elements:
+        raise NotApplicable(f"the configs at line {line} are no list in this file")
+    found: list[Config] = []
+    calls: list[cst.Call] = []
+    hooks: set[str] = set()
+    for element in node.elements:
+        config = element.value
+        if not isinstance(config, cst.Call) or source.name(config.func) != CONFIG:
+            raise NotApplicable(f"line {source.line(element)} is no plain triton.Config")
+        calls.append(config)
+        found.append(_config(source, config))
+        hook = keyword(config, "pre_hook")
+        hooks.add(source.code(hook) if hook is not None else "")
+    if len(hooks) > 1:
+        raise NotApplicable(f"the configs at line {line} have different hooks")
+    return Listed(node, tuple(calls), tuple(found), keyword(calls[0], "pre_hook"))
+
+
+def _config(source: Source, call: cst.Call) -> Config:
+    line = source.line(call)
+    extra = {a.keyword.value for a in call.args if a.keyword} - {*PLAIN, "pre_hook"}
+    given = argument(call, 0, "kwargs")
+    if extra or not isinstance(given, cst.Dict) or len(positional(call)) > 1:
+        what = ", ".join(sorted(extra)) or "more than constants and options"
+        raise NotApplicable(f"the config at line {line} sets {what}")
+    constants: list[tuple[str, int]] = []
+    try:
+        for element in given.elements:
+            if not isinstance(element, cst.DictElement) or not isinstance(
+                element.key, cst.SimpleString
+            ):
+                raise NotApplicable(f"the config at line {line} computes its constants")
+            constants.append((str(element.key.raw_value), source.trace(element.value).value))
+        options = [
+            source.trace(value).value if (value := keyword(call, name)) is not None else None
+            for name in PLAIN[1:]
+        ]
+    except Untraceable as reason:
+        raise NotApplicable(f"a value of the config at line {line} {reason}") from None
+    warps, stages = options
+    return Config(tuple(constants), warps or DEFAULT_WARPS, stages)
+
+
+def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[Axis, ...]:
+    """The constants that may be chosen freely, each an axis.
+
+    Raises:
+        NotApplicable: one of them is more than a block size, so that other values are unknown.
+    """
+    names = [name for name, _ in present[0].constants]
+    if any([name for name, _ in config.constants] != names for config in present):
+        raise NotApplicable(f"the configs of {kernel.name} set different constants")
+    if not names:
+        raise NotApplicable(f"the configs of {kernel.name} set warps and stages only")
+    axes = []
+    for name in names:
+        flow = Flow(TRITON, source, kernel, name)
+        sizes = [dict(config.constants)[name] for config in present]
+        if not any(True for _ in flow.shapes) or (why := flow.refusal()) is not None:
+            reason = "it shapes no tile" if not any(True for _ in flow.shapes) else why
+            raise NotApplicable(f"{name} of {kernel.name} is more than a block size: {reason}")
+        axes.append(Axis((name,), sizes[0], None if flow.guarded() else max(sizes)))
+    return tuple(axes)
+
+
+def _key(config: Config, has_dot: bool) -> tuple[object, ...]:
+    stages = (config.num_stages or DEFAULT_STAGES) if has_dot else None
+    return (frozenset(config.constants), config.num_warps, stages)

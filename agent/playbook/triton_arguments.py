@@ -1,0 +1,133 @@
+"""What a Triton kernel does with its run-time parameters: sizes, and memory it reads and writes."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import ATOMICS, TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import value_of
+from agent.playbook.pointers import root
+from agent.playbook.triton_host import HostView
+from agent.syntax import Source, argument, assigned, descendants
+
+TL = "triton.language."
+POINTERS = (f"{TL}load", f"{TL}store", *ATOMICS)
+DESCRIBED = (f"{TL}make_tensor_descriptor", f"{TL}make_block_ptr")
+LOCKS = (f"{TL}atomic_cas", f"{TL}atomic_xchg")
+
+
+def run_time(kernel: Kernel) -> tuple[str, ...]:
+    """The parameters that are no compile-time constants."""
+    names = (p.name.value for p in kernel.function.parameters)
+    return tuple(name for name in names if name not in kernel.constants)
+
+
+def size_parameters(source: Source, kernel: Kernel) -> tuple[str, ...]:
+    """The parameters that say how much there is to do, on which the best config depends.
+
+    Those that a loop runs to, and those that an index is compared with.
+    """
+    body = kernel.function.node.body
+    indices = index_names(source, kernel)
+    found: set[str] = set()
+    for loop in descendants(body, cst.For):
+        found |= names_in(loop.iter)
+    for comparison in descendants(body, cst.Comparison):
+        sides = [comparison.left, *(c.comparator for c in comparison.comparisons)]
+        if any(_is_index(source, side, indices) for side in sides):
+            found |= names_in(comparison)
+    return tuple(name for name in run_time(kernel) if name in found)
+
+
+def index_names(source: Source, kernel: Kernel) -> set[str]:
+    """The names that count elements: computed from `tl.arange` or `tl.program_id`, not loaded."""
+    names: set[str] = set()
+    while True:
+        more = {
+            name
+            for target, value in assigned(kernel.function.node.body)
+            if _is_index(source, value, names)
+            for name in names_in(target)
+        }
+        if more <= names:
+            return names
+        names |= more
+
+
+def names_in(node: cst.CSTNode) -> set[str]:
+    """The names that a node mentions."""
+    return {n.value for n in descendants(node, cst.Name)}
+
+
+def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
+    """The pointers whose memory a second run would find changed: read or added to, and written.
+
+    Two parameters that a launch gives the same tensor count as one.
+
+    Raises:
+        NotApplicable: where a load or store goes is not to be seen, or programs wait for another.
+    """
+    loaded, stored, added = set[str](), set[str](), set[str]()
+    for function in TRITON.reached(source, kernel):
+        for call in descendants(function.node.body, cst.Call):
+            called = source.name(call.func)
+            if called in LOCKS:
+                raise NotApplicable(f"line {source.line(call)} may wait for another program")
+            writes = TRITON.stored(source, call) is not None
+            reads = TRITON.called(source, call) in TRITON.loads
+            if not writes and not reads:
+                continue
+            where = _root(source, kernel, call) if function is kernel.function else None
+            if where is None:
+                line = source.line(call)
+                raise NotApplicable(f"line {line} does not show which tensor it touches")
+            kind = added if called in ATOMICS else stored if writes else loaded
+            kind.add(where)
+    alike = _alike(source, kernel)
+    seen = {alike.get(name, name) for name in loaded | added}
+    again = {name for name in stored if alike.get(name, name) in seen} | added
+    return tuple(name for name in run_time(kernel) if name in again)
+
+
+def _root(source: Source, kernel: Kernel, access: cst.Call) -> str | None:
+    if source.name(access.func) in POINTERS:
+        address = argument(access, 0, "pointer")
+    else:
+        assert isinstance(access.func, cst.Attribute)
+        address = access.func.value
+    behind = value_of(source, address) if address is not None else None
+    if isinstance(behind, cst.Call) and source.name(behind.func) in DESCRIBED:
+        address = argument(behind, 0, "base")
+    found = root(source, kernel, address) if address is not None else None
+    return found if found not in {*kernel.constants, *_multiplied(kernel)} else None
+
+
+def _multiplied(kernel: Kernel) -> set[str]:
+    """The names that are multiplied or divided somewhere, which no pointer is."""
+    return {
+        side.value
+        for operation in descendants(kernel.function.node.body, cst.BinaryOperation)
+        if isinstance(operation.operator, cst.Multiply | cst.FloorDivide | cst.Modulo)
+        for side in (operation.left, operation.right)
+        if isinstance(side, cst.Name)
+    }
+
+
+def _alike(source: Source, kernel: Kernel) -> dict[str, str]:
+    """Parameter -> an earlier one that some launch gives the same expression."""
+    alike: dict[str, str] = {}
+    for launch in kernel.launches:
+        view = HostView(source, launch)
+        first: dict[str, str] = {}
+        for name, value in launch.arguments.items():
+            alike.setdefault(name, first.setdefault(view.identity(value), name))
+    return {name: other for name, other in alike.items() if name != other}
+
+
+def _is_index(source: Source, node: cst.CSTNode, names: set[str]) -> bool:
+    if any(True for _ in TRITON.find(source, node, TRITON.loads)):
+        return False
+    counting = {*TRITON.iotas, *TRITON.program_ids}
+    return bool(names_in(node) & names) or any(True for _ in TRITON.find(source, node, counting))

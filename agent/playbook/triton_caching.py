@@ -1,0 +1,60 @@
+"""Which loads of a Triton kernel are read once, and which again, by the program or by others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Subject
+from agent.playbook.pointers import by_program, names_by_program, root
+from agent.syntax import Source, argument, keyword
+
+DECIDED = ("eviction_policy", "cache_modifier", "volatile")
+"""Keywords with which the author has decided about a load."""
+
+
+def kernels_that_stream(subject: Subject) -> list[Kernel]:
+    """The launched kernels without a dot. Raises `NotApplicable` when there is none."""
+    if subject.hardware.interpreted:
+        raise NotApplicable("Triton's interpreter has no cache")
+    launched = TRITON.launched(subject.source)
+    kernels = [k for k in launched if not TRITON.has_dot(subject.source, k)]
+    if launched and not kernels:
+        raise NotApplicable("blocks that multiply tiles share what they load")
+    return kernels
+
+
+def loads_by_use(subject: Subject, decided: Collection[str]) -> list[tuple[str, cst.Call]]:
+    """The loads without any of some keywords: 'streamed', or 'reread'.
+
+    Raises:
+        NotApplicable: there is none.
+    """
+    found = [
+        (kind, call)
+        for kernel in kernels_that_stream(subject)
+        for kind, call in _loads_of(subject.source, kernel)
+        if all(keyword(call, name) is None for name in decided)
+    ]
+    if not found:
+        raise NotApplicable("every tl.load has a policy already, or there is none")
+    return found
+
+
+def _loads_of(source: Source, kernel: Kernel) -> list[tuple[str, cst.Call]]:
+    by_address: dict[tuple[str, str], list[cst.Call]] = {}
+    for call in TRITON.find(source, kernel.function.node.body, ("triton.language.load",)):
+        address = argument(call, 0, "pointer")
+        if address is not None and (parameter := root(source, kernel, address)) is not None:
+            by_address.setdefault((parameter, source.code(address)), []).append(call)
+    names = names_by_program(kernel, source)
+    found: list[tuple[str, cst.Call]] = []
+    for *earlier, last in by_address.values():
+        address = argument(last, 0, "pointer")
+        own = address is not None and by_program(source, address, names)
+        found += [("reread", call) for call in earlier]
+        found.append(("streamed" if own else "reread", last))
+    return found

@@ -1,0 +1,214 @@
+"""What tensor descriptors need of the host: arrays that fit, and memory for the descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import libcst as cst
+from libcst.metadata import PositionProvider
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import value_of
+from agent.playbook.layout import STEP, Place
+from agent.playbook.triton_edits import Edit, preceded, statement_of
+from agent.playbook.triton_host import launches_in_sight, triton_module
+from agent.syntax import Source, descendants
+
+ALIGNMENT_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How an array lies in memory, as its descriptor would say it."""
+
+    base: str
+    """The parameter that points to it."""
+    offsets: tuple[cst.BaseExpression, ...]
+    """Scalars that are added to it."""
+    strides: tuple[str, ...]
+    """Of all dimensions but the last: parameters of the kernel or integers."""
+    inner_stride: str
+    """Of the last, which has to be 1."""
+    inner_extent: str
+    """Of a tile, along the last dimension: a constant of the kernel or an integer."""
+
+
+def check_given(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> None:
+    """Raise `NotApplicable` unless every launch gives what the conditions ask for.
+
+    A heuristic is told the arguments of the launch and of the config, not the defaults.
+    """
+    tuned = TRITON.autotuned(source, kernel.function)
+    names = {name for layout in layouts for name in _asked(source, kernel, layout)}
+    for launch in launches_in_sight(source, kernel):
+        missing = sorted(names - launch.arguments.keys())
+        if tuned:
+            missing = [name for name in missing if name not in kernel.constants]
+        if missing:
+            line = source.line(launch.node)
+            raise NotApplicable(f"the launch at line {line} does not give {', '.join(missing)}")
+
+
+def _asked(source: Source, kernel: Kernel, layout: Layout) -> Iterator[str]:
+    parameters = {p.name.value for p in kernel.function.parameters}
+    yield layout.base
+    yield from {*layout.strides, layout.inner_stride, layout.inner_extent} & parameters
+    for factors in _offset_factors(source, kernel, layout):
+        yield from factors
+
+
+def conditions(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> Sequence[str]:
+    """What has to hold of the arguments, which the conditions call `args`."""
+    parameters = {p.name.value for p in kernel.function.parameters}
+
+    def said(text: str) -> str:
+        return f'args["{text}"]' if text in parameters else text
+
+    found: dict[str, None] = {}
+    for layout in layouts:
+        array = said(layout.base)
+        if layout.inner_stride != "1":
+            found[f"{said(layout.inner_stride)} == 1"] = None
+        found[f"{array}.data_ptr() % {ALIGNMENT_BYTES} == 0"] = None
+        offsets = _offset_factors(source, kernel, layout)
+        for factors in (*((stride,) for stride in layout.strides), *offsets):
+            product = " * ".join(map(said, factors))
+            found[f"{array}.element_size() * {product} % {ALIGNMENT_BYTES} == 0"] = None
+        found[f"{array}.element_size() * {said(layout.inner_extent)} >= {ALIGNMENT_BYTES}"] = None
+    return list(found)
+
+
+def _offset_factors(source: Source, kernel: Kernel, layout: Layout) -> Iterator[tuple[str, ...]]:
+    """For each offset of the base, the parameters that it is a multiple of."""
+    parameters = {p.name.value for p in kernel.function.parameters}
+    for offset in layout.offsets:
+        factors = list(_factors(source, offset))
+        named = tuple(source.code(f) for f in factors if source.code(f) in parameters)
+        numbers = [f.evaluated_value for f in factors if isinstance(f, cst.Integer)]
+        if any(gcd(number, ALIGNMENT_BYTES) == ALIGNMENT_BYTES for number in numbers):
+            continue
+        if not named:
+            line = source.line(offset)
+            raise NotApplicable(f"line {line} adds `{source.code(offset)}`, of unknown alignment")
+        yield named
+
+
+def _factors(source: Source, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    behind = value_of(source, node)
+    match behind:
+        case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):
+            yield from _factors(source, left)
+            yield from _factors(source, right)
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+            yield from _factors(source, value)
+        case _:
+            yield behind
+
+
+def branching(
+    line: cst.SimpleStatementLine,
+    described: Mapping[cst.Call, str],
+    flag: str,
+    plain: Mapping[cst.Call, str] | None = None,
+    setup: Sequence[str] = (),
+) -> Edit:
+    """The edit that runs a statement in two ways, as a constant says.
+
+    Args:
+        line: the statement.
+        described: what becomes of some of its calls where the constant is true.
+        flag: the constant.
+        plain: what becomes of them where it is false.
+        setup: statements that come before it where the constant is false.
+    """
+    first, second = (_replaced(line, texts) for texts in (described, plain or {}))
+    before = [cst.parse_statement(text) for text in setup]
+
+    def edit(updated: cst.SimpleStatementLine) -> cst.If:
+        return cst.If(
+            cst.Name(flag),
+            cst.IndentedBlock([first]),
+            orelse=cst.Else(cst.IndentedBlock([*before, second])),
+            leading_lines=updated.leading_lines,
+        )
+
+    return edit
+
+
+def _replaced(
+    line: cst.SimpleStatementLine, texts: Mapping[cst.Call, str]
+) -> cst.SimpleStatementLine:
+    class Replacing(cst.CSTTransformer):
+        def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+            text = texts.get(original_node)
+            return cst.parse_expression(text) if text is not None else updated_node
+
+    replaced = cst.ensure_type(line.visit(Replacing()), cst.SimpleStatementLine)
+    return replaced.with_changes(leading_lines=())
+
+
+def only_where(flag: str, lines: Sequence[str]) -> cst.If:
+    """Statements that run where a constant is true."""
+    return cst.If(cst.Name(flag), cst.IndentedBlock([cst.parse_statement(line) for line in lines]))
+
+
+def descriptor_place(source: Source, statement: cst.CSTNode, name: str) -> Place:
+    """Where what makes a descriptor of that name stands, within `if DESCRIPTORS:`."""
+    column = source.wrapper.resolve(PositionProvider)[statement].start.column + STEP
+    return Place(column, column, column + len(f"{name} = "), 0)
+
+
+def fitting(name: str, lines: Sequence[str]) -> str:
+    """The function that a heuristic calls."""
+    listed = "\n        and ".join(lines)
+    return (
+        f"def {name}(args):\n"
+        '    """Whether the arrays are laid out as tensor descriptors need."""\n'
+        f"    return (\n        {listed}\n    )\n"
+    )
+
+
+def allocator(source: Source, kernel: Kernel, name: str) -> dict[cst.CSTNode, Edit]:
+    """The edits that set the allocator above each launch."""
+    line = f"{triton_module(source, kernel)}.set_allocator({name})"
+    edits: dict[cst.CSTNode, Edit] = {}
+    for launch in launches_in_sight(source, kernel):
+        statement = statement_of(source, launch)
+        edits[statement] = lambda updated: preceded(updated, [line])
+    return edits
+
+
+def before_kernels(
+    source: Source, functions: Sequence[str], allocate: str
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that write functions above the first kernel, and the allocator behind them."""
+    torch = next(
+        (n.value for n in descendants(source.module, cst.Name) if source.name(n) == "torch"), None
+    )
+    if torch is None:
+        raise NotApplicable("the file does not import torch, which allocates")
+    scratch = (
+        f"def {allocate}(size, alignment, stream):\n"
+        '    """Memory for the descriptors of one launch."""\n'
+        f'    return {torch}.empty(size, device="cuda", dtype={torch}.int8)\n'
+    )
+    kernels = {kernel.function.node for kernel in TRITON.kernels(source)}
+    place = next(
+        i
+        for i, statement in enumerate(source.module.body)
+        if any(node in kernels for node in descendants(statement, cst.FunctionDef))
+    )
+    empty = [cst.EmptyLine(indent=False)] * 2
+    added = [
+        cst.parse_statement(text).with_changes(leading_lines=empty)
+        for text in (*functions, scratch)
+    ]
+
+    def edit(module: cst.Module) -> cst.Module:
+        return module.with_changes(body=[*module.body[:place], *added, *module.body[place:]])
+
+    return {source.module: edit}

@@ -1,0 +1,291 @@
+"""Changing what a Triton kernel takes and what its launches give, with the layout of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import libcst as cst
+from libcst.metadata import PositionProvider
+
+from agent.backends.dialect import Kernel, Launch
+from agent.playbook.base import NotApplicable
+from agent.playbook.layout import STEP, WIDTH, Place
+from agent.syntax import Source, descendants, with_keyword
+
+Edit = Callable[[Any], Any]
+Space = cst.BaseParenthesizableWhitespace
+
+
+def free_name(source: Source, wanted: str) -> str:
+    """The name, or the first of `name_2`, `name_3` that the file does not use."""
+    used = {name.value for name in descendants(source.module, cst.Name)}
+    number, name = 1, wanted
+    while name in used:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
+def with_parameters(
+    source: Source, kernel: Kernel, added: Sequence[str]
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that append parameters to a kernel's own: `"EVEN: tl.constexpr"`."""
+    parsed = cst.parse_module(f"def f({', '.join(added)}): ...\n").body[0]
+    params = cst.ensure_type(parsed, cst.FunctionDef).params.params
+    indent = len(_indent_of(source, kernel.function.node))
+
+    def edit(function: cst.FunctionDef) -> cst.FunctionDef:
+        listed = function.params
+        kind = "kwonly_params" if listed.kwonly_params else "params"
+        joined = _joined(getattr(listed, kind), params)
+        updated = function.with_changes(params=listed.with_changes(**{kind: joined}))
+        head = updated.with_changes(decorators=(), leading_lines=(), body=_ELLIPSIS)
+        lines = source.module.code_for_node(head).splitlines()
+        if max(indent + len(line) for line in lines) <= WIDTH or kind != "params":
+            return updated
+        return _one_a_line(updated, joined)
+
+    return {kernel.function.node: edit}
+
+
+_ELLIPSIS = cst.SimpleStatementSuite([cst.Expr(cst.Ellipsis())])
+
+
+def _indent_of(source: Source, function: cst.FunctionDef) -> str:
+    column = source.wrapper.resolve(PositionProvider)[function.name].start.column
+    return " " * (column - len("def "))
+
+
+def _one_a_line(function: cst.FunctionDef, params: Sequence[cst.Param]) -> cst.FunctionDef:
+    inside = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(" " * STEP))
+    closing = inside.with_changes(last_line=cst.SimpleWhitespace(""))
+    between, end = cst.Comma(whitespace_after=inside), cst.Comma(whitespace_after=closing)
+    *before, last = params
+    broken = [*(p.with_changes(comma=between) for p in before), last.with_changes(comma=end)]
+    broken = [p.with_changes(whitespace_after_param=cst.SimpleWhitespace("")) for p in broken]
+    return function.with_changes(
+        whitespace_before_params=inside, params=function.params.with_changes(params=broken)
+    )
+
+
+def giving(source: Source, node: cst.Call, keywords: Mapping[str, str]) -> Edit:
+    """The edit of a call that sets keyword arguments; a line too long is broken."""
+
+    def edit(call: cst.Call) -> cst.Call:
+        for name, value in keywords.items():
+            call = with_keyword(call, name, value)
+        return fitted(source, node, call)
+
+    return edit
+
+
+def fitted(source: Source, node: cst.Call, updated: cst.Call) -> cst.Call:
+    """A changed call, laid out anew as a formatter would where it no longer fits its line.
+
+    A call that holds a comment stays as it is.
+    """
+    place = Place.of(source, node)
+    text = source.module.code_for_node(updated)
+    first, *rest = text.splitlines()
+    *middle, last = [place.before + len(first), *(place.block + len(line) for line in rest)]
+    if max([*middle, last + place.behind]) <= WIDTH or "#" in text:
+        return updated
+    inside = cst.ParenthesizedWhitespace(
+        indent=True, last_line=cst.SimpleWhitespace(" " * (place.indent - place.block + STEP))
+    )
+    closing = inside.with_changes(last_line=cst.SimpleWhitespace(inside.last_line.value[STEP:]))
+    texts = [source.module.code_for_node(arg.with_changes(comma=_NO_COMMA)) for arg in updated.args]
+    joined = place.indent + STEP + len(", ".join(texts)) <= WIDTH
+    between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" ") if joined else inside)
+    args = [
+        arg.with_changes(comma=between, whitespace_after_arg=cst.SimpleWhitespace(""))
+        for arg in updated.args
+    ]
+    end = {"comma": cst.Comma(whitespace_after=closing)}
+    args[-1] = args[-1].with_changes(
+        **({"comma": _NO_COMMA, "whitespace_after_arg": closing} if joined else end)
+    )
+    return updated.with_changes(whitespace_before_args=inside, args=args)
+
+
+_NO_COMMA = cst.MaybeSentinel.DEFAULT
+
+
+def without(launch: Launch, names: Collection[str]) -> Edit:
+    """The edit of a launch that no longer gives some parameters or options.
+
+    Positional arguments behind a dropped one are given by name from then on.
+    """
+    parameters = [p.name.value for p in launch.kernel.parameters]
+
+    def edit(call: cst.Call) -> cst.Call:
+        kept: list[cst.Arg] = []
+        by_name = False
+        for place, arg in enumerate(call.args):
+            name = arg.keyword.value if arg.keyword else parameters[place]
+            if name in names:
+                by_name |= arg.keyword is None
+            elif arg.keyword is None and by_name:
+                kept.append(_named(arg, name))
+            else:
+                kept.append(arg)
+        if kept and kept[-1].value is not call.args[-1].value:
+            last = call.args[-1]
+            comma, tail = last.comma, last.whitespace_after_arg
+            if isinstance(comma, cst.Comma):
+                comma = comma.with_changes(whitespace_after=uncommented(comma.whitespace_after))
+            kept[-1] = kept[-1].with_changes(comma=comma, whitespace_after_arg=uncommented(tail))
+        return call.with_changes(args=kept)
+
+    return edit
+
+
+def decorated(kernel: Kernel, *decorators: str) -> dict[cst.CSTNode, Edit]:
+    """The edits that write decorators right above the kernel's `@triton.jit`."""
+    parsed = cst.parse_module("\n".join([*decorators, "def f(): ..."]))
+    added = cst.ensure_type(parsed.body[0], cst.FunctionDef).decorators
+
+    def edit(decorator: cst.Decorator) -> Any:
+        head, *rest = added
+        head = head.with_changes(leading_lines=decorator.leading_lines)
+        return cst.FlattenSentinel([head, *rest, decorator.with_changes(leading_lines=())])
+
+    return {kernel.decorator: edit}
+
+
+def above(kernel: Kernel, decorator: str) -> dict[cst.CSTNode, Edit]:
+    """The edits that write a decorator above all of the kernel's."""
+    return decorated(replace(kernel, decorator=kernel.function.node.decorators[0]), decorator)
+
+
+def heuristics(triton: str, conditions: Mapping[str, str]) -> str:
+    """The decorator that computes constants from the arguments, which it calls `args`."""
+    items = [f'"{name}": lambda args: {text}' for name, text in conditions.items()]
+    line = f"@{triton}.heuristics({{{', '.join(items)}}})"
+    if len(line) <= WIDTH and len(items) == 1:
+        return line
+    inner = "".join(f"        {item},\n" for item in items)
+    return f"@{triton}.heuristics(\n    {{\n{inner}    }}\n)"
+
+
+def writing(node: cst.BaseExpression | str) -> Edit:
+    """The edit that puts an expression in place of another one."""
+    written = cst.parse_expression(node) if isinstance(node, str) else node
+    return lambda _: written
+
+
+def removing(_: cst.CSTNode) -> Any:
+    """The edit that removes a statement."""
+    return cst.RemoveFromParent()
+
+
+def statement_of(source: Source, launch: Launch) -> cst.SimpleStatementLine:
+    """The statement that a launch is part of, above which others can be written.
+
+    Raises:
+        NotApplicable: it is inside a lambda or a comprehension, or follows a colon on its line.
+    """
+    for around in source.ancestors(launch.node):
+        if isinstance(around, cst.SimpleStatementLine):
+            return around
+        if isinstance(around, cst.Lambda | cst.BaseComp | cst.SimpleStatementSuite):
+            break
+    raise NotApplicable(f"the launch at line {source.line(launch.node)} is no statement of its own")
+
+
+def preceded(line: cst.SimpleStatementLine, texts: Sequence[str], *, keep: bool = True) -> Any:
+    """A statement with others above it, below its comments; or the others in its place."""
+    first, *rest = map(cst.parse_statement, texts)
+    assert isinstance(first, cst.SimpleStatementLine | cst.BaseCompoundStatement)
+    first = first.with_changes(leading_lines=line.leading_lines)
+    return cst.FlattenSentinel(
+        [first, *rest, *([line.with_changes(leading_lines=())] if keep else [])]
+    )
+
+
+def parenthesized(source: Source, node: cst.BaseExpression, text: str) -> cst.BaseExpression:
+    """An expression in place of another one, in parentheses where it is an operand."""
+    around = next(source.ancestors(node))
+    operand = isinstance(
+        around,
+        cst.BinaryOperation | cst.UnaryOperation | cst.Attribute | cst.Comparison
+        | cst.ComparisonTarget | cst.Subscript | cst.BooleanOperation,
+    )  # fmt: skip
+    simple = isinstance(cst.parse_expression(text), cst.Name | cst.Call | cst.Attribute)
+    return cst.parse_expression(f"({text})" if operand and not simple else text)
+
+
+def uncommented(space: Space) -> Space:
+    """Whitespace without its comments."""
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return space
+    line = space.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
+    return space.with_changes(first_line=line, empty_lines=[])
+
+
+def _named(arg: cst.Arg, name: str) -> cst.Arg:
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return arg.with_changes(keyword=cst.Name(name), equal=equal)
+
+
+def _joined(items: Sequence[cst.Param], added: Sequence[cst.Param]) -> list[cst.Param]:
+    """A list of parameters with more behind them, laid out as those before; comments stay."""
+    if not items:
+        return list(added)
+    *before, last = items
+    tail = last.comma
+    comma = before[-1].comma if before else None
+    space = comma.whitespace_after if isinstance(comma, cst.Comma) else cst.SimpleWhitespace(" ")
+    between = joint = cst.Comma(whitespace_after=uncommented(space))
+    if isinstance(tail, cst.Comma):
+        after = tail.whitespace_after
+        if isinstance(after, cst.ParenthesizedWhitespace) and isinstance(
+            space, cst.ParenthesizedWhitespace
+        ):
+            commented = after.with_changes(indent=space.indent, last_line=space.last_line)
+            joint = cst.Comma(whitespace_after=commented)
+        tail = cst.Comma(whitespace_after=uncommented(after))
+    closing = last.whitespace_after_param
+    last = last.with_changes(comma=joint, whitespace_after_param=cst.SimpleWhitespace(""))
+    *middle, end = added
+    end = end.with_changes(comma=tail, whitespace_after_param=closing)
+    return [*before, last, *(param.with_changes(comma=between) for param in middle), end]
+
+
+def with_elements(added: Sequence[str]) -> Edit:
+    """The edit of a list that appends elements, each on a line; comments stay where they are."""
+    elements = [cst.Element(cst.parse_expression(text)) for text in added]
+
+    def edit(listed: cst.List) -> cst.List:
+        *before, last = listed.elements
+        space = uncommented(
+            before[-1].comma.whitespace_after
+            if before and isinstance(before[-1].comma, cst.Comma)
+            else listed.lbracket.whitespace_after
+        )
+        closing = listed.rbracket.whitespace_before
+        if not isinstance(space, cst.ParenthesizedWhitespace):
+            space = cst.ParenthesizedWhitespace(
+                indent=True, last_line=cst.SimpleWhitespace(" " * 2 * STEP)
+            )
+            closing = space.with_changes(last_line=cst.SimpleWhitespace(" " * STEP))
+        between = cst.Comma(whitespace_after=space)
+        joint = between
+        if isinstance(closing, cst.ParenthesizedWhitespace):
+            commented = closing.with_changes(indent=space.indent, last_line=space.last_line)
+            joint = cst.Comma(whitespace_after=commented)
+            closing = uncommented(closing)
+        *middle, end = elements
+        return listed.with_changes(
+            elements=[
+                *before,
+                last.with_changes(comma=joint),
+                *(element.with_changes(comma=between) for element in middle),
+                end.with_changes(comma=cst.Comma()),
+            ],
+            rbracket=listed.rbracket.with_changes(whitespace_before=closing),
+        )
+
+    return edit

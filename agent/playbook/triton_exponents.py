@@ -1,0 +1,242 @@
+"""Which values of a Triton kernel are exponents, and where they get their scale.
+
+An exponent is what `tl.exp` is taken of, and what that is computed from: `qk` and `m` of
+`tl.exp(qk - m)`. Where all of them are scaled by log2(e), `tl.exp2` gives what `tl.exp` gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.playbook.base import NotApplicable
+from agent.playbook.triton_spans import is_scalar
+from agent.syntax import Source, argument, assigned, descendants, positional
+
+TL = "triton.language."
+EXP = (f"{TL}exp", f"{TL}math.exp")
+CHOOSE, LARGER, LARGEST = f"{TL}where", f"{TL}maximum", f"{TL}max"
+FILLED = {f"{TL}full": (1, "value")}
+ZEROS = f"{TL}zeros"
+NEGLIGIBLE = -1e4
+"""A number below it stands for minus infinity: no power of it differs from zero."""
+
+
+@dataclass
+class Exponents:
+    """What scaling the exponents of a kernel by a constant takes."""
+
+    source: Source
+    kernel: Kernel
+    calls: list[cst.Call] = field(default_factory=list)
+    """The exponentials."""
+    scales: dict[cst.BaseExpression, None] = field(default_factory=dict)
+    """The scalar factors that the exponents are multiplied by: `sm_scale` of `dot * sm_scale`."""
+    outside: list[cst.Name] = field(default_factory=list)
+    """Where an exponent is used for anything else; its scale has to be taken back there."""
+    _seen: set[cst.CSTNode] = field(default_factory=set)
+    _names: set[str] = field(default_factory=set)
+    _open: set[cst.CSTNode] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, source: Source, kernel: Kernel) -> Exponents:
+        """Trace the exponents of a kernel back to their scales.
+
+        Raises:
+            NotApplicable: one of them has no scale to fold a constant into, or is computed in a
+                way that a scale does not pass through.
+        """
+        found = cls(source, kernel)
+        body = kernel.function.node.body
+        found.calls = [c for c in descendants(body, cst.Call) if source.name(c.func) in EXP]
+        if not found.calls:
+            raise NotApplicable(f"{kernel.name} takes no tl.exp")
+        for call in found.calls:
+            given = argument(call, 0, "x")
+            if given is None:
+                raise NotApplicable(f"line {source.line(call)} takes tl.exp of what is not shown")
+            found._trace(given)
+        if not found.scales:
+            raise NotApplicable(f"no exponent of {kernel.name} has a scale to fold log2(e) into")
+        found._look_around(body)
+        return found
+
+    def _trace(self, node: cst.BaseExpression) -> None:
+        """Mark an expression as an exponent, with what it is computed from."""
+        source = self.source
+        if _is_negligible(source, node):
+            return
+        match node:
+            case cst.Name():
+                self._trace_name(node)
+            case cst.BinaryOperation(operator=cst.Subtract()):
+                self._trace(node.left)
+                self._trace(node.right)
+            case cst.BinaryOperation(operator=cst.Add()) if _is_penalty(source, node.right):
+                self._trace(node.left)
+            case cst.BinaryOperation(operator=cst.Multiply()):
+                self._scale(node, node.left, node.right)
+            case cst.Subscript():
+                self._trace(node.value)
+            case cst.Call() if (called := source.name(node.func)) in (LARGER, LARGEST, CHOOSE):
+                given = positional(node)
+                values = {LARGER: given, LARGEST: given[:1], CHOOSE: given[1:3]}[called]
+                if not values:
+                    raise self._refusal(node)
+                for value in values:
+                    self._trace(value)
+            case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+                self._trace(value)
+            case _:
+                raise self._refusal(node)
+
+    def _trace_name(self, name: cst.Name) -> None:
+        self._seen.add(name)
+        self._names.add(name.value)
+        for definition in self._definitions(name):
+            if definition in self._open:
+                continue
+            self._open.add(definition)
+            match definition:
+                case cst.Assign():
+                    self._trace(definition.value)
+                case cst.AugAssign(operator=cst.MultiplyAssign()):
+                    self._scale(definition, definition.target, definition.value)
+                case cst.AugAssign(operator=cst.SubtractAssign()):
+                    self._trace_name(cst.ensure_type(definition.target, cst.Name))
+                    self._trace(definition.value)
+                case _:
+                    raise self._refusal(definition)
+
+    def _scale(
+        self, node: cst.CSTNode, left: cst.BaseExpression, right: cst.BaseExpression
+    ) -> None:
+        for scale, other in ((right, left), (left, right)):
+            if is_scalar(self.source, scale) and not isinstance(other, cst.Float | cst.Integer):
+                self.scales[scale] = None
+                self._seen |= set(descendants(other, cst.Name))
+                return
+        raise self._refusal(node)
+
+    def _definitions(self, name: cst.Name) -> Iterator[cst.CSTNode]:
+        """The statements that a name's value may come from at its place: the one before it in its
+        block, if that certainly runs; else all that assign the name."""
+        child: cst.CSTNode = name
+        for parent in self.source.ancestors(name):
+            if isinstance(parent, cst.IndentedBlock):
+                index = next(i for i, s in enumerate(parent.body) if s is child)
+                for statement in reversed(parent.body[:index]):
+                    here = list(_assigning(statement, name.value))
+                    if here and isinstance(statement, cst.SimpleStatementLine):
+                        yield here[-1]
+                        return
+                    if here:
+                        break
+                else:
+                    child = parent
+                    continue
+                break
+            if isinstance(parent, cst.For | cst.While | cst.FunctionDef) and list(
+                _assigning(parent, name.value)
+            ):
+                break
+            child = parent
+        body = self.kernel.function.node.body
+        if any(p.name.value == name.value for p in self.kernel.function.parameters):
+            raise NotApplicable(f"`{name.value}` of {self.kernel.name} is a parameter")
+        plain = list(_assigning(body, name.value))
+        if len(plain) != sum(_binds(t, name.value) for t, _ in assigned(body)):
+            raise self._refusal(name)
+        yield from plain
+
+    def _look_around(self, body: cst.CSTNode) -> None:
+        """Find the uses of exponents that are no part of an exponent."""
+        for name in descendants(body, cst.Name):
+            if name.value not in self._names or name in self._seen or self._is_target(name):
+                continue
+            around = next(self.source.ancestors(name))
+            if isinstance(around, cst.Attribute) and around.value is not name:
+                continue
+            if isinstance(around, cst.Arg) and around.keyword is name:
+                continue
+            if any(d not in self._open for d in self._definitions(name)):
+                continue  # it is no exponent yet
+            self.outside.append(name)
+
+    def _is_target(self, name: cst.Name) -> bool:
+        return isinstance(
+            next(self.source.ancestors(name)), cst.AssignTarget | cst.AugAssign
+        ) and not any(
+            isinstance(a, cst.AugAssign) and a.value is name for a in self.source.ancestors(name)
+        )
+
+    def _refusal(self, node: cst.CSTNode) -> NotApplicable:
+        line, code = self.source.line(node), self.source.code(node)
+        return NotApplicable(f"line {line} of {self.kernel.name} is no scaled exponent: `{code}`")
+
+
+def _assigning(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:
+    """The plain and augmented assignments to a name at or below a node."""
+    for assign in descendants(node, cst.Assign):
+        match assign.targets:
+            case [cst.AssignTarget(target=cst.Name(value=target))] if target == name:
+                yield assign
+    for augmented in descendants(node, cst.AugAssign):
+        if _binds(augmented.target, name):
+            yield augmented
+
+
+def _binds(target: cst.CSTNode, name: str) -> bool:
+    match target:
+        case cst.Name():
+            return target.value == name
+        case cst.Tuple() | cst.List():
+            return any(_binds(e.value, name) for e in target.elements)
+    return False
+
+
+def _is_negligible(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether an expression is minus infinity, or a number that stands for it, for all elements."""
+    value = _number(source, node)
+    if value is not None:
+        return value <= NEGLIGIBLE
+    match node:
+        case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Subtract(), right=right):
+            number = _number(source, right)
+            return source.name(func) == ZEROS and number is not None and -number <= NEGLIGIBLE
+        case cst.BinaryOperation(left=cst.Call(func=func), operator=cst.Add(), right=right):
+            return source.name(func) == ZEROS and _is_negligible(source, right)
+        case cst.Call() if (where := FILLED.get(source.name(node.func) or "")) is not None:
+            filled = argument(node, *where)
+            return filled is not None and _is_negligible(source, filled)
+    return False
+
+
+def _is_penalty(source: Source, node: cst.BaseExpression) -> bool:
+    """`tl.where(mask, 0, -1e6)`: nothing, or minus infinity."""
+    if isinstance(node, cst.Call) and source.name(node.func) == CHOOSE:
+        values = positional(node)[1:3]
+        return len(values) == 2 and all(
+            _number(source, v) == 0 or _is_negligible(source, v) for v in values
+        )
+    return False
+
+
+def _number(source: Source, node: cst.BaseExpression) -> float | None:
+    match node:
+        case cst.Integer() | cst.Float():
+            return float(node.evaluated_value)
+        case cst.UnaryOperation(operator=cst.Minus()):
+            inner = _number(source, node.expression)
+            return None if inner is None else -inner
+        case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text)]) if (
+            source.name(node.func) == "builtins.float"
+        ):
+            try:
+                return float(str(text.raw_value))
+            except ValueError:
+                return None
+    return None

@@ -1,0 +1,119 @@
+"""Grids of Triton launches that take the block sizes from the config instead of from the host."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel, Launch
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import value_of
+from agent.playbook.provenance import Tile
+from agent.playbook.triton_edits import Edit, removing
+from agent.playbook.triton_host import HostView
+from agent.syntax import Source, descendants
+
+META = "META"
+
+
+def grid_from_meta(
+    source: Source, kernel: Kernel, launch: Launch, tiles: Sequence[Tile]
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that let a launch's grid take tile sizes from the config, where it uses them.
+
+    Raises:
+        NotApplicable: the grid is not to be seen, or serves another kernel as well.
+    """
+    grid = HostView(source, launch).grid
+    constants = {x.node: t.constant for t in tiles for x in t.literals}
+    meta = grid.meta or META
+    texts = [_with_meta(source, extent, constants, meta) for extent in grid.extents]
+    if all(text is None for text in texts):
+        return {}
+    values = [t or source.code(e) for t, e in zip(texts, grid.extents, strict=True)]
+    comma = "," if len(values) == 1 else ""
+    listed = f"({', '.join(values)}{comma})"
+    if grid.meta is not None:
+        return {grid.node: lambda _: cst.parse_expression(listed)}
+    if isinstance(launch.grid, cst.Name):
+        others = {x.grid for x in kernel.launches}
+        uses = {u for a in source.assignments(launch.grid) for u in source.uses(a)}
+        if uses - others:
+            line = source.line(next(iter(uses - others)))
+            raise NotApplicable(
+                f"line {line} uses `{launch.grid.value}` for more than {kernel.name}"
+            )
+    return {grid.node: lambda _: cst.parse_expression(f"lambda {META}: {listed}")}
+
+
+def _with_meta(
+    source: Source,
+    expression: cst.BaseExpression,
+    constants: Mapping[cst.Integer, str],
+    meta: str,
+) -> str | None:
+    """The text of an extent with tile sizes from the config; None when it uses none."""
+    if isinstance(expression, cst.Integer):
+        return None
+    renamed: dict[cst.CSTNode, str] = {}
+    for name in descendants(expression, cst.Name):
+        behind = source.resolve(value_of(source, name))
+        if isinstance(behind, cst.Integer) and behind in constants:
+            renamed[name] = f'{meta}["{constants[behind]}"]'
+        elif behind is not name and not isinstance(behind, cst.Integer):
+            inner = _with_meta(source, behind, constants, meta)
+            if inner is not None:
+                renamed[name] = inner if behind is expression else f"({inner})"
+    for number in descendants(expression, cst.Integer):
+        if number in constants:
+            renamed[number] = f'{meta}["{constants[number]}"]'
+    return _replaced(source, expression, renamed) if renamed else None
+
+
+def _replaced(source: Source, node: cst.CSTNode, texts: Mapping[cst.CSTNode, str]) -> str:
+    class Editor(cst.CSTTransformer):
+        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
+            if original_node in texts:
+                text = texts[original_node]
+                whole = original_node is node
+                return cst.parse_expression(text[1:-1] if whole and text[0] == "(" else text)
+            return updated_node
+
+    edited = node.visit(Editor())
+    assert isinstance(edited, cst.CSTNode)
+    return source.code(edited)
+
+
+def without_unused(text: str, names: Collection[str]) -> str:
+    """The text without the local integers of these names, and what is computed from them, that
+    nothing uses any more."""
+    while True:
+        source = Source(text)
+        gone = [
+            line
+            for function in source.functions
+            for line in descendants(function.node.body, cst.SimpleStatementLine)
+            if _is_unused(source, line, names)
+        ]
+        if not gone:
+            return text
+        computed = {n.value for line in gone for n in descendants(line, cst.Name)}
+        names = {*names, *computed}
+        text = source.rewrite(dict.fromkeys(gone, removing))
+
+
+def _is_unused(source: Source, line: cst.SimpleStatementLine, names: Collection[str]) -> bool:
+    match line.body:
+        case [cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)], value=value)]:
+            assignments = source.assignments(target)
+            mentioned = {target.value, *(n.value for n in descendants(value, cst.Name))}
+            called = {source.name(call.func) for call in descendants(value, cst.Call)}
+            return (
+                bool(mentioned & set(names))
+                and called <= set(TRITON.cdivs)
+                and len(assignments) == 1
+                and not source.uses(assignments[0])
+            )
+    return False

@@ -1,0 +1,213 @@
+"""The host's side of a Triton kernel: its launches, their grids, and what ties them to the kernel.
+
+A fact such as "the grid has one program for each block of n" joins an expression of the host to
+parameters of the kernel. `HostView` knows which host expression a parameter stands for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+from libcst.metadata import GlobalScope
+
+from agent.backends.dialect import Kernel, Launch
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import definition, value_of
+from agent.syntax import Source, descendants, positional
+
+
+def launches_in_sight(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
+    """The launches of a kernel that only they use, each with all of its arguments.
+
+    Raises:
+        NotApplicable: something else holds the kernel, or a `*` hides arguments.
+    """
+    if not kernel.launches:
+        raise NotApplicable(f"this file does not launch {kernel.name}")
+    inside = {launch.node for launch in kernel.launches}
+    for name in source.mentions(kernel.function):
+        if not any(around in inside for around in source.ancestors(name)):
+            raise NotApplicable(f"line {source.line(name)} uses {kernel.name} without a launch")
+    for launch in kernel.launches:
+        if not launch.complete:
+            line = source.line(launch.node)
+            raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
+    return kernel.launches
+
+
+def triton_module(source: Source, kernel: Kernel) -> str:
+    """How the file spells triton: 'triton' where it says `@triton.jit`."""
+    decorator = kernel.decorator.decorator
+    called = decorator.func if isinstance(decorator, cst.Call) else decorator
+    if isinstance(called, cst.Attribute):
+        return source.code(called.value)
+    raise NotApplicable(f"`@{source.code(called)}` does not show how the file spells triton")
+
+
+def language(source: Source, kernel: Kernel) -> str:
+    """How the file spells triton.language: 'tl' where the kernel says `tl.program_id`."""
+    for attribute in descendants(kernel.function.node, cst.Attribute):
+        if source.name(attribute.value) == "triton.language":
+            return source.code(attribute.value)
+    raise NotApplicable(f"{kernel.name} imports names out of triton.language one by one")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The extents of a launch's grid."""
+
+    extents: tuple[cst.BaseExpression, ...]
+    meta: str | None
+    """What a grid that is a function calls the constants: `META` of `lambda META: (...)`."""
+    node: cst.CSTNode
+    """The tuple."""
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One launch, read from the host's side."""
+
+    source: Source
+    launch: Launch
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid's extents. Raises `NotApplicable` when they are not to be seen."""
+        source, meta = self.source, None
+        grid = self._behind(self.launch.grid)
+        function = source.function_of(grid) if isinstance(grid, cst.Name) else None
+        if isinstance(grid, cst.Lambda):
+            meta, grid = _sole_parameter(grid.params), grid.body
+        elif function is not None:
+            meta = _sole_parameter(function.node.params)
+            returned = list(descendants(function.node.body, cst.Return))
+            if len(returned) == 1 and returned[0].value is not None:
+                grid = returned[0].value
+        if not isinstance(grid, cst.Tuple | cst.List) or any(
+            isinstance(e, cst.StarredElement) for e in grid.elements
+        ):
+            line = source.line(self.launch.node)
+            raise NotApplicable(
+                f"the grid at line {line} is no tuple: `{source.code(self.launch.grid)}`"
+            )
+        return Grid(tuple(e.value for e in grid.elements), meta, grid)
+
+    def extent(self, axis: int) -> cst.BaseExpression | None:
+        """The grid's extent along an axis; None when it is 1, or not to be seen."""
+        try:
+            extents = self.grid.extents
+        except NotApplicable:
+            return None
+        return self._behind(extents[axis]) if axis < len(extents) else None
+
+    def is_cdiv(self, expression: cst.BaseExpression | None, whole: str, block: str) -> bool:
+        """Whether a host expression is `cdiv` of two of the kernel's parameters."""
+        parts = self.cdiv_of(expression) if expression is not None else None
+        return (
+            parts is not None and self.is_given(parts[0], whole) and self.is_given(parts[1], block)
+        )
+
+    def cdiv_of(
+        self, expression: cst.BaseExpression
+    ) -> tuple[cst.BaseExpression, cst.BaseExpression] | None:
+        """`n` and `b` of `triton.cdiv(n, b)` or `(n + b - 1) // b`."""
+        behind = self._behind(expression)
+        if isinstance(behind, cst.Call) and self.source.name(behind.func) in TRITON.cdivs:
+            values = positional(behind)
+            return (values[0], values[1]) if len(values) == 2 else None
+        match behind:
+            case cst.BinaryOperation(
+                left=cst.BinaryOperation(
+                    left=cst.BinaryOperation(left=whole, operator=cst.Add(), right=block),
+                    operator=cst.Subtract(),
+                    right=cst.Integer(value="1"),
+                ),
+                operator=cst.FloorDivide(),
+                right=divisor,
+            ) if self.identity(block) == self.identity(divisor):
+                return whole, divisor
+        return None
+
+    def is_given(self, expression: cst.BaseExpression, parameter: str) -> bool:
+        """Whether a host expression has the value that the launch gives for a parameter."""
+        behind = self._behind(expression)
+        match behind:
+            case cst.Subscript(
+                value=cst.Name(value=name),
+                slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as text))],
+            ) if name == self.grid.meta:
+                return text.raw_value == parameter
+        given = self.given(parameter)
+        if given is None:
+            return False
+        one, other = (self.identity(e) for e in (expression, given))
+        numbers = [isinstance(self._behind(e), cst.Integer) for e in (expression, given)]
+        if all(numbers) and not ("__at_" in one and "__at_" in other):
+            return one.partition("__")[0] == other.partition("__")[0]
+        return one == other
+
+    def given(self, parameter: str) -> cst.BaseExpression | None:
+        """What the launch gives for a parameter, or its default."""
+        if parameter in self.launch.arguments:
+            return self.launch.arguments[parameter]
+        parameters = self.launch.kernel.parameters
+        return next((p.default for p in parameters if p.name.value == parameter), None)
+
+    def identity(self, expression: cst.BaseExpression) -> str:
+        """The text of an expression, its names told apart by where they are assigned.
+
+        Two expressions with the same identity have the same value in this launch. Two names for
+        equal integers are told apart: one of the integers may change.
+        """
+        behind = self._behind(expression)
+        if isinstance(behind, cst.Name):
+            return self._leaf(behind)
+        if isinstance(behind, cst.Integer):
+            place = "" if behind is expression else f"__at_{id(behind)}"
+            return f"{behind.evaluated_value}{place}"
+        names = {n: self._leaf(n) for n in descendants(behind, cst.Name)}
+        return _renamed(self.source, behind, names)
+
+    def _behind(self, expression: cst.BaseExpression) -> cst.BaseExpression:
+        """The expression behind a name; one in a grid's function has to be assigned once."""
+        behind = value_of(self.source, expression)
+        return self.source.resolve(behind) if self._is_late(behind) else behind
+
+    def _leaf(self, name: cst.Name) -> str:
+        """A name with the line it is assigned at, or where that is not certain, is used at."""
+        assignments = self.source.assignments(name)
+        once = len(assignments) == 1
+        if once and (self._is_late(name) or isinstance(assignments[0].scope, GlobalScope)):
+            node: cst.CSTNode | None = assignments[0].node
+        else:
+            found = definition(self.source, name.value, name)
+            node = found.node if found is not None else None
+        if node is None:
+            return f"{name.value}__near_{self.source.line(name)}"
+        return f"{name.value}__of_{self.source.line(node)}"
+
+    def _is_late(self, expression: cst.BaseExpression) -> bool:
+        """Whether it is evaluated at the launch rather than where it stands."""
+        for node in self.source.ancestors(expression):
+            if isinstance(node, cst.Lambda):
+                return True
+            if isinstance(node, cst.FunctionDef):
+                return self.launch.function is None or node is not self.launch.function.node
+        return False
+
+
+def _sole_parameter(listed: cst.Parameters) -> str | None:
+    return listed.params[0].name.value if len(listed.params) == 1 else None
+
+
+def _renamed(source: Source, node: cst.CSTNode, names: dict[cst.Name, str]) -> str:
+    class Renaming(cst.CSTTransformer):
+        def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.Name:  # noqa: N802
+            return updated_node.with_changes(value=names[original_node])
+
+    renamed = node.visit(Renaming())
+    assert isinstance(renamed, cst.CSTNode)
+    return source.code(renamed)

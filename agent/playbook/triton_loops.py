@@ -1,0 +1,74 @@
+"""Loops of Triton kernels that stream memory, which the compiler may pipeline or unroll."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import ATOMICS, TRITON
+from agent.playbook.base import NotApplicable, Subject
+from agent.playbook.pointers import root, spelling
+from agent.syntax import Source, argument, descendants, keyword, with_keyword
+
+RANGE = "triton.language.range"
+PLAIN = ("builtins.range", RANGE)
+LOAD = ("triton.language.load",)
+STORE = ("triton.language.store",)
+FORBIDDEN = (*TRITON.dots, *ATOMICS, "triton.language.debug_barrier")
+OPTIONS = ("num_stages", "loop_unroll_factor")
+
+
+def streaming_loops(subject: Subject) -> list[tuple[cst.Call, str]]:
+    """The ranges of the loops that qualify, and how the file spells triton.language there."""
+    if subject.hardware.interpreted:
+        raise NotApplicable("Triton's interpreter neither pipelines nor unrolls")
+    source = subject.source
+    found = [item for k in TRITON.launched(source) for item in _loops_of(source, k)]
+    if not found:
+        raise NotApplicable("no innermost loop loads without a dot, an atomic or a helper")
+    return found
+
+
+def _loops_of(source: Source, kernel: Kernel) -> Iterator[tuple[cst.Call, str]]:
+    for loop in descendants(kernel.function.node.body, cst.For):
+        called = loop.iter
+        if not isinstance(called, cst.Call) or source.name(called.func) not in PLAIN:
+            continue
+        inner = any(descendants(loop.body, cst.For)) or any(descendants(loop.body, cst.While))
+        loads = list(TRITON.find(source, loop.body, LOAD))
+        language = spelling(source, loads[0]) if loads else None
+        if inner or language is None or not _is_plain(source, kernel, loop, loads):
+            continue
+        options = [keyword(called, option) for option in OPTIONS]
+        if all(given is None or isinstance(given, cst.Integer) for given in options):
+            yield called, language
+
+
+def _is_plain(source: Source, kernel: Kernel, loop: cst.For, loads: list[cst.Call]) -> bool:
+    """Whether a loop calls nothing unknown and stores to nothing that it loads from."""
+    for call in descendants(loop.body, cst.Call):
+        if source.function_of(call.func) is not None:
+            return False
+        if TRITON.called(source, call) in FORBIDDEN:
+            return False
+    loaded = {_root(source, kernel, call) for call in loads}
+    stored = {_root(source, kernel, call) for call in TRITON.find(source, loop.body, STORE)}
+    return not loaded & stored and None not in loaded | stored
+
+
+def _root(source: Source, kernel: Kernel, access: cst.Call) -> str | None:
+    address = argument(access, 0, "pointer")
+    return root(source, kernel, address) if address is not None else None
+
+
+def ranging(language: str, option: str, value: str) -> Callable[[cst.Call], cst.Call]:
+    """The edit of a loop's range that makes it Triton's own and sets an option."""
+
+    def edit(call: cst.Call) -> cst.Call:
+        if isinstance(call.func, cst.Name) and call.func.value == "range":
+            call = call.with_changes(func=cst.parse_expression(f"{language}.range"))
+        return with_keyword(call, option, value)
+
+    return edit

@@ -1,0 +1,322 @@
+"""Putting a Triton kernel into a loop over its programs, and launching fewer of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel, Launch
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import binds
+from agent.playbook.interface import assumes_nothing
+from agent.playbook.triton_arguments import LOCKS, names_in, run_time
+from agent.playbook.triton_edits import (
+    Edit,
+    free_name,
+    giving,
+    parenthesized,
+    preceded,
+    statement_of,
+    with_parameters,
+    writing,
+)
+from agent.playbook.triton_host import HostView, language, launches_in_sight
+from agent.playbook.triton_programs import NUM_PROGRAMS, ProgramIndex, program_indices, unused
+from agent.syntax import Source, argument, descendants
+
+WAITS = (*LOCKS, "triton.language.debug_barrier")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How many programs there are along an axis, as the kernel says it."""
+
+    name: str
+    known: str | None
+    """What the kernel computes it from; None where it has to be handed in."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A kernel whose programs can become the rounds of a loop."""
+
+    source: Source
+    kernel: Kernel
+    indices: tuple[ProgramIndex, ...]
+    extents: tuple[Extent, ...]
+    """Of the grid, one an axis."""
+
+    @property
+    def product(self) -> str:
+        """How many programs there are."""
+        return " * ".join(extent.name for extent in self.extents)
+
+
+def extents_of(source: Source, kernel: Kernel) -> Rounds:
+    """How far a kernel's programs count. Raises `NotApplicable` for one that cannot be looped."""
+    indices = program_indices(source, kernel, counts=True)
+    _check_body(source, kernel)
+    launches = launches_in_sight(source, kernel)
+    views = [HostView(source, launch) for launch in launches]
+    axes = max([*(i.axis for i in indices), *(_last_axis(view) for view in views)]) + 1
+    tl = language(source, kernel)
+    extents: list[Extent] = []
+    for axis in range(axes):
+        name = unused(kernel, "n_programs" if axes == 1 else f"grid_{axis}")
+        known = _known(kernel, views, axis, tl)
+        if known is not None and (known.isidentifier() or axes == 1):
+            name = known
+        extents.append(Extent(name, known))
+    return Rounds(source, kernel, indices, tuple(extents))
+
+
+def _last_axis(view: HostView) -> int:
+    """The last axis of a launch's grid that has more than one program."""
+    extents = view.grid.extents
+    return max((i for i, e in enumerate(extents) if view.source.code(e) != "1"), default=0)
+
+
+def _known(kernel: Kernel, views: Sequence[HostView], axis: int, tl: str) -> str | None:
+    """An extent that the kernel can compute itself: a parameter, or `tl.cdiv` of two.
+
+    None as well when more than one would do: they may differ once a block size changes.
+    """
+    body = kernel.function.node.body
+    lengths = [
+        name
+        for name in run_time(kernel)
+        if not binds(body, name) and all(name in view.launch.arguments for view in views)
+    ]
+    found = []
+    for length in lengths:
+        if all((e := v.extent(axis)) is not None and v.is_given(e, length) for v in views):
+            found.append(length)
+        found += [
+            f"{tl}.cdiv({length}, {block})"
+            for block in kernel.constants
+            if all(view.is_cdiv(view.extent(axis), length, block) for view in views)
+        ]
+    return found[0] if len(found) == 1 else None
+
+
+def _check_body(source: Source, kernel: Kernel) -> None:
+    """Raise `NotApplicable` for a body that is not the same when run twice in one program."""
+    body = kernel.function.node.body
+    if not isinstance(body, cst.IndentedBlock):
+        raise NotApplicable(f"{kernel.name} is written on one line")
+    for leaving in descendants(body, cst.Return):
+        raise NotApplicable(f"line {source.line(leaving)} returns from {kernel.name}")
+    for function in TRITON.reached(source, kernel):
+        for call in TRITON.find(source, function.node.body, WAITS):
+            raise NotApplicable(f"line {source.line(call)} may wait for another program")
+    for loop in descendants(body, cst.For):
+        if any(True for _ in TRITON.find(source, loop.iter, (NUM_PROGRAMS,))):
+            raise NotApplicable(f"{kernel.name} loops over its programs already")
+
+
+# --- the kernel ---------------------------------------------------------------------------------
+
+
+def kernel_edits(rounds: Rounds, num_stages: int | None) -> dict[cst.CSTNode, Edit]:
+    """The edits that put the body of a kernel into a loop over its programs."""
+    source, kernel = rounds.source, rounds.kernel
+    function = kernel.function.node
+    tl = language(source, kernel)
+    first = rounds.indices[0]
+    named = len(rounds.extents) == 1 and len(rounds.indices) == 1 and first.name is not None
+    variable = first.name if named and first.name else unused(kernel, "program")
+    edits: dict[cst.CSTNode, Edit] = {}
+    if not named:
+        edits |= _replacements(rounds, variable)
+    edits |= _own_pointers(rounds, variable)
+    stages = f", num_stages={num_stages}" if num_stages else ""
+    bounds = f"{tl}.program_id(0), {rounds.product}, {tl}.num_programs(0)"
+    counted = [
+        cst.parse_statement(f"{extent.name} = {extent.known}")
+        for extent in rounds.extents
+        if extent.known not in (None, extent.name)
+    ]
+    head = cst.parse_statement(f"for {variable} in {tl}.range({bounds}{stages}): pass")
+    body = cst.ensure_type(function.body, cst.IndentedBlock)
+    gone = body.body.index(first.line) if named and first.line is not None else None
+    leading = first.line.leading_lines if named and first.line is not None else ()
+
+    def edit(updated: cst.IndentedBlock) -> cst.IndentedBlock:
+        inner = [s for i, s in enumerate(updated.body) if i != gone]
+        docstring = inner[:1] if function.get_docstring() is not None else []
+        loop = cst.ensure_type(head, cst.For).with_changes(
+            leading_lines=leading,
+            body=cst.IndentedBlock(inner[len(docstring) :], footer=updated.footer),
+        )
+        return updated.with_changes(body=[*docstring, *counted, loop], footer=())
+
+    edits[body] = edit
+    added = [extent.name for extent in rounds.extents if extent.known is None]
+    return edits | (with_parameters(source, kernel, added) if added else {})
+
+
+def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
+    """Write a program's place on each axis in terms of its number, and the old grid's extents."""
+    source, kernel = rounds.source, rounds.kernel
+    edits: dict[cst.CSTNode, Edit] = {}
+    numbered = _numbered(rounds)
+    for node in numbered:
+        edits[node] = writing(variable)
+    inside = {call for node in numbered for call in descendants(node, cst.Call)}
+    for index in rounds.indices:
+        if index.call not in inside:
+            part = _part(variable, rounds, index.axis)
+            edits[index.call] = writing(parenthesized(source, index.call, part))
+    for call in TRITON.find(source, kernel.function.node.body, (NUM_PROGRAMS,)):
+        axis = argument(call, 0, "axis")
+        if not isinstance(axis, cst.Integer):
+            raise NotApplicable(f"line {source.line(call)} counts programs on a computed axis")
+        place = axis.evaluated_value
+        extent = rounds.extents[place].name if place < len(rounds.extents) else "1"
+        if call not in inside:
+            edits[call] = writing(parenthesized(source, call, extent))
+    return edits
+
+
+def _numbered(rounds: Rounds) -> list[cst.BinaryOperation]:
+    """The expressions that number the programs of a grid of two axes, as grouping does."""
+    source, kernel = rounds.source, rounds.kernel
+    if len(rounds.extents) != 2:
+        return []
+    tl = language(source, kernel)
+    number = f"{tl}.program_id(0) + {tl}.program_id(1) * {tl}.num_programs(0)"
+    return [
+        operation
+        for operation in descendants(kernel.function.node.body, cst.BinaryOperation)
+        if source.code(operation) == number
+    ]
+
+
+def _part(program: str, rounds: Rounds, axis: int) -> str:
+    """A program's place along one axis, out of its number; the first axis counts fastest."""
+    names = [extent.name for extent in rounds.extents]
+    if len(names) == 1:
+        return program
+    before = " * ".join(names[:axis])
+    over = f"{program} // {f'({before})' if axis > 1 else before}" if axis else program
+    return over if axis == len(names) - 1 else f"{over} % {names[axis]}"
+
+
+def _own_pointers(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
+    """Give each round a pointer of its own where the kernel moves a parameter: `x_ptr += ...`."""
+    source, kernel = rounds.source, rounds.kernel
+    body = cst.ensure_type(kernel.function.node.body, cst.IndentedBlock)
+    edits: dict[cst.CSTNode, Edit] = {}
+    for parameter in kernel.function.parameters:
+        name = parameter.name.value
+        moving = [line for line in body.body if binds(line, name)]
+        if not moving:
+            continue
+        line = moving[0]
+        earlier = [s for s in body.body[: body.body.index(line)] if name in names_in(s)]
+        match line:
+            case cst.SimpleStatementLine(
+                body=[cst.AugAssign(operator=cst.AddAssign(), value=value)]
+            ) if len(moving) == 1 and not earlier and name not in names_in(value):
+                own = unused(kernel, f"{name}_of_{variable}")
+            case _:
+                raise NotApplicable(f"line {source.line(line)} changes the parameter {name}")
+        text = source.code(value)
+        edits[line] = _assigning(own, name, text)
+        for later in body.body[body.body.index(line) + 1 :]:
+            for use in descendants(later, cst.Name):
+                if use.value == name and _is_variable(source, use):
+                    edits[use] = writing(own)
+    return edits
+
+
+def _assigning(own: str, name: str, value: str) -> Edit:
+    line = cst.parse_statement(f"{own} = {name} + {value}")
+    return lambda updated: line.with_changes(
+        leading_lines=updated.leading_lines, trailing_whitespace=updated.trailing_whitespace
+    )
+
+
+def _is_variable(source: Source, name: cst.Name) -> bool:
+    around = next(source.ancestors(name))
+    if isinstance(around, cst.Attribute):
+        return around.value is name
+    return not (isinstance(around, cst.Arg) and around.keyword is name)
+
+
+# --- the launches -------------------------------------------------------------------------------
+
+
+def host_edits(rounds: Rounds, programs_per_sm: int) -> dict[cst.CSTNode, Edit]:
+    """The edits of the launches: a smaller grid, and the extents of the old one as arguments."""
+    edits: dict[cst.CSTNode, Edit] = {}
+    for launch in rounds.kernel.launches:
+        edits |= _launched(rounds, launch, programs_per_sm)
+    return edits
+
+
+def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.CSTNode, Edit]:
+    source = rounds.source
+    view = HostView(source, launch)
+    grid = view.grid
+    line = source.line(launch.node)
+    texts = [source.code(extent) for extent in grid.extents]
+    texts = [f"({t})" if _is_sum(e) else t for t, e in zip(texts, grid.extents, strict=True)]
+    product = " * ".join(t for t in texts if t != "1") or "1"
+    keywords: dict[str, str] = {}
+    for axis, own in enumerate(rounds.extents):
+        if own.known is not None:
+            continue
+        extent = grid.extents[axis] if axis < len(grid.extents) else None
+        if extent is None or grid.meta is not None or not assumes_nothing(extent):
+            raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
+        keywords[own.name] = texts[axis].removeprefix("(").removesuffix(")")
+    statement = statement_of(source, launch)
+    n_sms = free_name(source, "n_sms")
+    torch = _torch(source)
+    properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
+    resident = n_sms if programs_per_sm == 1 else f"{n_sms} * {programs_per_sm}"
+    smaller = cst.parse_expression(f"(min({product}, {resident}),)")
+    given = f"{n_sms} = {properties}.multi_processor_count"
+    place = next((a for a in source.ancestors(grid.node)
+                  if isinstance(a, cst.SimpleStatementLine)), statement)  # fmt: skip
+    _check_grid(rounds, launch, line)
+    edits: dict[cst.CSTNode, Edit] = {
+        grid.node: writing(smaller),
+        (place if source.enclosing(place) is launch.function else statement): (
+            lambda updated: preceded(updated, [given])
+        ),
+    }
+    if keywords:
+        edits[launch.node] = giving(source, launch.node, keywords)
+    return edits
+
+
+def _check_grid(rounds: Rounds, launch: Launch, line: int) -> None:
+    """Raise `NotApplicable` where a named grid serves another launch, or is asked for its items."""
+    source = rounds.source
+    if isinstance(launch.grid, cst.Name):
+        own = {x.grid for x in rounds.kernel.launches}
+        uses = {u for a in source.assignments(launch.grid) for u in source.uses(a)}
+        if uses - own:
+            raise NotApplicable(f"the grid at line {line} has other uses")
+
+
+def _is_sum(expression: cst.BaseExpression) -> bool:
+    product = cst.Multiply
+    return isinstance(expression, cst.IfExp | cst.BooleanOperation | cst.Comparison) or (
+        isinstance(expression, cst.BinaryOperation)
+        and not isinstance(expression.operator, product)
+        and not expression.lpar
+    )
+
+
+def _torch(source: Source) -> str:
+    """How the file spells torch."""
+    for name in descendants(source.module, cst.Name):
+        if source.name(name) == "torch":
+            return name.value
+    raise NotApplicable("the file does not import torch, which knows the multiprocessors")

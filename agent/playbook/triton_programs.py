@@ -1,0 +1,88 @@
+"""Which programs of the grid a Triton kernel is launched as, and where it asks which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import binds
+from agent.syntax import Source, argument, descendants
+
+PROGRAM_ID = "triton.language.program_id"
+NUM_PROGRAMS = "triton.language.num_programs"
+
+
+@dataclass(frozen=True)
+class ProgramIndex:
+    """A call of `tl.program_id`."""
+
+    call: cst.Call
+    axis: int
+    name: str | None
+    """The name it is given, by a statement of its own at the top level of the kernel."""
+    line: cst.SimpleStatementLine | None
+    """That statement."""
+
+
+def program_indices(
+    source: Source, kernel: Kernel, *, counts: bool = False
+) -> tuple[ProgramIndex, ...]:
+    """Where a kernel asks which program it is, in the order of the file.
+
+    Args:
+        source: the file.
+        kernel: one of its kernels.
+        counts: whether the kernel may ask for the size of the grid as well.
+
+    Raises:
+        NotApplicable: it asks along a computed axis, in a helper, or never; or it asks for the
+            size of the grid, which may be part of what it computes.
+    """
+    for function in TRITON.reached(source, kernel):
+        asked: tuple[str, ...] = (NUM_PROGRAMS, PROGRAM_ID)
+        if function is kernel.function:
+            asked = () if counts else (NUM_PROGRAMS,)
+        for call in TRITON.find(source, function.node.body, asked):
+            raise NotApplicable(
+                f"line {source.line(call)} of {kernel.name} deals with the grid itself: "
+                f"`{source.code(call)}`"
+            )
+    found = []
+    for call in TRITON.find(source, kernel.function.node.body, (PROGRAM_ID,)):
+        axis = argument(call, 0, "axis")
+        if not isinstance(axis, cst.Integer):
+            raise NotApplicable(f"line {source.line(call)} asks for a program on a computed axis")
+        found.append(ProgramIndex(call, axis.evaluated_value, *_named(kernel, call)))
+    if not found:
+        raise NotApplicable(f"{kernel.name} never asks which program it is")
+    return tuple(found)
+
+
+def _named(kernel: Kernel, call: cst.Call) -> tuple[str | None, cst.SimpleStatementLine | None]:
+    """`row` and its statement, of `row = tl.program_id(0)`, if nothing else assigns `row`."""
+    body = kernel.function.node.body
+    for line in body.body:
+        match line:
+            case cst.SimpleStatementLine(
+                body=[
+                    cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value)
+                ]
+            ) if value is call:
+                others = [other for other in body.body if other is not line]
+                if not any(binds(other, name) for other in others):
+                    return name, line
+    return None, None
+
+
+def unused(kernel: Kernel, wanted: str, taken: Iterable[str] = ()) -> str:
+    """A name like the wanted one that the kernel does not use."""
+    used = {n.value for n in descendants(kernel.function.node, cst.Name)} | set(taken)
+    number, name = 2, wanted
+    while name in used:
+        name, number = f"{wanted}_{number}", number + 1
+    return name

@@ -1,0 +1,222 @@
+"""Runs of element numbers in a Triton kernel: `pid * BLOCK + tl.arange(0, BLOCK)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.definitions import Definition, binds, definition, value_of
+from agent.playbook.triton_programs import NUM_PROGRAMS, PROGRAM_ID
+from agent.syntax import Source, argument, descendants, positional
+
+TL = "triton.language."
+ARANGE = f"{TL}arange"
+SWIZZLE = f"{TL}swizzle2d"
+HINTS = (f"{TL}max_contiguous", f"{TL}multiple_of")
+"""What says something of its first argument and returns it."""
+RANGES = ("builtins.range", f"{TL}range")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The numbers `sum(starts) + 0, 1, ... extent - 1`."""
+
+    starts: tuple[cst.BaseExpression, ...]
+    """Scalars."""
+    extent: str
+    """A compile-time constant, as the kernel writes it."""
+    axis: int | None = None
+    """The dimension it runs along in a tile of two: 0 of `offsets[:, None]`, 1 of `[None, :]`."""
+
+
+def span_of(source: Source, expression: cst.BaseExpression) -> Span | None:
+    """The run that an expression is; None when it is none, or not for certain."""
+    behind = value_of(source, expression)
+    match behind:
+        case cst.BinaryOperation(operator=cst.Add()):
+            left, right = span_of(source, behind.left), span_of(source, behind.right)
+            if left is not None and right is None and is_scalar(source, behind.right):
+                return Span((*left.starts, behind.right), left.extent, left.axis)
+            if right is not None and left is None and is_scalar(source, behind.left):
+                return Span((behind.left, *right.starts), right.extent, right.axis)
+        case cst.Call():
+            return _span_of_call(source, behind)
+        case cst.Subscript() if (axis := _expanded(behind)) is not None:
+            inner = span_of(source, behind.value)
+            if inner is not None and inner.axis is None:
+                return Span(inner.starts, inner.extent, axis)
+    return None
+
+
+def _span_of_call(source: Source, call: cst.Call) -> Span | None:
+    called = source.name(call.func)
+    if called == ARANGE:
+        start, end = argument(call, 0, "start"), argument(call, 1, "end")
+        if start is not None and end is not None and source.code(start) == "0":
+            return Span((), source.code(end))
+    if called in HINTS and call.args:
+        return span_of(source, call.args[0].value)
+    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "to" and called is None:
+        return span_of(source, call.func.value)
+    return None
+
+
+def is_scalar(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is certainly no tile: nothing in it counts or loads elements.
+
+    What a name that is assigned more than once holds is not certain.
+    """
+    tiles = {*TRITON.iotas, *TRITON.loads, *TRITON.accumulators}
+    for call in descendants(expression, cst.Call):
+        if TRITON.called(source, call) in tiles or source.function_of(call.func) is not None:
+            return False
+    for name in descendants(expression, cst.Name):
+        found = definition(source, name.value, name)
+        if source.name(name) in (TL[:-1],) or (found is not None and _is_counter(found)):
+            continue
+        if found is None:
+            if _belongs_to_module(source, name):
+                continue
+            return False
+        if found.value is not None and not is_scalar(source, found.value):
+            return False
+    return True
+
+
+def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode) -> bool:
+    """Whether an expression written at another place of the kernel has the same value there."""
+    for name in descendants(expression, cst.Name):
+        found = definition(source, name.value, name)
+        if found is None and not _belongs_to_module(source, name):
+            return False
+        if found is not None and found != definition(source, name.value, place):
+            return False
+    return True
+
+
+def _is_counter(found: Definition) -> bool:
+    return isinstance(found.node, cst.For | cst.Param)
+
+
+def _belongs_to_module(source: Source, name: cst.Name) -> bool:
+    """Whether a name is an attribute, a keyword, a built-in function or of the module's level."""
+    around = next(source.ancestors(name))
+    if isinstance(around, cst.Attribute) and around.attr is name:
+        return True
+    if isinstance(around, cst.Arg) and around.keyword is name:
+        return True
+    assignments = source.assignments(name)
+    return all(isinstance(a.scope.globals, type(a.scope)) for a in assignments)
+
+
+def _expanded(subscript: cst.Subscript) -> int | None:
+    """0 of `[:, None]`, 1 of `[None, :]`."""
+    kinds = []
+    for element in subscript.slice:
+        match element.slice:
+            case cst.Index(value=cst.Name(value="None")):
+                kinds.append("None")
+            case cst.Slice(lower=None, upper=None, step=None):
+                kinds.append(":")
+    return {":None": 0, "None:": 1}.get("".join(kinds)) if len(kinds) == 2 else None
+
+
+# --- how far a start can get --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A start that is a multiple of a block and stays below a length.
+
+    `axis` is the axis of the grid that has to have `cdiv(length, block)` programs for that, None
+    where a loop sees to it.
+    """
+
+    length: str | None
+    """None: whatever the grid's axis covers."""
+    block: str
+    axis: int | None
+
+
+def steps_of(source: Source, start: cst.BaseExpression) -> Steps | None:
+    """What a start steps through: `pid * BLOCK`, `k * BLOCK` or the variable of a loop."""
+    behind = value_of(source, start)
+    if isinstance(behind, cst.Name):
+        return _steps_of_loop(source, behind, None)
+    if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
+        for factor, block in ((behind.left, behind.right), (behind.right, behind.left)):
+            axis = program_axis(source, factor)
+            if axis is not None:
+                return Steps(None, source.code(block), axis)
+            counter = value_of(source, factor)
+            if isinstance(counter, cst.Name):
+                found = _steps_of_loop(source, counter, source.code(block))
+                if found is not None:
+                    return found
+    return None
+
+
+def program_axis(source: Source, expression: cst.BaseExpression) -> int | None:
+    """The axis of the grid along which an expression counts all programs, in whatever order."""
+    behind = value_of(source, expression)
+    if isinstance(behind, cst.Call):
+        called = source.name(behind.func)
+        if called == PROGRAM_ID:
+            axis = argument(behind, 0, "axis")
+            return axis.evaluated_value if isinstance(axis, cst.Integer) else None
+        if called is None and isinstance(behind.func, cst.Attribute):
+            return program_axis(source, behind.func.value) if _is_cast(behind) else None
+    if isinstance(behind, cst.Name):
+        return _swizzled_axis(source, behind)
+    return None
+
+
+def _is_cast(call: cst.Call) -> bool:
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "to"
+
+
+def _swizzled_axis(source: Source, name: cst.Name) -> int | None:
+    """The axis behind `pid_m` of `pid_m, pid_n = tl.swizzle2d(i, j, num_m, num_n, group)`."""
+    found = definition(source, name.value, name)
+    if found is None or found.index is None or not isinstance(found.value, cst.Call):
+        return None
+    if source.name(found.value.func) != SWIZZLE or found.index > 1:
+        return None
+    given = positional(found.value)
+    size = value_of(source, given[2 + found.index]) if len(given) == 5 else None
+    if isinstance(size, cst.Call) and source.name(size.func) == NUM_PROGRAMS:
+        axis = argument(size, 0, "axis")
+        return axis.evaluated_value if isinstance(axis, cst.Integer) else None
+    return None
+
+
+def _steps_of_loop(source: Source, name: cst.Name, factor: str | None) -> Steps | None:
+    """Steps of the variable of `range(0, n, B)`, or of `range(cdiv(n, B))` times B."""
+    found = definition(source, name.value, name)
+    if found is None or not isinstance(found.node, cst.For):
+        return None
+    loop = found.node.iter
+    if not isinstance(loop, cst.Call) or source.name(loop.func) not in RANGES:
+        return None
+    given = positional(loop)
+    if len(given) > 1 and source.code(given[0]) != "0":
+        return None
+    if factor is None:
+        return (
+            Steps(source.code(given[1]), source.code(given[2]), None) if len(given) == 3 else None
+        )
+    bound = value_of(source, given[min(len(given), 2) - 1]) if given and len(given) < 3 else None
+    if isinstance(bound, cst.Call) and source.name(bound.func) in TRITON.cdivs:
+        length, block = (source.code(a.value) for a in bound.args)
+        return Steps(length, block, None) if block == factor else None
+    return None
+
+
+def belongs_to(kernel: Kernel, name: str | None) -> bool:
+    """Whether a text is a parameter of the kernel, which the kernel never assigns."""
+    if name not in {p.name.value for p in kernel.function.parameters}:
+        return False
+    return not binds(kernel.function.node.body, name)

@@ -1,0 +1,310 @@
+"""Loads and stores of two-dimensional tiles in Triton kernels, read as what TMA would be told.
+
+`tl.load(a_ptr + rows[:, None] * stride + cols[None, :], mask=...)` touches a tile: it begins at
+some row and column of an array that ends somewhere. A tensor descriptor says the same directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import binds, value_of
+from agent.playbook.triton_spans import Span, holds_at, is_scalar, span_of
+from agent.syntax import Source, argument, assigned, descendants
+
+LOAD, STORE = "triton.language.load", "triton.language.store"
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One dimension of a tile in memory."""
+
+    start: str
+    extent: str
+    """A constant."""
+    stride: str
+    length: str
+    """Where the array ends; the extent for a tile that is never masked."""
+
+
+@dataclass(frozen=True)
+class TileAccess:
+    """A load or store of a tile."""
+
+    call: cst.Call
+    base: str
+    """The parameter."""
+    offsets: tuple[cst.BaseExpression, ...]
+    """Scalars that are added to it."""
+    dimensions: tuple[Dimension, Dimension]
+    """Rows and columns of the tile as the kernel sees it."""
+    transposed: bool
+    """It is the first dimension whose elements lie side by side."""
+
+
+def tile_access(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
+    """The tile that a load or store touches. Raises `NotApplicable` when it is none."""
+    return _Reader(source, kernel, call).access()
+
+
+@dataclass(frozen=True)
+class _Term:
+    span: Span
+    stride: str
+
+
+@dataclass
+class _Reader:
+    source: Source
+    kernel: Kernel
+    call: cst.Call
+
+    def access(self) -> TileAccess:
+        pointer = argument(self.call, 0, "pointer")
+        if pointer is None:
+            raise self.refusal("does not show its pointer")
+        address, advance = self._address(pointer)
+        base: str | None = None
+        offsets: list[cst.BaseExpression] = []
+        found: dict[int, _Term] = {}
+        for term in self._flattened(address):
+            tiled = self._tiled(term)
+            if tiled is not None and tiled.span.axis is not None:
+                if tiled.span.axis in found:
+                    raise self.refusal("steps through a dimension in two ways")
+                found[tiled.span.axis] = tiled
+            elif base is None and isinstance(term, cst.Name) and self._is_parameter(term):
+                base = term.value
+            elif is_scalar(self.source, term) and holds_at(self.source, term, self.call):
+                offsets.append(term)
+            else:
+                raise self.refusal(f"adds `{self.source.code(term)}` to its address")
+        if base is None or found.keys() != {0, 1}:
+            raise self.refusal("is no tile of two dimensions")
+        bounds = self._bounds()
+        starts = {axis: self._start(term, advance) for axis, term in found.items()}
+        dimensions = [self._dimension(axis, found[axis], starts[axis], bounds) for axis in (0, 1)]
+        transposed = dimensions[0].stride == "1"
+        if advance is not None and not any(starts[a] != self._own(found[a]) for a in found):
+            raise self.refusal("moves its pointer in a way that is not followed")
+        return TileAccess(
+            self.call, base, tuple(offsets), (dimensions[0], dimensions[1]), transposed
+        )
+
+    def refusal(self, what: str) -> NotApplicable:
+        kind = "load" if self.source.name(self.call.func) == LOAD else "store"
+        return NotApplicable(f"the {kind} at line {self.source.line(self.call)} {what}")
+
+    # --- the address ---
+
+    def _address(
+        self, pointer: cst.BaseExpression
+    ) -> tuple[cst.BaseExpression, cst.AugAssign | None]:
+        """The sum that a pointer is, and the statement that moves it on in each round."""
+        behind = value_of(self.source, pointer)
+        if not isinstance(behind, cst.Name):
+            return behind, None
+        body = self.kernel.function.node.body
+        name, loop = behind.value, self._loop()
+        values = [v for t, v in assigned(body) if _binds(t, name)]
+        moved = [a for a in descendants(body, cst.AugAssign) if _binds(a.target, name)]
+        if len(values) == 2 and len(moved) == 1 and loop is not None:
+            (step,) = moved
+            (start,) = (value for value in values if value is not step.value)
+            anew = self._loops(start) == self._loops(loop)
+            if isinstance(step.operator, cst.AddAssign) and anew and self._follows(loop, step):
+                return start, step
+        raise self.refusal(f"moves `{name}` in a way that is not followed")
+
+    def _follows(self, loop: cst.For, step: cst.AugAssign) -> bool:
+        """Whether a statement of the loop itself comes after the access."""
+        places = [
+            next((i for i, line in enumerate(loop.body.body) if _contains(line, node)), None)
+            for node in (self.call, step)
+        ]
+        own = any(step in line.body for line in loop.body.body
+                  if isinstance(line, cst.SimpleStatementLine))  # fmt: skip
+        call, move = places
+        return own and call is not None and move is not None and call < move
+
+    def _flattened(self, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        """The terms of a sum, and of the sums that names in it stand for."""
+        if isinstance(node, cst.Name) and span_of(self.source, node) is None:
+            behind = value_of(self.source, node)
+            node = behind if _is_sum(behind) else node
+        if isinstance(node, cst.BinaryOperation) and _is_sum(node):
+            yield from self._flattened(node.left)
+            yield from self._flattened(node.right)
+        else:
+            yield node
+
+    def _is_parameter(self, name: cst.Name) -> bool:
+        return name.value in self._parameters
+
+    @cached_property
+    def _parameters(self) -> frozenset[str]:
+        """Those that the kernel never assigns."""
+        names = (p.name.value for p in self.kernel.function.parameters)
+        return frozenset(n for n in names if not binds(self.kernel.function.node.body, n))
+
+    def _tiled(self, term: cst.BaseExpression) -> _Term | None:
+        """`rows[:, None] * stride`, `stride * rows[:, None]` or `cols[None, :]`."""
+        behind = value_of(self.source, term)
+        span = span_of(self.source, behind)
+        if span is not None:
+            return _Term(span, "1")
+        if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
+            for one, other in ((behind.left, behind.right), (behind.right, behind.left)):
+                span = span_of(self.source, one)
+                if span is not None and is_scalar(self.source, other):
+                    return _Term(span, self.source.code(other))
+        return None
+
+    # --- where it starts and ends ---
+
+    def _own(self, term: _Term) -> str:
+        return " + ".join(self.source.code(start) for start in term.span.starts) or "0"
+
+    def _start(self, term: _Term, advance: cst.AugAssign | None) -> str:
+        """The first element along a dimension, in the terms of the place of the access."""
+        for start in term.span.starts:
+            if not holds_at(self.source, start, self.call):
+                raise self.refusal(f"starts at `{self.source.code(start)}`, which has changed")
+        if advance is None or not self._is_step(advance.value, term):
+            return self._own(term)
+        loop = self._loop()
+        assert loop is not None
+        if term.span.starts or not isinstance(loop.target, cst.Name):
+            raise self.refusal("moves on from a start that is not zero")
+        variable, extent = loop.target.value, term.span.extent
+        for text in (variable, f"{variable} * {extent}"):
+            if self._steps_by(loop, text, extent):
+                return text
+        raise self.refusal(f"moves on by {extent}, which the loop over {variable} does not")
+
+    def _is_step(self, value: cst.BaseExpression, term: _Term) -> bool:
+        """Whether a pointer moves by the extent of a dimension: `BLOCK_K * stride`."""
+        factors = {self.source.code(f) for f in _factors(value)}
+        return factors in (
+            {term.span.extent, term.stride} - ({"1"} if term.stride == "1" else set()),
+            {term.span.extent, term.stride},
+        )
+
+    def _steps_by(self, loop: cst.For, text: str, extent: str) -> bool:
+        given = loop.iter.args if isinstance(loop.iter, cst.Call) else ()
+        codes = [self.source.code(a.value) for a in given if a.keyword is None]
+        if isinstance(loop.iter, cst.Call) and self.source.name(loop.iter.func) not in (
+            "builtins.range", "triton.language.range"
+        ):  # fmt: skip
+            return False
+        if "*" not in text:
+            return len(codes) == 3 and codes[0] == "0" and codes[2] == extent
+        return len(codes) == 1 or (len(codes) == 2 and codes[0] == "0")
+
+    def _loop(self) -> cst.For | None:
+        for around in self.source.ancestors(self.call):
+            if isinstance(around, cst.For):
+                return around
+            if isinstance(around, cst.FunctionDef | cst.While):
+                return None
+        return None
+
+    def _loops(self, node: cst.CSTNode) -> list[cst.CSTNode]:
+        around = self.source.ancestors(node)
+        return [a for a in around if isinstance(a, cst.For | cst.While)]
+
+    def _bounds(self) -> dict[int, tuple[frozenset[str], str, str]]:
+        """Axis -> the starts, the extent and the length of a comparison of the mask."""
+        mask = argument(self.call, 1 if self.source.name(self.call.func) == LOAD else 2, "mask")
+        found: dict[int, tuple[frozenset[str], str, str]] = {}
+        if mask is None or self.source.code(mask) == "None":
+            return found
+        for part in self._conjuncts(mask):
+            match value_of(self.source, part):
+                case cst.Comparison(
+                    left=left,
+                    comparisons=[cst.ComparisonTarget(operator=cst.LessThan(), comparator=right)],
+                ):
+                    span = span_of(self.source, left)
+                    if span is not None and span.axis is not None and span.axis not in found:
+                        found[span.axis] = self._bound(span, right)
+                        continue
+            raise self.refusal(f"has a mask that is no bound: `{self.source.code(part)}`")
+        return found
+
+    def _conjuncts(self, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+        behind = value_of(self.source, mask)
+        if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.BitAnd):
+            yield from self._conjuncts(behind.left)
+            yield from self._conjuncts(behind.right)
+        elif (
+            isinstance(behind, cst.BinaryOperation)
+            and isinstance(behind.operator, cst.BitOr)
+            and isinstance(behind.right, cst.Name)
+            and behind.right.value.startswith("EVEN_")
+        ):
+            yield from self._conjuncts(behind.left)
+        else:
+            yield behind
+
+    def _bound(self, span: Span, right: cst.BaseExpression) -> tuple[frozenset[str], str, str]:
+        starts = {self.source.code(start) for start in span.starts}
+        bound = value_of(self.source, right)
+        if isinstance(bound, cst.BinaryOperation) and isinstance(bound.operator, cst.Subtract):
+            starts.add(self.source.code(bound.right))
+            bound = bound.left
+        bound = value_of(self.source, bound)
+        if not isinstance(bound, cst.Name) or not self._is_parameter(bound):
+            raise self.refusal(f"is bounded by `{self.source.code(bound)}`, which is no parameter")
+        return frozenset(starts), span.extent, self.source.code(bound)
+
+    def _dimension(
+        self,
+        axis: int,
+        term: _Term,
+        start: str,
+        bounds: dict[int, tuple[frozenset[str], str, str]],
+    ) -> Dimension:
+        extent = term.span.extent
+        if extent not in self.kernel.constants:
+            raise self.refusal(f"has an extent that is no constant of the kernel: {extent}")
+        if term.stride != "1" and term.stride not in self._parameters:
+            raise self.refusal(f"has a stride that is no parameter of the kernel: {term.stride}")
+        if axis not in bounds:
+            if start != "0":
+                raise self.refusal(f"has no mask along its dimension {axis}, from {start}")
+            return Dimension(start, extent, term.stride, extent)
+        starts, masked, length = bounds[axis]
+        expected = set(start.split(" + ")) - {"0"}
+        if masked != extent or starts != expected:
+            raise self.refusal(f"is masked along its dimension {axis} from somewhere else")
+        return Dimension(start, extent, term.stride, length)
+
+
+def _is_sum(node: cst.BaseExpression) -> bool:
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add)
+
+
+def _factors(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
+        yield from _factors(node.left)
+        yield from _factors(node.right)
+    else:
+        yield node
+
+
+def _binds(target: cst.CSTNode, name: str) -> bool:
+    """Whether a target is the name, or a tuple with it."""
+    if isinstance(target, cst.Tuple | cst.List):
+        return any(_binds(element.value, name) for element in target.elements)
+    return isinstance(target, cst.Name) and target.value == name
+
+
+def _contains(node: cst.CSTNode, inner: cst.CSTNode) -> bool:
+    return any(n is inner for n in descendants(node, type(inner)))
