@@ -36,10 +36,10 @@ from agent.events import (
     StopReason,
     Verified,
 )
-from agent.evidence.sieve import Compiled, Sieve
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.examiner import Examiner
 from agent.harness.judge import Judge
+from agent.harness.sifter import Sifter, in_short
 from agent.harness.subset import Cost, comparison_s, representative
 from agent.journal import Journal
 from agent.measurement import Calibration, Failure, Plan
@@ -94,8 +94,7 @@ class Effects:
     """Compiles candidates before they run; None where nothing can be compiled."""
 
     def __post_init__(self) -> None:
-        self._sieve = Sieve()
-        self._compiled: dict[str, Compiled | None] = {}
+        self._sifter = Sifter(self.examiner)
         self._iteration_ends = 0.0
         self._iteration = -1
 
@@ -194,7 +193,7 @@ class Effects:
         committed = self._commit_variants(run, proposal)
         out = self._sorted_out(run, committed)
         if len(out) == len(committed):
-            return Skipped(proposal.optimization, _in_short(list(out.values())))
+            return Skipped(proposal.optimization, in_short(tuple(out.values())))
         return Proposed(
             optimization=proposal.optimization,
             family=proposal.family,
@@ -205,19 +204,14 @@ class Effects:
 
     def _sorted_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
         """Commit -> why it need not be timed, by what the compiler makes of it."""
-        if self.examiner is None or run.baseline is None:
-            return {}
+        assert run.baseline is not None
         tests = run.baseline.compared or _started(run).tests.perf
-        shas = [run.incumbent_sha, *(candidate.sha for candidate in candidates)]
-        wanted = [sha for sha in shas if sha not in self._compiled]
-        found = self.examiner.examine([self._checkout(run, sha) for sha in wanted], tests)
-        self._compiled |= dict(zip(wanted, found, strict=True))
+        out = self._sifter.sort_out(
+            run.incumbent_sha, candidates, lambda sha: self._checkout(run, sha), tests
+        )
         for candidate in candidates:
             self.workspace.release(candidate.sha)
-        return self._sieve.sort_out(
-            self._compiled[run.incumbent_sha],
-            [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
-        )
+        return out
 
     def screen(self, run: Run) -> Event:
         """Rank the variants of a sweep with few blocks, against the incumbent.
@@ -228,20 +222,35 @@ class Effects:
         end = self._deadline(run)
         stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
 
+        failures: list[Failure] = []
+
         def look(sha: str, quads: int) -> Look | Failure | None:
-            if time.monotonic() > stop:
+            if time.monotonic() > stop or any(failure.incumbent for failure in failures):
                 return None
             incumbent = self._checkout(run, run.incumbent_sha)
             seen = self.judge.glance(incumbent, self._checkout(run, sha), quads, stop)
             self.workspace.release(sha)
+            if isinstance(seen, Failure):
+                if time.monotonic() > stop:
+                    return None  # it was cut off: that says nothing of the variant
+                failures.append(seen)
             return seen
 
         results, ranking = halve(tuple(c.sha for c in run.candidates), look)
-        if not ranking:
-            first = results[0].reason
-            reason = f"none of {len(results)} variants could be timed: {first}"
-            return Failed(Status.CRASH, correct=False, reason=reason)
-        return Screened(results, ranking)
+        blamed = next((failure for failure in failures if failure.incumbent), None)
+        if ranking and blamed is None:
+            self._sifter.remember(
+                run.candidates, {r.sha for r in results if r.latency_ms is not None}
+            )
+            return Screened(results, ranking)
+        reason = blamed.reason if blamed else results[0].reason
+        return Failed(
+            Status.CRASH,
+            correct=False,
+            reason=f"none of {len(results)} variants could be timed: {reason}",
+            incumbent=blamed is not None,
+            unmeasured=bool(failures) and all(failure.unmeasured for failure in failures),
+        )
 
     def verify(self, run: Run) -> Event:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""
@@ -276,6 +285,8 @@ class Effects:
                 incumbent=outcome.incumbent,
                 unmeasured=outcome.unmeasured,
             )
+        if len(run.candidates) == 1:  # those of a sweep were remembered when they were ranked
+            self._sifter.remember(run.candidates, {run.candidate.sha})
         return Measured(outcome)
 
     def settle(self, run: Run) -> Event:
@@ -379,13 +390,6 @@ class Effects:
 def _started(run: Run) -> Started:
     assert run.started is not None  # every phase but SETUP comes after it
     return run.started
-
-
-def _in_short(reasons: list[str]) -> str:
-    """The reason, or the first of several different ones."""
-    if len(set(reasons)) == 1:
-        return reasons[0] if len(reasons) == 1 else f"of each variant: {reasons[0]}"
-    return f"none of {len(reasons)} variants is worth a run: {reasons[0]}; {reasons[-1]}"
 
 
 def _when(run: Run) -> float:

@@ -87,7 +87,8 @@ def _round(
         if seen is None:
             return False
         if isinstance(seen, Failure):
-            standing.quads, standing.latency_ms, standing.reason = 0, None, seen.reason
+            if not (seen.unmeasured and standing.quads):  # what was seen of it before still holds
+                standing.quads, standing.latency_ms, standing.reason = 0, None, seen.reason
             continue
         standing.rounds += 1
         standing.quads += quads

@@ -177,6 +177,8 @@ def _open(
     logs = state_dir() / "logs" / workspace.run_id
     logs.mkdir(parents=True, exist_ok=True)
     variables = backend.worker_environment(machine.probe())
+    if "TRITON_CACHE_AUTOTUNING" in variables:  # another run's choice is not this run's
+        variables["TRITON_CACHE_DIR"] = str(logs / "triton")
     server = stack.enter_context(ForkServer(request.python, variables, logs / "server.log"))
     environment = machine.assemble(server.facts)
     if refusal := backend.refusal(environment):

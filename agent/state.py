@@ -161,7 +161,8 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.PROPOSE, Skipped():
             return replace(
                 run,
-                tried={**run.tried, event.optimization: run.iteration},
+                # before this iteration: what it may keep can open the optimization again
+                tried={**run.tried, event.optimization: run.iteration - 1},
                 skipped=(*(s for s in run.skipped if s.optimization != event.optimization), event),
             )
         case Phase.PROPOSE, Proposed():

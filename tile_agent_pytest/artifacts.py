@@ -25,7 +25,8 @@ The answers, one JSON object a line:
 
     {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
     {"event": "tools", "cuobjdump": path or null, "nvdisasm": path or null}
-    {"event": "tested", "launches": how many there were, "failures": [text, ...]}
+    {"event": "tested", "launches": how many there were, "sequence": a digest of all of them,
+     "failures": [text, ...]}
     {"event": "launch", "index": ..., ...Launch.describe()}   without a test: what was assumed
     {"event": "done", "index": ..., "target": ..., "ok": ..., "error": ... or the files}
 """
@@ -85,7 +86,12 @@ def main(job: Message) -> None:
     tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
     recorder = Recorder(job["kernel"])
     failures = run_tests(job, recorder)
-    tell(event="tested", launches=len(recorder.launches), failures=failures)
+    tell(
+        event="tested",
+        launches=len(recorder.launches),
+        sequence=recorder.sequence,
+        failures=failures,
+    )
     launches = list(recorder.launches) or list(assumed(job))
     if job["timed_only"]:
         launches = [launch for launch in launches if launch.timed] or launches
@@ -128,7 +134,9 @@ def run_tests(job: Message, recorder: Recorder) -> list[str]:
         arguments.append("-n0")
     plugin.gate = _called_once
     with _pretending(job), _recording(job)(recorder, sm=job["sm"]):
-        pytest.main(arguments, plugins=[plugin, session])
+        code = int(pytest.main(arguments, plugins=[plugin, session]))
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        session.failures.append(f"pytest ended with exit code {code}")
     return session.failures
 
 
@@ -146,7 +154,7 @@ class _Session:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the reason of a failure; where nothing was launched it says why."""
-        if report.failed:
+        if report.failed or report.skipped:
             self.failures.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
 
     def pytest_collectreport(self, report: Any) -> None:

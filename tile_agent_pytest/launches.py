@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,8 @@ class Launch:
     """Compiles it for a target such as 'sm_90' into files of a folder, and says which."""
     grid: tuple[int, ...] = ()
     """Empty where it is not known."""
+    values: tuple[str, ...] = ()
+    """The arguments that are no arrays: the code is the same, its work need not be."""
     test: str = ""
     """The pytest node id of the first test that launched it; of the first that timed it, if any."""
     timed: bool = False
@@ -48,6 +51,8 @@ class Recorder:
     def __init__(self, kernel_file: str) -> None:
         self._file = os.path.realpath(kernel_file)
         self._launches: dict[Hashable, Launch] = {}
+        self._places: dict[Hashable, int] = {}
+        self._sequence: list[tuple[int, tuple[int, ...], tuple[str, ...], str]] = []
         self.test = ""
         """The test that is running."""
         self.timed = False
@@ -58,6 +63,17 @@ class Recorder:
         """Each once: those of perf tests, then the others, in the order of the first time."""
         return tuple(sorted(self._launches.values(), key=lambda launch: not launch.timed))
 
+    @property
+    def sequence(self) -> str:
+        """A digest of all launches in order, with grids and values; empty where a grid is unknown.
+
+        Launches of the same code differ in it: a sweep over the blocks of a persistent kernel
+        changes nothing but the grid, and perhaps only that of a later launch.
+        """
+        if any(not grid for _, grid, _, _ in self._sequence):
+            return ""
+        return hashlib.sha256(repr(self._sequence).encode()).hexdigest()
+
     def covers(self, function: Any) -> bool:
         """Whether a Python function stands in the file."""
         code = getattr(function, "__code__", None)
@@ -65,6 +81,8 @@ class Recorder:
 
     def add(self, launch: Launch) -> None:
         """Keep a launch unless one that compiles to the same is there already."""
+        place = self._places.setdefault(launch.key, len(self._places))
+        self._sequence.append((place, launch.grid, launch.values, self.test))
         known = self._launches.get(launch.key)
         if known is None or (self.timed and not known.timed):
             self._launches[launch.key] = replace(launch, test=self.test, timed=self.timed)

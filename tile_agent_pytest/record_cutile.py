@@ -93,6 +93,7 @@ def _record(
             options=options,
             compile=into,
             grid=tuple(int(n) for n in grid),
+            values=tuple(repr(a) for a in arguments if isinstance(a, bool | int | float)),
         )
     )
 

@@ -30,20 +30,24 @@ def recording(recorder: Recorder, *, sm: int | None) -> Iterator[None]:
     triton: Any = importlib.import_module("triton")
     function_class: Any = importlib.import_module("triton.runtime.jit").JITFunction
     grids: list[Any] = [()]
+    values: list[tuple[str, ...]] = [()]
 
     def hook(*, fn: Any, compile: Message, **_: Any) -> bool:
         if recorder.covers(fn.jit_function.fn):
-            recorder.add(_launch(fn.jit_function, compile, grids[-1]))
+            recorder.add(_launch(fn.jit_function, compile, grids[-1], values[-1]))
         return sm is not None
 
     original = function_class.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         grids.append(_evaluated(grid, {**dict(zip(self.arg_names, args, strict=False)), **kwargs}))
+        given = (*args, *kwargs.values())
+        values.append(tuple(repr(a) for a in given if isinstance(a, bool | int | float)))
         try:
             return original(self, *args, grid=grid, warmup=warmup, **kwargs)
         finally:
             grids.pop()
+            values.pop()
 
     driver = triton.runtime.driver
     with contextlib.ExitStack() as stack:
@@ -117,7 +121,7 @@ def _device_properties(_: int = 0) -> Message:
     }
 
 
-def _launch(function: Any, compiled: Message, grid: Any) -> Launch:
+def _launch(function: Any, compiled: Message, grid: Any, values: tuple[str, ...]) -> Launch:
     specialization = Specialization.recorded(function, compiled)
 
     def into(target: str, folder: Path) -> Message:
@@ -130,6 +134,7 @@ def _launch(function: Any, compiled: Message, grid: Any) -> Launch:
         options=specialization.options,
         compile=into,
         grid=grid,
+        values=values,
     )
 
 

@@ -46,9 +46,10 @@ def triton_choices(file_names: Iterable[str]) -> dict[str, str]:
         if not isinstance(file, str) or os.path.realpath(file) not in wanted:
             continue
         for name, value in list(vars(module).items()):
-            best = getattr(value, "best_config", None)
-            if type(value).__name__ == "Autotuner" and best is not None:
-                found[name] = str(best)
+            if type(value).__name__ == "Autotuner":
+                best = getattr(value, "best_config", None)
+                if best is not None:
+                    found[name] = str(best)
     return found
 
 
@@ -88,8 +89,13 @@ def _held(
 
 
 def _write(file: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all; a worker may be killed at any time."""
+    """Whole or not at all; a worker may be killed at any time, and a disk be full."""
+    with contextlib.suppress(OSError):
+        _replace(file, json.dumps(value))
+
+
+def _replace(file: Path, text: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}")
-    part.write_text(json.dumps(value))
+    part.write_text(text)
     part.replace(file)

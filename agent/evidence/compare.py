@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.evidence.model import Artifact, Launch, NotCompiled, Result
 
+LAUNCH_ATTRIBUTES = ("num_ctas", "launch_pdl", "launch_cooperative_grid")
+"""Options that change how the code is launched, and need not change the code."""
 SIZE_CHANGE = 0.02
 """Relative change in the number of instructions below which nothing is said of it."""
 _COUNTS: tuple[tuple[str, Callable[[Artifact], int]], ...] = (
@@ -64,7 +66,9 @@ def ignored_options(before: Artifact, after: Artifact) -> tuple[str, ...]:
 def _identity(result: Result) -> tuple[object, ...]:
     if isinstance(result, NotCompiled):
         return (result.sm, result.reason)
-    return (result.sm, result.launch.kernel, result.digest, result.launch.grid)
+    launch = result.launch
+    attributes = [option for option in launch.options if option[0] in LAUNCH_ATTRIBUTES]
+    return (result.sm, launch.kernel, result.digest, launch.grid, tuple(attributes))
 
 
 def _alike(one: Launch, other: Launch) -> bool:

@@ -15,24 +15,38 @@ class Compiled:
     """All launches of one commit, compiled for the GPU of the run."""
 
     results: tuple[Result, ...]
+    sequence: str
+    """A digest of the launches in order, with their grids and values."""
     complete: bool
     """No launch was left out, and no test ended before its launches were seen."""
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot run, in one line."""
-        for result in self.results:
-            reason = result.reason if isinstance(result, NotCompiled) else advice.problem(result)
-            if reason is not None:
-                return f"{result.launch} for {result.target}: {reason}"
+        """Why it cannot run, in one line.
+
+        Only where no launch of a kernel can: a tuner passes over the configs that fail. A compile
+        that was not done in time is no reason, since the machine may have been busy.
+        """
+        for kernel in dict.fromkeys(result.launch.kernel for result in self.results):
+            reasons = [_reason(r) for r in self.results if r.launch.kernel == kernel]
+            if all(reasons):
+                return reasons[0]
         return None
+
+
+def _reason(result: Result) -> str | None:
+    if isinstance(result, NotCompiled):
+        reason = None if result.timed_out else result.reason
+    else:
+        reason = advice.problem(result)
+    return None if reason is None else f"{result.launch} for {result.target}: {reason}"
 
 
 @dataclass
 class Sieve:
-    """Remembers what has been tried in a run."""
+    """Remembers what has been timed in a run."""
 
-    _tried: list[tuple[str, Compiled]] = field(default_factory=list)
+    _timed: list[tuple[str, Compiled]] = field(default_factory=list)
     """What it was called -> what it compiled to."""
 
     def sort_out(
@@ -50,6 +64,7 @@ class Sieve:
         if incumbent is None or incumbent.problem is not None:
             return {}
         out: dict[str, str] = {}
+        seen = list(self._timed)
         for key, title, compiled in candidates:
             if compiled is None:
                 continue
@@ -57,15 +72,22 @@ class Sieve:
                 out[key] = problem
             elif _same(incumbent, compiled):
                 out[key] = "the compiler makes the incumbent's code of it"
-            elif (other := self._find(compiled)) is not None:
+            elif (other := next((t for t, c in seen if _same(c, compiled)), None)) is not None:
                 out[key] = f"the compiler makes the same code of it as of {other}"
             else:
-                self._tried.append((title, compiled))
+                seen.append((title, compiled))
         return out
 
-    def _find(self, compiled: Compiled) -> str | None:
-        return next((title for title, other in self._tried if _same(other, compiled)), None)
+    def remember(self, title: str, compiled: Compiled | None) -> None:
+        """A candidate has been timed: the same code need not be again."""
+        if compiled is not None:
+            self._timed.append((title, compiled))
 
 
 def _same(one: Compiled, other: Compiled) -> bool:
-    return one.complete and other.complete and unchanged(one.results, other.results)
+    return (
+        one.complete
+        and other.complete
+        and one.sequence == other.sequence
+        and unchanged(one.results, other.results)
+    )

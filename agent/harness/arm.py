@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Arm:
                 "args": [f"--rootdir={checkout.root}", *arguments],
                 "tests": None if tests is None else list(tests),
                 "kernel": checkout.kernel,
-                "tuned": str(log.parent / "tuned" / checkout.root.name),
+                "tuned": str(log.parent / "tuned" / _digest(checkout)),
                 "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
             }
         )
@@ -202,6 +203,12 @@ def _early_end(message: dict[str, Any]) -> str:
         if bad:
             return f"{bad[0].nodeid}: {bad[0].headline}"
     return f"the worker answered {message['event']!r} out of turn"
+
+
+def _digest(checkout: Checkout) -> str:
+    """Names the kernel's text: a kept candidate is another commit, and the same code."""
+    text = (checkout.root / checkout.kernel).read_bytes()
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def deadline_in(seconds: float) -> float:

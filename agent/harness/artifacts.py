@@ -68,6 +68,8 @@ class Evidence:
     """Of these, those that were not compiled."""
     failures: tuple[str, ...]
     """Tests that ended early, with the reason: launches after that are missing."""
+    sequence: str = ""
+    """A digest of all launches in order, with grids and values; empty where one is not known."""
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -131,7 +133,9 @@ def read(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) -> E
     results = tuple(_results(checkout, wanted, ended, deadline))
     compiled = sum(answer["event"] == "launch" for answer in ended.answers)
     left_out = max(0, tested["launches"] - compiled)
-    return Evidence(results, tested["launches"], left_out, tuple(tested["failures"]))
+    return Evidence(
+        results, tested["launches"], left_out, tuple(tested["failures"]), tested["sequence"]
+    )
 
 
 def prepare(
@@ -164,6 +168,8 @@ def prepare(
         "TRITON_CACHE_DIR": str(places["cache"]),
         "TRITON_INTERPRET": "0",
     }
+    if not wanted.has_gpu:
+        variables["CUDA_VISIBLE_DEVICES"] = ""  # whatever the tests do, they reach no GPU
     return job, variables
 
 

@@ -152,8 +152,9 @@ def to_compile(signature: Signature) -> dict[str, Any]:
 
 
 def module_name(file: Path, roots: Sequence[Path]) -> str:
-    """What Python calls the file when it is imported from the first of the roots."""
-    return ".".join(file.relative_to(roots[0]).with_suffix("").parts)
+    """What Python calls the file when it is imported from the first root that holds it."""
+    root = next((root for root in roots if file.is_relative_to(root)), file.parent)
+    return ".".join(file.relative_to(root).with_suffix("").parts)
 
 
 def _read(

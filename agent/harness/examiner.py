@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from agent.errors import UsageError, WorkerError, WorkerTimedOut
+from agent.errors import WorkerError, WorkerTimedOut
 from agent.evidence.sieve import Compiled
 from agent.harness.arm import Checkout
 from agent.harness.artifacts import PREFIX, Wanted, prepare, read
@@ -60,7 +60,11 @@ class ForkedExaminer:
         deadline = time.monotonic() + self.timeout_s
         with ExitStack() as stack:
             folders = [
-                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
+                Path(
+                    stack.enter_context(
+                        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
+                    )
+                )
                 for _ in checkouts
             ]
             started = [
@@ -77,9 +81,9 @@ class ForkedExaminer:
     def _start(
         self, checkout: Checkout, tests: Sequence[str], scratch: Path
     ) -> WorkerProcess | None:
-        job, variables = prepare(checkout, tests, self.wanted, self.timeout_s, scratch)
-        job["answers"] = str(scratch / "answers")
         try:
+            job, variables = prepare(checkout, tests, self.wanted, self.timeout_s, scratch)
+            job["answers"] = str(scratch / "answers")
             return self.server.fork(
                 {
                     "cwd": str(checkout.root),
@@ -88,7 +92,8 @@ class ForkedExaminer:
                     "artifacts": job,
                 }
             )
-        except WorkerError:
+        except Exception as problem:
+            self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
 
     def _read(self, checkout: Checkout, ended: Ended | None) -> Compiled | None:
@@ -96,9 +101,17 @@ class ForkedExaminer:
             return None
         try:
             found = read(checkout, self.wanted, ended, time.monotonic() + self.timeout_s)
-        except UsageError:
+        except Exception as problem:  # it only helps: what it cannot read, the tests will tell
+            self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
-        return Compiled(found.results, complete=not (found.left_out or found.failures))
+        if not found.launches:  # a signature that the source only suggests proves nothing
+            return None
+        complete = bool(found.sequence) and not (found.left_out or found.failures)
+        return Compiled(found.results, found.sequence, complete)
+
+    def _say(self, text: str) -> None:
+        with (self.logs / "compile.log").open("a", encoding="utf-8") as log:
+            log.write(f"{text}\n")
 
 
 def _end(worker: WorkerProcess, scratch: Path, deadline: float) -> Ended:

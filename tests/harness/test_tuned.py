@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,8 @@ def test_one_worker_tunes_and_the_others_are_handed_its_choice(
 ) -> None:
     server, count = counted
     one = Project(tmp_path / "one", TEST, KERNEL)
-    other = Project(tmp_path / "other", TEST, KERNEL)
+    other = Project(tmp_path / "other", TEST, f"# another version\n{textwrap.dedent(KERNEL)}")
+    same = Project(tmp_path / "same", TEST, KERNEL)
     logs = tmp_path / "logs"
     logs.mkdir()
     pairs = WorkerPairs(
@@ -96,10 +98,14 @@ def test_one_worker_tunes_and_the_others_are_handed_its_choice(
     )
     for number in range(3):
         assert not isinstance(outcome := pairs.pair(number), Failure), outcome
-    assert count.read_text() == "xx"  # one a commit
+    assert count.read_text() == "xx"  # one a version
+    pairs.candidate = same.checkout()
+    assert not isinstance(pairs.pair(3), Failure)
+    assert count.read_text() == "xx"  # another commit of a version that has tuned
     chosen = [chosen_of(file) for file in sorted(logs.glob("*-pair.json"))]
-    assert len(chosen) == 3
+    assert len(chosen) == 4
     assert chosen[0] == chosen[1] == chosen[2]
+    assert chosen[3]["True"] == chosen[3]["False"]
     assert set(chosen[0]) == {"True", "False"}
     assert "tile" in next(iter(chosen[0]["True"].values()))
 

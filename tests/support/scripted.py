@@ -112,7 +112,7 @@ class ScriptedExaminer:
     def examine(
         self, checkouts: Sequence[Checkout], tests: Sequence[str]
     ) -> tuple[Compiled | None, ...]:
-        return tuple(Compiled((_compiled(_text(c)),), complete=True) for c in checkouts)
+        return tuple(Compiled((_compiled(_text(c)),), "once", complete=True) for c in checkouts)
 
 
 def _compiled(text: str) -> Result:

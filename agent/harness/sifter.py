@@ -1,0 +1,59 @@
+"""Which candidates of a run need no timing, by what they compile to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from agent.events import Candidate
+from agent.evidence.sieve import Compiled, Sieve
+from agent.harness.arm import Checkout
+from agent.harness.examiner import Examiner
+
+
+class Sifter:
+    """Compiles candidates and remembers, for one process of a run, what has been timed."""
+
+    def __init__(self, examiner: Examiner | None) -> None:
+        """Take a compiler; with None nothing is ever sorted out."""
+        self._examiner = examiner
+        self._sieve = Sieve()
+        self._compiled: dict[str, Compiled | None] = {}
+
+    def sort_out(
+        self,
+        incumbent_sha: str,
+        candidates: Sequence[Candidate],
+        checkout: Callable[[str], Checkout],
+        tests: Sequence[str],
+    ) -> Mapping[str, str]:
+        """Commit -> why it need not be timed.
+
+        Args:
+            incumbent_sha: the commit to beat.
+            candidates: those to look at.
+            checkout: puts a commit on disk.
+            tests: the perf tests, which launch what is to be compiled.
+        """
+        if self._examiner is None:
+            return {}
+        shas = [incumbent_sha, *(candidate.sha for candidate in candidates)]
+        wanted = [sha for sha in shas if sha not in self._compiled]
+        found = self._examiner.examine([checkout(sha) for sha in wanted], tests)
+        self._compiled |= dict(zip(wanted, found, strict=True))
+        return self._sieve.sort_out(
+            self._compiled[incumbent_sha],
+            [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
+        )
+
+    def remember(self, candidates: Sequence[Candidate], shas: Collection[str]) -> None:
+        """These have been timed: what compiles to the same need not be."""
+        for candidate in candidates:
+            if candidate.sha in shas:
+                self._sieve.remember(candidate.title, self._compiled.get(candidate.sha))
+
+
+def in_short(reasons: Sequence[str]) -> str:
+    """The reason, or the first of several different ones."""
+    if len(set(reasons)) == 1:
+        return reasons[0] if len(reasons) == 1 else f"of each variant: {reasons[0]}"
+    return f"none of {len(reasons)} variants is worth a run: {reasons[0]}; {reasons[-1]}"
