@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 import libcst as cst
@@ -64,7 +65,13 @@ def value_of(source: Source, expression: cst.BaseExpression) -> cst.BaseExpressi
 
 def binds(node: cst.CSTNode, name: str) -> bool:
     """Whether anything at or below a node gives the name another value."""
-    return any(name in _names(target) for target in _targets(node))
+    return name in _bound(node)
+
+
+@lru_cache(maxsize=2**16)
+def _bound(node: cst.CSTNode) -> frozenset[str]:
+    """The names that anything at or below a node assigns; asked for again and again."""
+    return frozenset().union(*(_names(target) for target in _targets(node)))
 
 
 def _reaching(source: Source, name: str, place: cst.CSTNode) -> Definition | None:

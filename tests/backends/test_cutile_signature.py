@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from agent.backends.cutile import CUTILE
 from agent.backends.cutile_signature import Parameter, Signature, signatures
-from agent.playbook import for_backend
+from agent.playbook import for_backend, get
 from agent.syntax import Source
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -54,10 +55,20 @@ def test_the_examples(path: str) -> None:
     assert any("type assumed" in line for line in signature.assumptions)
 
 
+@pytest.mark.parametrize("name", [key for key in KNOWN if not key.endswith(".py")])
+def test_the_playbook(name: str) -> None:
+    entry = get(name)
+    assert short(only(entry.before).parameters) == KNOWN[name]
+    assert short(only(entry.after).parameters) == AFTER.get(name, KNOWN[name])
+
+
 @pytest.mark.parametrize("entry", for_backend("cutile"), ids=lambda entry: entry.name)
-def test_the_playbook(entry: Any) -> None:
-    assert short(only(entry.before).parameters) == KNOWN[entry.name]
-    assert short(only(entry.after).parameters) == AFTER.get(entry.name, KNOWN[entry.name])
+def test_every_kernel_of_the_playbook_has_a_signature(entry: Any) -> None:
+    for text in (entry.before, entry.after):
+        source = Source(text)
+        launched = {k.name: len(k.function.parameters) for k in CUTILE.launched(source)}
+        found = {s.kernel: len(s.parameters) for s in signatures(source)}
+        assert found == launched
 
 
 def test_what_is_assumed_is_told() -> None:

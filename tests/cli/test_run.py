@@ -92,11 +92,12 @@ def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
 def test_an_interrupted_run_is_resumed(repo: Path, number: signal.Signals) -> None:
     before = snapshot(repo)
     process = start(repo, until="screen")
+    workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(number)
     assert "tile-agent resume" in finish(process)
     assert process.returncode == ExitCode.STOPPED
     assert only_run(repo)["standing"] == "interrupted"
-    assert psutil.Process().children(recursive=True) == []
+    assert workers and psutil.wait_procs(workers, timeout=10)[1] == []
     end = tile_agent(repo, "resume", "--json")
     assert end.code == ExitCode.DONE, end.err
     assert [row["status"] for row in end.json["rows"]] == ["keep", "keep"]
