@@ -107,11 +107,17 @@ def _reaching(source: Source, name: str, place: cst.CSTNode) -> Definition | Non
 
 def _of_module(module: cst.Module, name: str) -> Definition | None:
     """What a function finds in the module when it is called: what is assigned there once."""
-    for statement in descendants(module, cst.Global):
-        if any(item.name.value == name for item in statement.names):
-            raise Ambiguous
+    if name in _declared_global(module):
+        raise Ambiguous
     found = [d for s in module.body if (d := _assigned_by(s, name)) is not None]
     return found[0] if len(found) == 1 else None
+
+
+@lru_cache(maxsize=64)
+def _declared_global(module: cst.Module) -> frozenset[str]:
+    """The names that some function declares `global`, which it may then assign."""
+    statements = descendants(module, cst.Global)
+    return frozenset(item.name.value for statement in statements for item in statement.names)
 
 
 def _before(body: Sequence[cst.CSTNode], node: cst.CSTNode) -> Iterator[cst.CSTNode]:

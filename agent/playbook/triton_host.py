@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import libcst as cst
-from libcst.metadata import GlobalScope
 
 from agent.backends.dialect import Kernel, Launch
 from agent.backends.triton import TRITON
@@ -179,15 +178,23 @@ class HostView:
     def _leaf(self, name: cst.Name) -> str:
         """A name with the line it is assigned at, or where that is not certain, is used at."""
         assignments = self.source.assignments(name)
-        once = len(assignments) == 1
-        if once and (self._is_late(name) or isinstance(assignments[0].scope, GlobalScope)):
-            node: cst.CSTNode | None = assignments[0].node
-        else:
-            found = definition(self.source, name.value, name)
-            node = found.node if found is not None else None
+        node: cst.CSTNode | None = None
+        if len(assignments) == 1 and not self._is_repeated(assignments[0].node):
+            node = assignments[0].node
+        elif (found := definition(self.source, name.value, name)) is not None:
+            node = found.node
         if node is None:
             return f"{name.value}__near_{self.source.line(name)}"
         return f"{name.value}__of_{self.source.line(node)}"
+
+    def _is_repeated(self, node: cst.CSTNode) -> bool:
+        """Whether an assignment stands in a loop, so that it has many values."""
+        for around in self.source.ancestors(node):
+            if isinstance(around, cst.For | cst.While | cst.BaseComp):
+                return True
+            if isinstance(around, cst.FunctionDef):
+                return False
+        return False
 
     def _is_late(self, expression: cst.BaseExpression) -> bool:
         """Whether it is evaluated at the launch rather than where it stands."""

@@ -271,9 +271,9 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         if own.known is not None:
             continue
         extent = grid.extents[axis] if axis < len(grid.extents) else None
-        if extent is None or grid.meta is not None or not assumes_nothing(extent):
+        if extent is None or grid.meta is not None or not _is_pure(source, extent):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
-        keywords[own.name] = texts[axis].removeprefix("(").removesuffix(")")
+        keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
     n_sms = free_name(source, "n_sms")
     torch = _torch(source)
@@ -303,6 +303,15 @@ def _check_grid(rounds: Rounds, launch: Launch, line: int) -> None:
         uses = {u for a in source.assignments(launch.grid) for u in source.uses(a)}
         if uses - own:
             raise NotApplicable(f"the grid at line {line} has other uses")
+
+
+def _is_pure(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an expression can be evaluated once more."""
+    if isinstance(expression, cst.BinaryOperation):
+        return _is_pure(source, expression.left) and _is_pure(source, expression.right)
+    if isinstance(expression, cst.Call) and source.name(expression.func) in TRITON.cdivs:
+        return all(_is_pure(source, argument.value) for argument in expression.args)
+    return assumes_nothing(expression)
 
 
 def _is_sum(expression: cst.BaseExpression) -> bool:

@@ -188,7 +188,7 @@ def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTN
     check_given(source, kernel, layouts)
     tl = language(source, kernel)
     flag = unused(kernel, "DESCRIPTORS")
-    edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"])
+    edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
     heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
     edits |= decorated(kernel, heuristic)
     for pointer in pointers:

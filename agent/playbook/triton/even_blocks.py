@@ -145,7 +145,9 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
         if bounded.condition not in names:
             names[bounded.condition] = unused(kernel, f"{FLAG}{stem}", names.values())
     constexpr = f"{language(source, kernel)}.constexpr"
-    edits = with_parameters(source, kernel, [f"{name}: {constexpr}" for name in names.values()])
+    edits = with_parameters(
+        source, kernel, [f"{name}: {constexpr}" for name in names.values()], "False"
+    )
     computed = {name: condition for condition, name in names.items()}
     edits |= decorated(kernel, heuristics(triton_module(source, kernel), computed))
     for bounded in found:

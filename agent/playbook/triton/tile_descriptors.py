@@ -227,7 +227,7 @@ def _described(
         raise NotApplicable(f"{kernel.name} loads and stores {sorted(again)[0]}: TMA may overtake")
     flag = unused(kernel, "DESCRIPTORS")
     fits = free_name(source, f"{'' if _is_only(source) else kernel.name + '_'}descriptors_fit")
-    edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"])
+    edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
     heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
     edits |= decorated(kernel, heuristic)
     above: dict[cst.BaseStatement, dict[str, str]] = {}

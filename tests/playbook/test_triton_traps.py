@@ -1,0 +1,543 @@
+"""What the Triton entries must not fall for, and forms of kernels beyond their examples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.backends.base import KernelClass
+from agent.playbook.base import Hardware, NotApplicable, Params, Subject
+from agent.syntax import Source
+
+HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
+
+
+def subject(text: str, **hardware: int) -> Subject:
+    return Subject(Source(text), KernelClass.MEMORY, Hardware(**hardware))
+
+
+def apply(name: str, text: str, params: Params | None = None) -> str:
+    entry = playbook.get(name)
+    if params is None:
+        params = entry.variants(subject(text))[0]
+    return entry.apply(subject(text), params)
+
+
+def refusal(name: str, text: str, **hardware: int) -> str:
+    with pytest.raises(NotApplicable) as refused:
+        playbook.get(name).variants(subject(text, **hardware))
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def agree(wrapper: str, calls: list[list[list[int]]], old: str, new: str, folder: Path) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    assert disagreement(wrapper, calls, old, [new], rounding=True, folder=folder) == ""
+
+
+# --- block sizes that are more than that --------------------------------------------------------
+
+QUANTIZE = (
+    HEAD
+    + """\
+@triton.jit
+def quantize_kernel(x_ptr, y_ptr, scale_ptr, n, BLOCK: tl.constexpr):
+    block = tl.program_id(0)
+    offsets = block * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    scale = tl.max(tl.abs(x), axis=0) / 127.0
+    tl.store(scale_ptr + block, scale)
+    tl.store(y_ptr + offsets, x / scale, mask=offsets < n)
+
+
+def quantize(x):
+    n = x.numel()
+    y = torch.empty_like(x)
+    scale = torch.empty(triton.cdiv(n, 128))
+    quantize_kernel[(triton.cdiv(n, 128),)](x, y, scale, n, BLOCK=128)
+    return y
+"""
+)
+
+
+def test_the_granularity_of_a_quantization_is_not_tuned() -> None:
+    assert "reduces along it, block by block" in refusal("add-autotune", QUANTIZE)
+    tuned = QUANTIZE.replace(
+        "@triton.jit",
+        '@triton.autotune(configs=[triton.Config({"BLOCK": 128})], key=["n"])\n@triton.jit',
+    ).replace(", n, BLOCK=128)", ", n)")
+    assert "is more than a block size" in refusal("widen-configs", tuned)
+
+
+# --- in place -----------------------------------------------------------------------------------
+
+IN_PLACE = (
+    HEAD
+    + """\
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x_ptr + offsets, mask=offsets < n) + tl.load(y_ptr + offsets, mask=offsets < n)
+    tl.store(out_ptr + offsets, total, mask=offsets < n)
+
+
+def add(x, y):
+    n, size = x.numel(), 1024
+    add_kernel[(triton.cdiv(n, size),)](x, y, {out}, n, BLOCK=size)
+    return x
+"""
+)
+ATOMIC = "tl.atomic_add(out_ptr + offsets, total, mask=offsets < n)"
+
+
+@pytest.mark.parametrize(
+    ("out", "line", "restored"),
+    [
+        ("out", "", None),
+        ("x", "", '    restore_value=["out_ptr"],\n'),
+        ("out", ATOMIC, '    restore_value=["out_ptr"],\n'),
+    ],
+)
+def test_what_tuning_overwrites_is_restored(out: str, line: str, restored: str | None) -> None:
+    text = IN_PLACE.replace("{out}", out)
+    if line:
+        text = text.replace("tl.store(out_ptr + offsets, total, mask=offsets < n)", line)
+    tuned = apply("add-autotune", text)
+    assert (restored or '    key=["n"],\n)\n') in tuned
+    assert ("restore_value" in tuned) == (restored is not None)
+
+
+def test_a_kernel_that_waits_for_others_is_not_tuned() -> None:
+    locked = IN_PLACE.replace("{out}", "out").replace(
+        "    tl.store(", "    while tl.atomic_cas(y_ptr, 0, 1) == 1:\n        pass\n    tl.store("
+    )
+    assert "may wait for another program" in refusal("add-autotune", locked)
+    assert "may wait for another program" in refusal("persistent-programs", locked)
+
+
+def test_tma_is_not_asked_for_what_the_kernel_writes() -> None:
+    entry = playbook.get("tile-descriptors")
+    text = entry.before.replace("a, b, c, M, N, K, a.stride(0)", "a, b, a, M, N, K, a.stride(0)")
+    assert "loads and stores" in refusal("tile-descriptors", text)
+
+
+# --- where sizes come from ----------------------------------------------------------------------
+
+SCALE = (
+    HEAD
+    + """\
+{above}@triton.jit
+def twice(x):
+    return x + x
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.store(y_ptr + offsets, twice(x), mask=offsets < n)
+
+
+def scale(x{parameter}):
+    y = torch.empty_like(x)
+    n = x.numel()
+{body}    return y
+"""
+)
+ABOVE = "SIZE = 512\n\n\n"
+LAUNCH = "    scale_kernel[(triton.cdiv(n, {0}),)](x, y, n, BLOCK={0})\n"
+
+
+def scale(block: str, above: str = ABOVE, parameter: str = "", launch: str = LAUNCH) -> str:
+    return SCALE.format(above=above, parameter=parameter, body=launch.format(block))
+
+
+def test_a_module_constant_is_tuned_and_stays() -> None:
+    text = scale("SIZE")
+    tuned = apply("add-autotune", text)
+    assert tuned.count("@triton.autotune") == 1
+    assert "SIZE = 512\n" in tuned
+    assert 'lambda META: (triton.cdiv(n, META["BLOCK"]),)](x, y, n)' in tuned
+    assert tuned.index("def twice") < tuned.index("@triton.autotune") < tuned.index("def scale_k")
+
+
+def test_a_local_that_only_sized_the_launch_goes() -> None:
+    launch = "    size = 512\n    blocks = triton.cdiv(n, size)\n" + (
+        "    scale_kernel[(blocks,)](x, y, n, size, num_warps=8)\n"
+    )
+    tuned = apply("add-autotune", scale("", launch=launch))
+    assert "size" not in tuned
+    assert "blocks" not in tuned
+    assert 'scale_kernel[lambda META: (triton.cdiv(n, META["BLOCK"]),)](x, y, n)' in tuned
+    assert 'triton.Config({"BLOCK": 512}, num_warps=8),' in tuned
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (scale('SIZES["scale"]', above='SIZES = {"scale": 512}\n\n\n'), "is computed"),
+        (scale("size", parameter=", size=512"), "a caller chooses it"),
+        (scale("0", launch="    scale_kernel[(1,)](*[x, y, n, 512])\n"), "what it is given"),
+        (scale("SIZE", launch=LAUNCH + LAUNCH.replace("{0}", "n")), "is computed"),
+        (scale("SIZE", launch=LAUNCH + "    print(scale_kernel)\n"), "without a launch"),
+        (
+            scale("SIZE", launch=LAUNCH + LAUNCH.replace("={0})", "={0}, num_warps=8)")),
+            "different warps",
+        ),
+    ],
+)
+def test_sizes_that_are_not_ours_to_choose(text: str, reason: str) -> None:
+    assert reason in refusal("add-autotune", text)
+
+
+def test_arguments_behind_a_star_stop_whoever_edits_a_launch() -> None:
+    text = scale("0", launch="    scale_kernel[(triton.cdiv(n, 512),)](*[x, y], n, BLOCK=512)\n")
+    for name in ("add-autotune", "even-blocks", "persistent-programs"):
+        reason = refusal(name, text)
+        assert "hides arguments" in reason or "does not show" in reason, name
+
+
+def test_every_config_of_a_tuned_kernel_is_right(tmp_path: Path) -> None:
+    text = scale("SIZE")
+    agree("scale", [[[5, 77]], [[3000]]], text, apply("add-autotune", text), tmp_path)
+
+
+# --- even blocks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "grid", ["(triton.cdiv(n, 512) + 1,)", "(n // 512,)", "(132,)", "(triton.cdiv(n, 256),)"]
+)
+def test_a_grid_that_does_not_fit_keeps_its_masks(grid: str) -> None:
+    text = scale("512", launch=f"    scale_kernel[{grid}](x, y, n, BLOCK=512)\n")
+    assert "is not seen to be cdiv(n, BLOCK)" in refusal("even-blocks", text)
+
+
+def test_a_row_is_even_where_it_fills_its_block(tmp_path: Path) -> None:
+    old = playbook.get("warps-by-row").before
+    new = apply("even-blocks", old)
+    assert 'lambda args: args["n_cols"] >= args["BLOCK"]' in new
+    agree("log_softmax", [[[3, 64]], [[3, 65]], [[2, 2]]], old, new, tmp_path)
+
+
+def test_rows_in_registers_can_be_even_too(tmp_path: Path) -> None:
+    old = playbook.get("row-in-registers").before
+    new = apply("even-blocks", apply("row-in-registers", old))
+    assert 'args["ROW"] % args["BLOCK"] == 0 and args["n_cols"] >= args["ROW"]' in new
+    agree("l2_normalize", [[[3, 128]], [[3, 200]], [[2, 1]]], old, new, tmp_path)
+
+
+def test_a_length_that_the_kernel_changes_is_no_length() -> None:
+    text = scale("512").replace("    offsets =", "    n = n - 1\n    offsets =")
+    assert "compares no element numbers" in refusal("even-blocks", text)
+
+
+# --- the order of programs ----------------------------------------------------------------------
+
+LINEAR = (
+    playbook.get("grouped-programs")
+    .before.replace(
+        "    pid_m = tl.program_id(0)\n    pid_n = tl.program_id(1)\n",
+        "    pid = tl.program_id(0)\n    num_pid_n = tl.cdiv(N, BLOCK_N)\n"
+        "    pid_m = pid // num_pid_n\n    pid_n = pid % num_pid_n\n",
+    )
+    .replace(
+        "grid = (triton.cdiv(M, 64), triton.cdiv(N, 64))",
+        'grid = lambda META: (triton.cdiv(M, META["BLOCK_M"]) * triton.cdiv(N, META["BLOCK_N"]),)',
+    )
+)
+PRODUCTS = [[[300, 40], [40, 200]], [[64, 32], [32, 700]], [[700, 5], [5, 64]]]
+
+
+def test_one_number_for_all_tiles(tmp_path: Path) -> None:
+    new = apply("grouped-programs", LINEAR, {"group": 4})
+    assert (
+        "    pid_m, pid_n = tl.swizzle2d("
+        "pid // num_pid_n, pid % num_pid_n, tl.cdiv(M, BLOCK_M), num_pid_n, 4)\n"
+    ) in new
+    agree("matmul", PRODUCTS, LINEAR, new, tmp_path)
+
+
+def test_columns_first(tmp_path: Path) -> None:
+    old = (
+        LINEAR.replace("num_pid_n = tl.cdiv(N, BLOCK_N)", "num_pid_m = tl.cdiv(M, BLOCK_M)")
+        .replace("pid_m = pid // num_pid_n", "pid_m = pid % num_pid_m")
+        .replace("pid_n = pid % num_pid_n", "pid_n = pid // num_pid_m")
+    )
+    new = apply("grouped-programs", old, {"group": 4})
+    agree("matmul", PRODUCTS, old, new, tmp_path)
+
+
+def test_a_grid_that_is_no_product_is_not_grouped() -> None:
+    text = LINEAR.replace('triton.cdiv(M, META["BLOCK_M"]) * triton', "132 * triton")
+    assert "is not seen to be cdiv(N, BLOCK_N) times another" in refusal("grouped-programs", text)
+
+
+def test_tiles_in_groups_already() -> None:
+    text = LINEAR.replace("pid_m = pid // num_pid_n", "pid_m = pid // num_pid_n % 8 + 1 * pid")
+    assert "no program id" in refusal("grouped-programs", text)
+
+
+def test_grouped_tuned_even_and_persistent(tmp_path: Path) -> None:
+    old = playbook.get("grouped-programs").before
+    old = old.replace("    grid = (", "    m = 64\n    n = 64\n    grid = (")
+    old = old.replace("(M, 64)", "(M, m)").replace("(N, 64)", "(N, n)")
+    old = old.replace("BLOCK_M=64, BLOCK_N=64", "BLOCK_M=m, BLOCK_N=n")
+    new = apply("grouped-programs", old, {"group": 4})
+    for name in ("even-blocks", "add-autotune", "tile-descriptors", "persistent-programs"):
+        new = apply(name, new)
+    assert "num_m, num_n = grid_0, grid_1" in new
+    assert "pid = program\n" in new
+    agree("matmul", PRODUCTS, old, new, tmp_path)
+
+
+# --- persistent programs ------------------------------------------------------------------------
+
+MOVING = playbook.get("persistent-programs").before
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("    x_ptr += row", "    if n_cols > 1:\n        x_ptr += row"), "changes the parameter"),
+        (("    cols = ", "    x_ptr += 0\n    cols = "), "changes the parameter"),
+        (("    cols = ", "    if row > 3:\n        return\n    cols = "), "returns from"),
+        (("    cols = ", "    total = tl.num_programs(0)\n    cols = "), None),
+    ],
+)
+def test_bodies_that_do_not_bear_a_second_round(
+    change: tuple[str, str], reason: str | None, tmp_path: Path
+) -> None:
+    text = MOVING.replace(*change, 1)
+    if reason is None:
+        new = apply("persistent-programs", text)
+        agree("center", [[[7, 33]]], text, new, tmp_path)
+    else:
+        assert reason in refusal("persistent-programs", text)
+
+
+def test_a_grid_of_three_axes(tmp_path: Path) -> None:
+    old = HEAD + (
+        "@triton.jit\ndef copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):\n"
+        "    first = tl.program_id(0) * tl.num_programs(1) + tl.program_id(1)\n"
+        "    cols = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)\n"
+        "    x = tl.load(x_ptr + first * n + cols, mask=cols < n)\n"
+        "    tl.store(y_ptr + first * n + cols, x + tl.program_id(0), mask=cols < n)\n\n\n"
+        "def copy(x):\n    y = torch.empty_like(x)\n    a, b, n = x.shape\n"
+        "    grid = (a, b, triton.cdiv(n, 16))\n"
+        "    copy_kernel[grid](x, y, n, BLOCK=16)\n    return y\n"
+    )
+    new = apply("persistent-programs", old, {"programs_per_sm": 2})
+    assert "n, BLOCK: tl.constexpr, grid_0, grid_1):" in new
+    assert "    grid_2 = tl.cdiv(n, BLOCK)\n" in new
+    agree("copy", [[[2, 3, 40]], [[5, 1, 16]]], old, new, tmp_path)
+
+
+def test_equal_numbers_do_not_tie_a_grid_to_a_block() -> None:
+    new = apply("persistent-programs", playbook.get("grouped-programs").before)
+    assert "BLOCK_K: tl.constexpr, grid_0, grid_1" in " ".join(new.split())
+    assert "grid_0=triton.cdiv(M, 64)" in new
+
+
+# --- exponents ----------------------------------------------------------------------------------
+
+ONLINE = (
+    HEAD
+    + """\
+@triton.jit
+def lse_kernel(x_ptr, y_ptr, scale, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    m = tl.full((1,), float("-inf"), dtype=tl.float32)
+    total = tl.zeros((1,), dtype=tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+        x *= scale
+        x = tl.where(cols < n_cols, x, -1.0e30)
+        m_new = tl.maximum(m, tl.max(x, axis=0))
+        total = total * tl.exp(m - m_new) + tl.sum(tl.exp(x - m_new), axis=0)
+        m = m_new
+    tl.store(y_ptr + row + tl.arange(0, 1), {stored})
+
+
+def lse(x):
+    y = torch.empty(x.shape[0])
+    lse_kernel[(x.shape[0],)](x, y, 0.25, x.shape[1], BLOCK=16)
+    return y
+"""
+)
+
+
+@pytest.mark.parametrize("stored", ["m + tl.log(total)", "m * 2.0 - total", "total"])
+def test_a_log_sum_exp_keeps_its_base(stored: str, tmp_path: Path) -> None:
+    old = ONLINE.replace("{stored}", stored)
+    new = apply("folded-exp2", old)
+    assert "x *= scale * 1.4426950408889634\n" in new
+    assert "tl.exp(" not in new
+    assert ("(m * 0.6931471805599453)" in new) == stored.startswith("m")
+    agree("lse", [[[3, 40]], [[5, 16]], [[2, 1]]], old, new, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("        x *= scale\n", ""), "is no scaled exponent"),
+        (("x *= scale", "x = x * scale + x"), "is no scaled exponent"),
+        (("-1.0e30", "0.0"), "is no scaled exponent"),
+        (("tl.max(x, axis=0)", "tl.sum(x, axis=0)"), "is no scaled exponent"),
+    ],
+)
+def test_exponents_without_one_scale(change: tuple[str, str], reason: str) -> None:
+    assert reason in refusal("folded-exp2", ONLINE.replace("{stored}", "total").replace(*change))
+
+
+# --- descriptors --------------------------------------------------------------------------------
+
+PRODUCT = playbook.get("tile-descriptors").before
+
+
+def test_a_tile_that_lies_the_other_way(tmp_path: Path) -> None:
+    old = (
+        PRODUCT.replace("offs_k[:, None] * stride_bk + offs_n[None, :]",
+                        "offs_k[:, None] + offs_n[None, :] * stride_bk")
+        .replace("b_ptrs += BLOCK_K * stride_bk", "b_ptrs += BLOCK_K")
+        .replace("def matmul(a, b):\n", "def matmul(a, b):\n    b = b.T.contiguous().T\n")
+        .replace("b.stride(0), c", "b.stride(1), c")
+    )  # fmt: skip
+    new = apply("tile-descriptors", old, {"tiles": "loads and stores"})
+    assert "(b_ptr, [N, K], [stride_bk, 1], [BLOCK_N, BLOCK_K])" in new
+    assert "b = b_desc.load([pid_n * BLOCK_N, k]).T" in new
+    assert "c_desc.store([pid_m * BLOCK_M, pid_n * BLOCK_N], acc)" in new
+    agree("matmul", [[[70, 36], [36, 132]], [[70, 33], [33, 130]]], old, new, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("other=0.0)", "other=1.0)"), "fills with 1.0"),
+        (("offs_k[None, :] < K - k)", "offs_k[None, :] < K)"), "masked along its dimension 1"),
+        (("(offs_m[:, None] < M) & (offs_k", "(offs_m[:, None] < M - 1) & (offs_k"), "masked"),
+        (("a_ptr + offs_m[:, None]", "a_ptr + (offs_m % M)[:, None]"), "adds `(offs_m % M)"),
+        (("        a_ptrs += BLOCK_K\n", "        a_ptrs += 2 * BLOCK_K\n"), "somewhere else"),
+        (("mask=a_mask, ", ""), "has no mask along"),
+    ],
+)
+def test_tiles_that_a_descriptor_does_not_describe(change: tuple[str, str], reason: str) -> None:
+    text = PRODUCT.replace(*change).replace("b_mask, other=0.0", "b_mask, other=2.0")
+    assert reason in refusal("tile-descriptors", text)
+
+
+def test_descriptors_are_for_hopper_and_later() -> None:
+    for name in ("tile-descriptors", "block-descriptors"):
+        text = playbook.get(name).before
+        assert refusal(name, text, sm=80) == "sm_80 has no tensor memory accelerator"
+        assert playbook.get(name).variants(subject(text, sm=90))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (('padding_option="zero"', 'padding_option="nan"'), "pads with"),
+        (("(1, 0))", "(0, 1, 2))"), "does not show all of itself"),
+        (("(stride, 1)", "(stride * 2, 1)"), "is no parameter"),
+        (("    total = tl.zeros", "    print(tile)\n    total = tl.zeros"), "otherwise"),
+    ],
+)
+def test_block_pointers_that_no_descriptor_replaces(change: tuple[str, str], reason: str) -> None:
+    assert reason in refusal(
+        "block-descriptors", playbook.get("block-descriptors").before.replace(*change)
+    )
+
+
+def test_a_block_pointer_with_its_order_turned(tmp_path: Path) -> None:
+    old = HEAD + (
+        "@triton.jit\ndef turn_kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):\n"
+        "    first = tl.program_id(0) * BLOCK\n"
+        "    tile = (BLOCK, BLOCK)\n"
+        "    source = tl.make_block_ptr(x_ptr, (N, M), (1, N), (0, first), tile, (0, 1))\n"
+        "    out = tl.make_block_ptr(y_ptr, (N, M), (M, 1), (0, first), tile, (1, 0))\n"
+        "    for _ in range(0, N, BLOCK):\n"
+        "        x = tl.load(source, boundary_check=(0, 1))\n"
+        "        tl.store(out, x, boundary_check=(0, 1))\n"
+        "        source = tl.advance(source, (BLOCK, 0))\n"
+        "        out = tl.advance(out, (BLOCK, 0))\n\n\n"
+        "def turn(x):\n    y = torch.empty(x.shape[1], x.shape[0])\n    M, N = x.shape\n"
+        "    turn_kernel[(triton.cdiv(M, 16),)](x, y, M, N, BLOCK=16)\n    return y\n"
+    )
+    new = apply("block-descriptors", old)
+    assert "make_block_ptr" not in new
+    assert "x = source_desc.load([source_0, source_1]).T" in new
+    agree(
+        "turn", [[[20, 36]], [[5, 7]]], "def turn(x):\n    return x.T.contiguous()\n", new, tmp_path
+    )
+
+
+# --- small ones ---------------------------------------------------------------------------------
+
+
+def test_rows_hold_what_passes_share() -> None:
+    text = playbook.get("row-in-registers").before
+    once = text.replace("x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0)\n"
+                        "        tl.store", "y_ptr + cols, mask=cols < n_cols, other=0.0)\n"
+                        "        tl.store")  # fmt: skip
+    assert "load from the same addresses" in refusal("row-in-registers", once)
+    grid = text.replace("[(n_rows,)]", "[(n_rows, 1024 // 1024)]").replace("BLOCK=1024", "BLOCK=B")
+    grid = grid.replace("    y = torch", "    B = 1024\n    y = torch").replace("1024 //", "B //")
+    assert "depends on BLOCK" in refusal("row-in-registers", grid)
+
+
+@pytest.mark.parametrize(
+    ("loop", "reason"),
+    [
+        ("range(n)", "are no constants"),
+        ("range(0, 64)", "has 64 rounds, over 16"),
+        ("tl.range(4, num_stages=2)", "options of its own"),
+        ("tl.static_range(4)", "no plain range"),
+    ],
+)
+def test_loops_that_stay_loops(loop: str, reason: str) -> None:
+    text = playbook.get("static-ranges").before.replace("range(TERMS)", loop)
+    assert reason in refusal("static-ranges", text)
+
+
+def test_a_sum_of_two_tiles_is_no_reduction() -> None:
+    text = playbook.get("hoisted-reciprocal").before.replace("x / total", "x / (x + 1)")
+    assert "no launched kernel divides" in refusal("hoisted-reciprocal", text)
+    scalar = text.replace("x / (x + 1)", "1.0 / total + x")
+    assert "no launched kernel divides" in refusal("hoisted-reciprocal", scalar)
+
+
+def test_tf32_is_asked_for_where_it_was_refused() -> None:
+    text = playbook.get("tf32-dots").before
+    old = text.replace('input_precision="ieee"', "allow_tf32=False")
+    assert apply("tf32-dots", old, {"input_precision": "tf32"}).count('"tf32"') == 1
+    unasked = text.replace(', input_precision="ieee"', "")
+    assert "no tl.dot asks for fp32 products" in refusal("tf32-dots", unasked)
+    assert "sm_75 has no TF32" in refusal("tf32-dots", text, sm=75)
+
+
+def test_an_epilogue_of_64_bits_stays_whole() -> None:
+    text = playbook.get("epilogue-halves").before.replace(
+        "tl.program_id(0) *", "tl.program_id(0).to(tl.int64) *"
+    )
+    assert "computes with 64 bits" in refusal("epilogue-halves", text)
+
+
+def test_configs_that_a_function_makes_stay_the_authors() -> None:
+    text = playbook.get("widen-configs").before
+    start, end = text.index("["), text.index("],\n    key")
+    made = text[:start] + "[c for c in configs()]" + text[end + 1 :]
+    assert "are no list in this file" in refusal("widen-configs", made)
+    hooked = text.replace("num_warps=4)", "num_warps=4, pre_hook=reset)")
+    assert "different hooks" in refusal("widen-configs", hooked)
+
+
+def test_all_of_a_hook_goes_with_the_new_configs() -> None:
+    text = playbook.get("widen-configs").before.replace("num_warps=2)", "num_warps=2, pre_hook=f)")
+    text = text.replace("num_warps=4)", "num_warps=4, pre_hook=f)")
+    new = apply("widen-configs", text)
+    assert new.count("triton.Config(") == new.count("pre_hook=f)") > 2
