@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from agent.decision import Rules, Status
+from agent.causes import Diagnosis
+from agent.decision import Status
 from agent.measurement import Calibration
+from agent.options import Options
 from agent.statistics import Comparison
 
 
@@ -23,27 +25,7 @@ class StopReason(StrEnum):
     ITERATIONS = "the iteration limit is reached"
     TIME = "the time budget is spent"
     ESCALATED = "escalated to the user"
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user may set for a run; recorded with it, so that a resumed run is the same run."""
-
-    max_iterations: int = 25
-    patience: int = 2
-    """Iterations in a row without improvement after which the run stops."""
-    keep_going: bool = False
-    """Go on after an improvement under 2 %."""
-    time_budget_s: float | None = None
-    iteration_timeout_s: float = 600.0
-    only: tuple[str, ...] = ()
-    """Names of the optimizations to try; all when empty."""
-    compare_on: tuple[str, ...] = ()
-    """Parts of perf test ids; comparisons run the tests that hold one of them. Chosen by cost when
-    empty."""
-    recalibrate_every: int = 5
-    """Iterations after which the noise floor is measured again."""
-    rules: Rules = field(default_factory=Rules)
+    ASKED = "the assistant ended it"
 
 
 @dataclass(frozen=True)
@@ -79,6 +61,29 @@ class Candidate:
     params: dict[str, Any]
     title: str
     """What the table says: 'occupancy hint (occupancy=4)'."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What asking a language model, or running a program, took."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+    """None: the price is not known."""
+    took_s: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        """Both together; unknown where one price is."""
+        unknown = self.cost_usd is None or other.cost_usd is None
+        return Usage(
+            self.requests + other.requests,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
+            self.took_s + other.took_s,
+        )
 
 
 @dataclass(frozen=True)
@@ -149,13 +154,34 @@ class Calibrated(Event):
     """The incumbent has been compared with itself."""
 
     calibration: Calibration
+    diagnosis: Diagnosis | None = None
+    """What holds the incumbent back."""
 
 
 @dataclass(frozen=True)
 class Skipped(Event):
-    """An optimization that does not apply here; it costs no iteration."""
+    """An optimization that gives no candidate here; it costs no iteration."""
 
     optimization: str
+    reason: str
+    usage: Usage | None = None
+    """What finding that out took, where a model or a program was asked."""
+
+
+@dataclass(frozen=True)
+class Offered(Event):
+    """The ONE optimization that an assistant is asked to carry out."""
+
+    optimization: str
+    family: str
+    title: str
+
+
+@dataclass(frozen=True)
+class HandedOver(Event):
+    """One proposer has nothing left, or gained nothing any more: the next one goes on."""
+
+    to: str
     reason: str
 
 
@@ -167,6 +193,12 @@ class Proposed(Event):
     candidates: tuple[Candidate, ...]
     sorted_out: tuple[SortedOut, ...] = ()
     """Variants that need no timing, by what they compile to."""
+    expected_gain: float | None = None
+    """The part of the latency that its author expects to save."""
+    risk: str = ""
+    """What could go wrong, in the author's words."""
+    usage: Usage | None = None
+    """What writing it took, where a model or a program was asked."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +243,8 @@ class Settled(Event):
     sha: str
     note: str = ""
     """Why the user's branch could not be moved, if it could not."""
+    diagnosis: Diagnosis | None = None
+    """What holds the incumbent back from here on; None where that was not looked into again."""
 
 
 @dataclass(frozen=True)
@@ -234,6 +268,8 @@ EVENTS: tuple[type[Event], ...] = (
     Baselined,
     Calibrated,
     Skipped,
+    Offered,
+    HandedOver,
     Proposed,
     Screened,
     Verified,

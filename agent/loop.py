@@ -11,19 +11,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from agent.backends.base import KernelClass
+from agent.candidates import Candidates, started
 from agent.decision import Status
-from agent.environment import describe
 from agent.errors import UsageError
 from agent.events import (
     Baselined,
     Calibrated,
-    Candidate,
     Event,
     Failed,
     Finished,
+    HandedOver,
     Measured,
     Proposed,
     Screened,
@@ -31,21 +30,18 @@ from agent.events import (
     Settled,
     Skipped,
     SortedOut,
-    Started,
     Stopped,
     StopReason,
     Verified,
 )
-from agent.harness.arm import Checkout, deadline_in
-from agent.harness.examiner import Examiner
+from agent.harness.arm import deadline_in
 from agent.harness.judge import Judge
-from agent.harness.sifter import Sifter, in_short
+from agent.harness.sifter import in_short
 from agent.harness.subset import Cost, comparison_s, representative
 from agent.journal import Journal
 from agent.measurement import Calibration, Failure, Plan
 from agent.playbook.base import Hardware, Subject
-from agent.prompting import render
-from agent.proposers.base import Declined, Proposal, Proposer
+from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.screening import Look, halve
 from agent.state import Phase, Run, advance, stop_reason
 from agent.statistics import Comparison
@@ -58,17 +54,28 @@ PAIRS = Plan().looks[0]
 Effect = Callable[[Run], Event]
 Observer = Callable[[Run, Event], None]
 
+OF_ONE_PROPOSER = frozenset(
+    {StopReason.EXHAUSTED, StopReason.NO_IMPROVEMENT, StopReason.SMALL_IMPROVEMENT}
+)
+"""Reasons to stop that say nothing of what another proposer could do."""
+
 SCREEN_SHARE = 0.5
 """The part of an iteration's time that the variants of a sweep may take together."""
 
 
-def drive(run: Run, journal: Journal, effects: Mapping[Phase, Effect], observe: Observer) -> Run:
-    """Go on until the run is done.
+def drive(
+    run: Run,
+    journal: Journal,
+    effects: Mapping[Phase, Effect],
+    observe: Observer,
+    until: Callable[[Run], bool] = lambda run: run.phase is Phase.DONE,
+) -> Run:
+    """Go on until the run is done, or as far as was asked.
 
     An event that the state machine refuses never reaches the journal; one that it accepts is on
     disk before the next effect begins.
     """
-    while run.phase is not Phase.DONE:
+    while not until(run):
         begin = time.monotonic()
         event = effects[run.phase](run)
         event = replace(event, took_s=round(time.monotonic() - begin, 3))
@@ -84,17 +91,13 @@ class Effects:
     """What the phases do to the world. The journal and the state machine are not its matter."""
 
     workspace: Workspace
+    candidates: Candidates
     judge: Judge
-    proposer: Proposer
+    proposers: Mapping[str, Proposer]
     kernel_class: KernelClass
     hardware: Hardware
-    python_path: Callable[[Path], tuple[Path, ...]]
-    """Where Python finds the modules of a checkout, given its root."""
-    examiner: Examiner | None = None
-    """Compiles candidates before they run; None where nothing can be compiled."""
 
     def __post_init__(self) -> None:
-        self._sifter = Sifter(self.examiner)
         self._iteration_ends = 0.0
         self._iteration = -1
 
@@ -130,11 +133,13 @@ class Effects:
             UsageError: it is not, and the user has to mend that first.
         """
         deadline = self._deadline(run)
-        checkout = self._checkout(run, run.incumbent_sha)
+        checkout = self.candidates.checkout(run, run.incumbent_sha)
         verified = self.judge.verify(checkout, deadline, may_skip=True)
         if isinstance(verified, Failure):
             raise UsageError(f"the correctness tests fail before any change: {verified.reason}")
-        checkout = self._checkout(run, run.incumbent_sha)  # a test may have written into it
+        checkout = self.candidates.checkout(
+            run, run.incumbent_sha
+        )  # a test may have written into it
         timing = self.judge.time(checkout, deadline, may_skip=True)
         if isinstance(timing, Failure):
             raise UsageError(f"the perf tests fail before any change: {timing.reason}")
@@ -176,42 +181,42 @@ class Effects:
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
         if reason := stop_reason(run):
-            return Stopped(reason, run.escalation if reason is StopReason.ESCALATED else "")
+            detail = run.escalation if reason is StopReason.ESCALATED else ""
+            return self._stop(run, reason, detail)
         if self._calibration_is_due(run):
             outcome = self._calibrate(run)
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
             return Calibrated(outcome)
-        kernel = _started(run).kernel
+        kernel = started(run).kernel
         text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
         subject = Subject(Source(text, kernel), self.kernel_class, self.hardware)
-        proposal = self.proposer.propose(run, subject)
-        if proposal is None:
-            return Stopped(StopReason.EXHAUSTED)
+        proposal = self.proposers[run.proposer].propose(run, subject)
+        if isinstance(proposal, Exhausted):
+            return self._stop(run, StopReason.EXHAUSTED, proposal.reason)
         if isinstance(proposal, Declined):
-            return Skipped(proposal.optimization, proposal.reason)
-        committed = self._commit_variants(run, proposal)
-        out = self._sorted_out(run, committed)
+            return Skipped(proposal.optimization, proposal.reason, proposal.usage)
+        committed = self.candidates.commit(run, proposal)
+        out = self.candidates.sorted_out(run, committed)
         if len(out) == len(committed):
-            return Skipped(proposal.optimization, in_short(tuple(out.values())))
+            why = in_short(tuple(out.values()))
+            return Skipped(proposal.optimization, why, proposal.usage)
         return Proposed(
             optimization=proposal.optimization,
             family=proposal.family,
             hypothesis=proposal.hypothesis,
             candidates=tuple(c for c in committed if c.sha not in out),
             sorted_out=tuple(SortedOut(c.title, out[c.sha]) for c in committed if c.sha in out),
+            expected_gain=proposal.expected_gain,
+            risk=proposal.risk,
+            usage=proposal.usage,
         )
 
-    def _sorted_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
-        """Commit -> why it need not be timed, by what the compiler makes of it."""
-        assert run.baseline is not None
-        tests = run.baseline.compared or _started(run).tests.perf
-        out = self._sifter.sort_out(
-            run.incumbent_sha, candidates, lambda sha: self._checkout(run, sha), tests
-        )
-        for candidate in candidates:
-            self.workspace.release(candidate.sha)
-        return out
+    def _stop(self, run: Run, reason: StopReason, detail: str) -> Stopped | HandedOver:
+        """End the run, or let the next proposer go on where this one gains nothing any more."""
+        if run.next_proposer is None or reason not in OF_ONE_PROPOSER:
+            return Stopped(reason, detail)
+        return HandedOver(run.next_proposer, detail or reason.value)
 
     def screen(self, run: Run) -> Event:
         """Rank the variants of a sweep with few blocks, against the incumbent.
@@ -227,8 +232,8 @@ class Effects:
         def look(sha: str, quads: int) -> Look | Failure | None:
             if time.monotonic() > stop or any(failure.incumbent for failure in failures):
                 return None
-            incumbent = self._checkout(run, run.incumbent_sha)
-            seen = self.judge.glance(incumbent, self._checkout(run, sha), quads, stop)
+            incumbent = self.candidates.checkout(run, run.incumbent_sha)
+            seen = self.judge.glance(incumbent, self.candidates.checkout(run, sha), quads, stop)
             self.workspace.release(sha)
             if isinstance(seen, Failure):
                 if time.monotonic() > stop:
@@ -239,9 +244,7 @@ class Effects:
         results, ranking = halve(tuple(c.sha for c in run.candidates), look)
         blamed = next((failure for failure in failures if failure.incumbent), None)
         if ranking and blamed is None:
-            self._sifter.remember(
-                run.candidates, {r.sha for r in results if r.latency_ms is not None}
-            )
+            self.candidates.timed(run, {r.sha for r in results if r.latency_ms is not None})
             return Screened(results, ranking)
         reason = blamed.reason if blamed else results[0].reason
         return Failed(
@@ -257,7 +260,9 @@ class Effects:
         rejected: list[ScreenResult] = []
         failure: Failure | None = None
         for candidate in run.candidates:
-            outcome = self.judge.verify(self._checkout(run, candidate.sha), self._deadline(run))
+            outcome = self.judge.verify(
+                self.candidates.checkout(run, candidate.sha), self._deadline(run)
+            )
             if not isinstance(outcome, Failure):
                 return Verified(candidate.sha, outcome.passed, tuple(rejected))
             failure = failure or outcome
@@ -272,8 +277,8 @@ class Effects:
         """Candidate against incumbent, interleaved."""
         assert run.candidate is not None
         outcome = self.judge.compare(
-            self._checkout(run, run.incumbent_sha),
-            self._checkout(run, run.candidate.sha),
+            self.candidates.checkout(run, run.incumbent_sha),
+            self.candidates.checkout(run, run.candidate.sha),
             run.calibration,
             self._deadline(run),
         )
@@ -286,21 +291,19 @@ class Effects:
                 unmeasured=outcome.unmeasured,
             )
         if len(run.candidates) == 1:  # those of a sweep were remembered when they were ranked
-            self._sifter.remember(run.candidates, {run.candidate.sha})
+            self.candidates.timed(run, {run.candidate.sha})
         return Measured(outcome)
 
     def settle(self, run: Run) -> Event:
         """Let git follow the verdict: the branch moves to a kept candidate, or does not."""
         assert run.verdict is not None
-        sha, note = run.incumbent_sha, None
+        sha, note = run.incumbent_sha, ""
         if run.verdict.status is Status.KEEP:
-            sha = self._commit_kept(run)
-            note = self.workspace.advance_branch(_started(run).branch, sha)
-        for candidate in run.candidates:
-            self.workspace.release(candidate.sha)
+            sha, note = self.candidates.keep(run)
+        self.candidates.release(run.candidates)
         if sha != run.incumbent_sha:
             self.workspace.release(run.incumbent_sha)
-        return Settled(sha, note or "")
+        return Settled(sha, note)
 
     def finish(self, run: Run) -> Event:
         """The last word: best against origin, and every kept step against the one before it.
@@ -309,12 +312,10 @@ class Effects:
         of fresh processes are the ones to report, and a step that no longer shows its gain is
         named.
         """
-        outcome = (
-            self._again(run, _started(run).origin_sha, run.incumbent_sha) if run.kept else None
-        )
+        outcome = self._again(run, started(run).origin_sha, run.incumbent_sha) if run.kept else None
         faded = []
         if len(run.kept) > 1:  # of one step the comparison above has said everything
-            shas = [_started(run).origin_sha, *(row.sha for row in run.kept)]
+            shas = [started(run).origin_sha, *(row.sha for row in run.kept)]
             for row, before in zip(run.kept, shas, strict=False):
                 step = self._again(run, before, row.sha)
                 if not isinstance(step, Failure) and not step.overall.low > 0:
@@ -333,13 +334,13 @@ class Effects:
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
     def _calibrate(self, run: Run) -> Calibration | Failure:
-        checkout = self._checkout(run, run.incumbent_sha)
+        checkout = self.candidates.checkout(run, run.incumbent_sha)
         return self.judge.calibrate(checkout, deadline_in(run.options.iteration_timeout_s))
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
         return self.judge.compare(
-            self._checkout(run, before),
-            self._checkout(run, after),
+            self.candidates.checkout(run, before),
+            self.candidates.checkout(run, after),
             None,
             deadline_in(run.options.iteration_timeout_s),
         )
@@ -350,48 +351,3 @@ class Effects:
             self._iteration = run.iteration
             self._iteration_ends = deadline_in(run.options.iteration_timeout_s)
         return self._iteration_ends
-
-    def _checkout(self, run: Run, sha: str) -> Checkout:
-        root = self.workspace.checkout(sha)
-        return Checkout(root, self.python_path(root), _started(run).kernel)
-
-    def _commit_variants(self, run: Run, proposal: Proposal) -> list[Candidate]:
-        started = _started(run)
-        candidates = []
-        for number, variant in enumerate(proposal.variants, start=1):
-            sha = self.workspace.commit_candidate(
-                run.incumbent_sha,
-                started.kernel,
-                variant.source.encode(),
-                f"tile-agent: try {variant.title}\n",
-                _when(run),
-            )
-            self.workspace.keep_ref(f"{run.iteration:02d}-{proposal.optimization}-{number}", sha)
-            candidates.append(Candidate(sha, dict(variant.params), variant.title))
-        return candidates
-
-    def _commit_kept(self, run: Run) -> str:
-        """One commit a kept optimization: what, why, and the figures."""
-        started, candidate, proposal = _started(run), run.candidate, run.proposal
-        assert candidate is not None and proposal is not None
-        message = render(
-            "commit_message.j2",
-            kernel=Path(started.kernel).stem,
-            title=candidate.title,
-            hypothesis=proposal.hypothesis,
-            comparison=run.comparison,
-            machine=describe(started.environment),
-            run_id=started.run_id,
-            iteration=run.iteration,
-        )
-        return self.workspace.commit_kept(run.incumbent_sha, candidate.sha, message, _when(run))
-
-
-def _started(run: Run) -> Started:
-    assert run.started is not None  # every phase but SETUP comes after it
-    return run.started
-
-
-def _when(run: Run) -> float:
-    """A time that repeating the effect gives again, so that commits come out the same."""
-    return _started(run).began_at_s + run.spent_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,4 +39,21 @@ def _environment() -> jinja2.Environment:
     environment.filters["percent"] = percent
     environment.filters["signed"] = signed
     environment.filters["ms"] = lambda value: f"{value:.6f} ms"
+    environment.filters["fenced"] = fenced
+    environment.filters["capped"] = capped
     return environment
+
+
+def fenced(text: str, language: str = "") -> str:
+    """The text as a block of Markdown that nothing inside it can end."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def capped(text: str, most: int) -> str:
+    """The text with its middle left out where it is longer than `most` characters."""
+    if len(text) <= most:
+        return text
+    gap = f"[... {len(text) - most} characters left out ...]"
+    return f"{text[: most // 2]}\n{gap}\n{text[-most // 2 :]}"

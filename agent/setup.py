@@ -17,9 +17,10 @@ from pathlib import Path
 from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.backends.base import Classification
+from agent.candidates import Candidates
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.events import Options, Started, TestPlan
+from agent.events import Started, TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.artifacts import Wanted
 from agent.harness.discovery import Selection, discover
@@ -29,10 +30,11 @@ from agent.harness.judge import PytestJudge
 from agent.harness.server import ForkServer
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
-from agent.playbook import ordered
+from agent.options import Options
 from agent.playbook.base import Hardware
 from agent.preflight import preflight, tree_of
-from agent.proposers.playbook import PlaybookProposer
+from agent.proposers import build
+from agent.proposers.base import Proposer
 from agent.repository import Repository
 from agent.state import Phase, Run, advance
 from agent.syntax import Source
@@ -94,17 +96,23 @@ class Session:
         root = self.workspace.checkout(sha)
         return Checkout(root, self.target.sys_path(root), self.target.kernel)
 
-    def effects(self) -> Effects:
-        """What the phases do."""
+    def effects(self, **proposers: Proposer) -> Effects:
+        """What the phases do; `proposers` are taken beside those of the options."""
         kernel_class = self.classification.kernel_class
+        made = build.build(
+            self.options,
+            self.target.backend,
+            kernel_class,
+            self.workspace.repository,
+            self.folder,
+        )
         return Effects(
             workspace=self.workspace,
+            candidates=Candidates(self.workspace, self.target.sys_path, self.examiner),
             judge=self.judge,
-            proposer=PlaybookProposer(ordered(self.target.backend, kernel_class)),
+            proposers=made | proposers,
             kernel_class=kernel_class,
             hardware=self.hardware,
-            python_path=self.target.sys_path,
-            examiner=self.examiner,
         )
 
 
@@ -118,6 +126,7 @@ def opened(request: Request) -> Iterator[Session]:
     Raises:
         UsageError: something is missing or wrong; nothing has been changed.
     """
+    build.check(request.options)
     found = preflight(request.kernel)
     run_id = _run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
@@ -130,38 +139,51 @@ def opened(request: Request) -> Iterator[Session]:
 
 
 @contextmanager
+def held(repository: Repository, run_id: str) -> Iterator[tuple[Workspace, Run, Journal]]:
+    """Hold a run that has begun: nobody else can drive it while the block lasts.
+
+    Raises:
+        UsageError: there is no such run, it had not begun, or somebody drives it.
+    """
+    path = runs_folder(repository) / run_id / "journal.jsonl"
+    if not path.exists():
+        raise UsageError(f"there is no run {run_id} here: see `tile-agent status`")
+    started = replay([entry.event for entry in read(path)]).started
+    if started is None:
+        raise UsageError(f"run {run_id} had not begun: start it again with `tile-agent run`")
+    workspace = Workspace(repository, run_id)
+    with ExitStack() as stack:
+        stack.enter_context(workspace.lock(started.kernel))
+        journal = Journal(path)  # read again: whoever held it until now has written
+        stack.callback(journal.close)
+        yield workspace, replay(journal.events), journal
+
+
+@contextmanager
 def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run, Journal]]:
     """Open an interrupted run again, with the tests and the options that it began with.
 
     Raises:
         UsageError: there is no such run, it is done or alive, or this is another machine.
     """
-    path = runs_folder(repository) / run_id / "journal.jsonl"
-    if not path.exists():
-        raise UsageError(f"there is no run {run_id} here: see `tile-agent status`")
-    run = replay([entry.event for entry in read(path)])
-    if run.started is None:
-        raise UsageError(f"run {run_id} had not begun: start it again with `tile-agent run`")
-    if run.phase is Phase.DONE:
-        raise UsageError(f"run {run_id} is done: see `tile-agent status {run_id}`")
-    started = run.started
-    workspace = Workspace(repository, run_id)
-    tree = tree_of(repository, started.origin_sha)
-    files = [str(repository.root / file) for file in started.tests.files]
-    target = find_target(tree, started.kernel, files)
-    request = Request(
-        kernel=repository.root / started.kernel,
-        python=started.python,
-        tests=started.tests.files,
-        branch=started.branch,
-        options=started.options,
-    )
-    with ExitStack() as stack:
-        stack.enter_context(workspace.lock(started.kernel))
+    with held(repository, run_id) as (workspace, run, journal), ExitStack() as stack:
+        if run.phase is Phase.DONE:
+            raise UsageError(f"run {run_id} is done: see `tile-agent status {run_id}`")
+        started = run.started
+        assert started is not None
+        build.check(started.options)
+        tree = tree_of(repository, started.origin_sha)
+        files = [str(repository.root / file) for file in started.tests.files]
+        target = find_target(tree, started.kernel, files)
+        request = Request(
+            kernel=repository.root / started.kernel,
+            python=started.python,
+            tests=started.tests.files,
+            branch=started.branch,
+            options=started.options,
+        )
         session = _open(stack, request, workspace, target, started.origin_sha, started.tests)
         _check_machine(started, session)
-        journal = Journal(path)
-        stack.callback(journal.close)
         yield session, run, journal
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from agent.causes import Diagnosis
 from agent.decision import Gain, Status, Verdict, decide
 from agent.errors import TransitionError
 from agent.events import (
@@ -25,8 +26,9 @@ from agent.events import (
     Event,
     Failed,
     Finished,
+    HandedOver,
     Measured,
-    Options,
+    Offered,
     Proposed,
     Screened,
     Settled,
@@ -34,9 +36,11 @@ from agent.events import (
     Started,
     Stopped,
     StopReason,
+    Usage,
     Verified,
 )
 from agent.measurement import Calibration
+from agent.options import Options
 from agent.statistics import Comparison, geometric_mean
 
 
@@ -84,6 +88,12 @@ class Run:
     iteration: int = 0
     incumbent_sha: str = ""
     incumbent_ms: float = 0.0
+    stage: int = 0
+    """Which of the proposers is at work."""
+    diagnosis: Diagnosis | None = None
+    """What holds the incumbent back."""
+    offer: Offered | None = None
+    """What the assistant has been asked for and has not tried yet."""
     proposal: Proposed | None = None
     candidates: tuple[Candidate, ...] = ()
     """Of the current iteration, most promising first."""
@@ -102,6 +112,10 @@ class Run:
     """Iterations in a row without a keep."""
     unmeasured: int = 0
     """Iterations in a row that could not be measured."""
+    refusals: int = 0
+    """Times in a row that a model or a program was asked and gave no candidate."""
+    usage: Usage = field(default_factory=Usage)
+    """What asking them took so far."""
     last_gain: Gain = Gain.NONE
     escalation: str = ""
     rows: tuple[Row, ...] = ()
@@ -118,6 +132,27 @@ class Run:
     def options(self) -> Options:
         """The options of the run; the defaults before it has started."""
         return self.started.options if self.started else Options()
+
+    @property
+    def proposer(self) -> str:
+        """Whose turn it is."""
+        return self.options.proposers[self.stage]
+
+    @property
+    def next_proposer(self) -> str | None:
+        """Who goes on when this one ends; None when it is the last."""
+        left = self.options.proposers[self.stage + 1 :]
+        return left[0] if left else None
+
+    def family_rank(self, family: str) -> int:
+        """Where a family of optimizations stands; smaller is earlier.
+
+        What the diagnosis points to comes first, in its order; what gained little comes last.
+        """
+        named = self.diagnosis.families if self.diagnosis else ()
+        if family in self.demoted:
+            return len(named) + 1
+        return named.index(family) if family in named else len(named)
 
     @property
     def kept(self) -> tuple[Row, ...]:
@@ -157,18 +192,29 @@ def _step(run: Run, event: Event) -> Run:
                 phase=Phase.PROPOSE,
                 calibration=event.calibration,
                 calibrated_at=run.iteration,
+                diagnosis=event.diagnosis or run.diagnosis,
             )
         case Phase.PROPOSE, Skipped():
             return replace(
                 run,
+                offer=None,
                 # before this iteration: what it may keep can open the optimization again
                 tried={**run.tried, event.optimization: run.iteration - 1},
                 skipped=(*(s for s in run.skipped if s.optimization != event.optimization), event),
+                refusals=run.refusals + (event.usage is not None),
+                usage=run.usage + (event.usage or Usage()),
             )
+        case Phase.PROPOSE, Offered():
+            return replace(run, offer=event)
+        case Phase.PROPOSE, HandedOver():
+            return _hand_over(run)
         case Phase.PROPOSE, Proposed():
             return replace(
                 run,
                 phase=Phase.SCREEN if len(event.candidates) > 1 else Phase.VERIFY,
+                offer=None,
+                refusals=0,
+                usage=run.usage + (event.usage or Usage()),
                 proposal=event,
                 candidates=event.candidates,
                 candidate=None,
@@ -213,6 +259,24 @@ def _step(run: Run, event: Event) -> Run:
     raise TransitionError(f"{type(event).__name__} does not belong to phase {run.phase.value}")
 
 
+def _hand_over(run: Run) -> Run:
+    """The next proposer begins with a clean slate; what no program could do, it may.
+
+    What was tried stays tried: the incumbent has been compared with it.
+    """
+    if run.next_proposer is None:
+        raise TransitionError(f"nobody comes after the {run.proposer}")
+    passed_by = {skipped.optimization for skipped in run.skipped}
+    return replace(
+        run,
+        stage=run.stage + 1,
+        tried={name: when for name, when in run.tried.items() if name not in passed_by},
+        misses=0,
+        last_gain=Gain.NONE,
+        refusals=0,
+    )
+
+
 def _escalation(run: Run, event: Failed) -> str:
     """Why a person must look, if one must: the incumbent fails, or nothing can be measured."""
     hopeless = event.unmeasured and run.unmeasured + 1 >= run.options.patience
@@ -253,6 +317,7 @@ def _settle(run: Run, event: Settled) -> Run:
         calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,
+        diagnosis=event.diagnosis or run.diagnosis,
         misses=0,
         last_gain=verdict.gain,
         kept_families={**run.kept_families, run.proposal.family: run.iteration},

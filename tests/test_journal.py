@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from agent.errors import JournalError
-from agent.events import EVENTS, Event, Skipped, Stopped, StopReason
+from agent.events import EVENTS, Event, HandedOver, Offered, Skipped, Stopped, StopReason
 from agent.journal import SCHEMA, Journal, read, replay
 from agent.report.table import render
 from agent.state import Phase, Run, advance
@@ -370,7 +370,7 @@ def test_a_full_disk_leaves_the_journal_whole(tmp_path: Path) -> None:
 def test_a_journal_of_version_1_still_reads(tmp_path: Path) -> None:
     """Frozen: never write this file anew; a change that breaks it needs a new schema version."""
     events = events_of(ASSET)
-    assert {type(event) for event in events} == set(EVENTS)
+    assert {type(event) for event in events} == set(EVENTS) - {HandedOver, Offered}  # came later
     run = replay(events)
     assert run.phase is Phase.DONE
     assert run.started is not None

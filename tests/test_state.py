@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.causes import Cause, Diagnosis
 from agent.decision import Gain, Status
 from agent.errors import TransitionError
 from agent.events import (
@@ -16,8 +17,9 @@ from agent.events import (
     Event,
     Failed,
     Finished,
+    HandedOver,
     Measured,
-    Options,
+    Offered,
     Proposed,
     Record,
     Screened,
@@ -26,9 +28,11 @@ from agent.events import (
     Started,
     Stopped,
     StopReason,
+    Usage,
     Verified,
 )
 from agent.journal import replay
+from agent.options import Options
 from agent.state import Phase, Run, advance, stop_reason
 from tests.support.history import (
     BASELINED,
@@ -47,6 +51,8 @@ LEGAL: dict[tuple[Phase, type[Event]], Phase] = {
     (Phase.CALIBRATE, Calibrated): Phase.PROPOSE,
     (Phase.PROPOSE, Calibrated): Phase.PROPOSE,
     (Phase.PROPOSE, Skipped): Phase.PROPOSE,
+    (Phase.PROPOSE, Offered): Phase.PROPOSE,
+    (Phase.PROPOSE, HandedOver): Phase.PROPOSE,
     (Phase.PROPOSE, Proposed): Phase.VERIFY,
     (Phase.PROPOSE, Stopped): Phase.FINISH,
     (Phase.SCREEN, Screened): Phase.VERIFY,
@@ -63,6 +69,8 @@ EXAMPLES: dict[type[Event], Event] = {
     Baselined: BASELINED,
     Calibrated: CALIBRATED,
     Skipped: Skipped("pipelining", "no loop"),
+    Offered: Offered("split-k", "tiles", "split K"),
+    HandedOver: HandedOver("model", "the playbook is exhausted"),
     Proposed: proposed("block_size", "a1"),
     Screened: SCREENED,
     Verified: Verified("a1", 12),
@@ -150,7 +158,8 @@ def test_the_history_as_rows() -> None:
     assert run.incumbent_sha == "a2"
     assert run.incumbent_ms == pytest.approx(0.738)
     assert [row.iteration for row in run.kept] == [1]
-    assert set(run.tried) == {"pipelining", "block_size", "occupancy", "reciprocal"}
+    assert set(run.tried) == {"block_size", "occupancy", "reciprocal"}
+    assert [skipped.optimization for skipped in run.skipped] == ["pipelining"]
     assert run.notes == ("the branch is checked out",)
     assert run.spent_s == pytest.approx(sum(event.took_s for event in HISTORY))
 
@@ -320,3 +329,52 @@ def test_the_rules_of_the_run_decide() -> None:
     strict = replace(run.options.rules, major=0.5, minor=0.4)
     run = iterate(started(rules=strict), 0.1)
     assert run.last_gain is Gain.MARGINAL
+
+
+def skipped(name: str, usage: Usage | None = None) -> Skipped:
+    return Skipped(name, "no loop", usage)
+
+
+def test_the_next_proposer_may_do_what_no_program_could_and_not_what_was_tried() -> None:
+    run = started(proposers=("playbook", "model"))
+    run = advance(run, skipped("declined"))
+    run = iterate(run, 0.0, name="tried")
+    assert (run.misses, set(run.tried)) == (1, {"declined", "tried"})
+    run = advance(run, HandedOver("model", "nothing left"))
+    assert (run.proposer, run.next_proposer) == ("model", None)
+    assert (run.misses, set(run.tried)) == (0, {"tried"})
+    assert [s.optimization for s in run.skipped] == ["declined"]
+
+
+def test_nobody_comes_after_the_last_proposer() -> None:
+    with pytest.raises(TransitionError, match="nobody comes after the playbook"):
+        advance(started(), HandedOver("model", "nothing left"))
+
+
+def test_what_asking_took_is_summed_and_an_unknown_price_stays_unknown() -> None:
+    run = advance(started(), skipped("a", Usage(2, 100, 10, 0.5, 3.0)))
+    assert (run.usage, run.refusals) == (Usage(2, 100, 10, 0.5, 3.0), 1)
+    run = advance(run, skipped("b"))
+    assert run.refusals == 1
+    run = advance(run, replace(proposed("c", "a1"), usage=Usage(1, 50, 5, None, 1.0)))
+    assert (run.usage, run.refusals) == (Usage(3, 150, 15, None, 4.0), 0)
+
+
+def test_an_offer_stands_until_it_is_tried_or_set_aside() -> None:
+    offered = advance(started(), Offered("split-k", "tiles", "split K"))
+    assert offered.offer == Offered("split-k", "tiles", "split K")
+    assert advance(offered, proposed("split-k", "a1")).offer is None
+    assert advance(offered, skipped("split-k")).offer is None
+
+
+def test_the_diagnosis_stands_until_there_is_another() -> None:
+    first = Diagnosis(Cause.OCCUPANCY, ("compiled: 12 %",), ("occupancy", "tiles"))
+    run = advance(started(), replace(CALIBRATED, diagnosis=first))
+    assert [run.family_rank(f) for f in ("occupancy", "tiles", "cache")] == [0, 1, 2]
+    run = iterate(run, 0.1)
+    assert run.diagnosis == first
+    run = advance(
+        advance(advance(run, proposed("b", "b1")), Verified("b1", 1)), Measured(comparison(0.1))
+    )
+    second = Diagnosis(Cause.MEMORY, ("measured: 85 % of the bandwidth",))
+    assert advance(run, Settled("b2", diagnosis=second)).diagnosis == second

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import select
 import socket
 import subprocess
@@ -18,13 +17,13 @@ from typing import Any, Self
 
 import tile_agent_pytest
 from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
+from agent.redaction import is_secret
 from tile_agent_pytest.server import MAX_REQUEST_BYTES
 from tile_agent_pytest.wire import Channel, Closed, Message
 
 START_TIMEOUT_S = 180.0
 """Importing torch, Triton and cuda.tile from a cold disk takes a while."""
 EXIT_TIMEOUT_S = 10.0
-_SECRET = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(_|$)", re.IGNORECASE)
 
 
 class ForkServer:
@@ -208,7 +207,7 @@ def worker_environment(base: Mapping[str, str], extra: Mapping[str, str]) -> dic
 
     A kernel under test, and a model's candidate, have no business with API keys.
     """
-    kept = {name: value for name, value in base.items() if not _SECRET.search(name)}
+    kept = {name: value for name, value in base.items() if not is_secret(name)}
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent.events import Usage
 from agent.playbook.base import Subject
 from agent.state import Run
 
@@ -28,18 +29,31 @@ class Proposal:
     family: str
     hypothesis: str
     variants: tuple[ProposedVariant, ...]
+    expected_gain: float | None = None
+    """The part of the latency that its author expects to save; None where nobody said."""
+    risk: str = ""
+    usage: Usage | None = None
+    """What writing it took, where a model was asked."""
 
 
 @dataclass(frozen=True)
 class Declined:
-    """An optimization that was looked at and does not apply, with the reason."""
+    """An optimization that was looked at and gives no candidate, with the reason."""
 
     optimization: str
     reason: str
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """Nothing is left to propose; `reason` where that is not simply so."""
+
+    reason: str = ""
 
 
 class Proposer(Protocol):
     """Writes candidates."""
 
-    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | None:
-        """The next candidate for the incumbent in `subject`; None when there is nothing left."""
+    def propose(self, run: Run, subject: Subject, /) -> Proposal | Declined | Exhausted:
+        """The next candidate for the incumbent in `subject`."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.playbook.base import NotApplicable, Optimization, Subject
-from agent.proposers.base import Declined, Proposal, ProposedVariant
+from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
 
 
 class PlaybookProposer:
-    """Tries each optimization once, in order; families that gained little come last.
+    """Tries each optimization once: what the diagnosis names first, then the order of the class.
+
+    Families that gained little come last.
 
     One whose best value depends on what has been kept since is tried again: the occupancy that
     suited a kernel with TMA stores need not suit the same kernel without them.
@@ -20,14 +22,14 @@ class PlaybookProposer:
         """Take the optimizations of one backend, in order of priority."""
         self._playbook = playbook
 
-    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | None:
+    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The next optimization that has not been tried, or not since what it depends on."""
         left = [entry for entry in self._playbook if _is_open(entry, run)]
         if only := run.options.only:
             left = [entry for entry in left if entry.name in only]
-        left.sort(key=lambda entry: entry.family in run.demoted)  # stable: order is kept otherwise
+        left.sort(key=lambda entry: run.family_rank(entry.family))  # stable
         if not left:
-            return None
+            return Exhausted()
         entry = left[0]
         try:
             return Proposal(

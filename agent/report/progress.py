@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from agent.causes import Diagnosis
 from agent.events import (
     Baselined,
     Calibrated,
     Event,
     Failed,
+    HandedOver,
     Measured,
+    Offered,
     Proposed,
     Screened,
     Settled,
@@ -32,14 +35,18 @@ def lines(run: Run, event: Event) -> list[str]:
             ]
         case Calibrated():
             text = describe_resolution(event.calibration, run.options.rules)
-            return [f"noise      {text} ({event.took_s:.0f} s)"]
+            return [f"noise      {text} ({event.took_s:.0f} s)", *_diagnosed(event.diagnosis)]
+        case HandedOver():
+            return [f"hand over  to the {event.to}: {event.reason}"]
+        case Offered():
+            return [f"offer      {event.optimization}: {event.title}"]
         case Skipped():
-            return [f"skip       {event.optimization}: {event.reason}"]
+            return [f"skip       {event.optimization}: {event.reason}{_usage(event)}"]
         case Proposed():
             count = len(event.candidates)
             title = event.candidates[0].title if count == 1 else f"{count} variants"
             return [
-                f"[{run.iteration:2d}] try    {event.optimization}: {title}",
+                f"[{run.iteration:2d}] try    {event.optimization}: {title}{_usage(event)}",
                 *(f"     out    {variant.title}: {variant.reason}" for variant in event.sorted_out),
             ]
         case Screened():
@@ -53,10 +60,12 @@ def lines(run: Run, event: Event) -> list[str]:
             verdict = run.verdict
             assert verdict is not None
             return [f"     {verdict.status.value:<6} {verdict.reason} ({event.took_s:.0f} s)"]
-        case Settled() if event.note:
-            return [f"note       {event.note}"]
+        case Settled():
+            notes = [f"note       {event.note}"] if event.note else []
+            return [*notes, *_diagnosed(event.diagnosis)]
         case Stopped():
-            return [f"stop       {event.reason.value}"]
+            detail = f": {event.detail}" if event.detail else ""
+            return [f"stop       {event.reason.value}{detail}"]
     return []
 
 
@@ -65,6 +74,23 @@ def _skipped(event: Baselined) -> list[str]:
         return []
     count = _count(len(event.skipped), "test")
     return [f"{count} left out, skipped on this machine: {event.skipped[0]}"]
+
+
+def _diagnosed(diagnosis: Diagnosis | None) -> list[str]:
+    if diagnosis is None:
+        return []
+    first = f": {diagnosis.evidence[0]}" if diagnosis.evidence else ""
+    return [f"cause      {diagnosis.cause.value}{first}"]
+
+
+def _usage(event: Proposed | Skipped) -> str:
+    """What a model was paid for it, where one was asked."""
+    usage = event.usage
+    if usage is None or not usage.requests:
+        return ""
+    tokens = usage.input_tokens + usage.output_tokens
+    cost = "price unknown" if usage.cost_usd is None else f"{usage.cost_usd:.4f} USD"
+    return f" ({_count(usage.requests, 'request')}, {tokens} tokens, {cost}, {usage.took_s:.0f} s)"
 
 
 def _subset(event: Baselined) -> list[str]:

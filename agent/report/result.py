@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from agent.errors import ExitCode
@@ -41,6 +42,24 @@ def kept_at(run: Run) -> str:
     return f"refs/tile-agent/{started.run_id}/best" if run.branch_behind else started.branch
 
 
+def next_command(run: Run, do: str) -> str:
+    """The command line that goes on with a run that an assistant leads.
+
+    Args:
+        run: which one.
+        do: what comes next in it: `begin`, `next`, `edit`, `try`, `finish` or `done`.
+    """
+    started = run.started
+    assert started is not None
+    if do == "done":
+        return f"git log -p {started.origin_sha[:12]}..{kept_at(run)}"
+    if do == "begin":
+        return f"tile-agent begin --kernel {shlex.quote(started.kernel)} --json"
+    if do in ("edit", "try"):
+        return f"tile-agent try --run {started.run_id} -m 'WHAT, AND WHY' --json"
+    return f"tile-agent {do} --run {started.run_id} --json"
+
+
 def speedup(run: Run) -> float | None:
     """Origin over best, from the final comparison; None where there is none."""
     comparison = run.finished.comparison if run.finished else None
@@ -73,6 +92,9 @@ def to_result(run: Run) -> dict[str, Any]:
         "stop": to_json(run.stopped) if run.stopped else None,
         "rows": to_json(run.rows),
         "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
+        "diagnosis": to_json(run.diagnosis) if run.diagnosis else None,
+        "proposers": list(run.options.proposers),
+        "usage": to_json(run.usage) if run.usage.requests else None,
         "notes": notes(run),
         "spent_s": round(run.spent_s, 1),
         "spent_by_phase_s": {k: round(v, 1) for k, v in run.spent_by_phase_s.items()},

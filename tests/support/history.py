@@ -14,8 +14,9 @@ from agent.events import (
     Event,
     Failed,
     Finished,
+    HandedOver,
     Measured,
-    Options,
+    Offered,
     Proposed,
     Record,
     Screened,
@@ -27,9 +28,11 @@ from agent.events import (
     Stopped,
     StopReason,
     TestPlan,
+    Usage,
     Verified,
 )
 from agent.measurement import Calibration
+from agent.options import Options
 from agent.state import Phase, Run, advance
 from agent.statistics import Blocks, Comparison, compare
 
@@ -53,7 +56,12 @@ STARTED = Started(
         "versions": {"torch": "2.9.0", "triton": "3.5.0", "cuda-tile": None},
     },
     latency_meaning="GPU time of a launch",
-    options=Options(max_iterations=7, only=("occupancy", "block_size"), time_budget_s=3600.0),
+    options=Options(
+        max_iterations=7,
+        only=("occupancy", "block_size"),
+        time_budget_s=3600.0,
+        proposers=("playbook", "assistant"),
+    ),
     took_s=0.5,
 )
 
@@ -98,7 +106,7 @@ HISTORY: tuple[Event, ...] = (
     STARTED,
     BASELINED,
     CALIBRATED,
-    Skipped("pipelining", "there is no loop: 0 found", took_s=0.1),
+    Skipped("pipelining", "there is no loop: 0 found", Usage(1, 900, 80, None, 2.5), took_s=0.1),
     proposed("block_size", "a1"),
     Verified("a1", 12, took_s=3.0),
     Measured(comparison(0.1), took_s=30.0),
@@ -111,6 +119,8 @@ HISTORY: tuple[Event, ...] = (
     proposed("reciprocal", "c1"),
     Failed(Status.REVERT, False, "test_softmax: assert 1.0 == 2.0", took_s=3.0),
     Settled("a2", "the branch is checked out", took_s=0.2),
+    HandedOver("assistant", "no improvement in consecutive iterations"),
+    Offered("split-k", "tiles", "split K"),
     Stopped(StopReason.NO_IMPROVEMENT, "after 2 of them"),
     Finished(comparison(0.1), "measured afresh", faded=(1,), took_s=30.0),
 )
@@ -125,7 +135,7 @@ REACHING: dict[Phase, Sequence[Event]] = {
     Phase.MEASURE: HISTORY[:6],
     Phase.SETTLE: HISTORY[:7],
     Phase.SCREEN: HISTORY[:9],
-    Phase.FINISH: HISTORY[:17],
+    Phase.FINISH: HISTORY[:19],
     Phase.DONE: HISTORY,
 }
 """The events that bring a run into each phase."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.backends.base import KernelClass
+from agent.candidates import Candidates
 from agent.decision import Status
-from agent.events import Options, Record, Started, TestPlan
+from agent.events import Record, Started, TestPlan
 from agent.evidence.model import Artifact, Launch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
 from agent.evidence.sieve import Compiled
@@ -22,8 +23,9 @@ from agent.harness.judge import Timing, Verification
 from agent.journal import Journal
 from agent.loop import Effects
 from agent.measurement import Calibration, Failure
+from agent.options import Options
 from agent.playbook.base import Hardware, Subject
-from agent.proposers.base import Declined, Proposal, ProposedVariant
+from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
 from agent.screening import Look
 from agent.state import Run, advance
@@ -139,7 +141,7 @@ class ScriptedProposer:
 
     steps: Sequence[Step]
 
-    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | None:
+    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         for step in self.steps:
             if step.name in run.tried:
                 continue
@@ -150,7 +152,7 @@ class ScriptedProposer:
                 for n, text in enumerate(step.texts)
             )
             return Proposal(step.name, step.family, "it should help", variants)
-        return None
+        return Exhausted()
 
 
 @dataclass
@@ -196,12 +198,11 @@ class ScriptedRun:
         """The loop's own effects over the scripted judge and proposer."""
         return Effects(
             workspace=self.workspace,
+            candidates=Candidates(self.workspace, lambda root: (root,), self.examiner),
             judge=ScriptedJudge(),
-            proposer=ScriptedProposer(self.steps),
+            proposers={"playbook": ScriptedProposer(self.steps)},
             kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
-            python_path=lambda root: (root,),
-            examiner=self.examiner,
         )
 
 

@@ -1,0 +1,330 @@
+"""The loop led by an assistant that comes and goes: begin, next, try, finish.
+
+The assistant writes; the program verifies, measures, decides and records, exactly as it does for
+any other proposer. Between two calls no process lives: all that is known stands in the journal
+and in the draft, so that a call can be repeated, killed, or made by somebody who knows nothing of
+the calls before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.backends.base import KernelClass
+from agent.errors import UsageError
+from agent.events import Event, Offered, Skipped, Stopped, StopReason
+from agent.journal import Journal, read, replay
+from agent.loop import Observer, drive
+from agent.options import ASSISTANT
+from agent.playbook.base import Hardware, Subject
+from agent.proposers.agenda import OWN_IDEA, Task, agenda
+from agent.proposers.brief import brief_for
+from agent.proposers.build import judged
+from agent.proposers.draft import Draft, DraftProposer
+from agent.repository import Repository
+from agent.setup import Request, Session, begin, find_runs, held, opened, reopened, runs_folder
+from agent.state import Phase, Row, Run, advance, stop_reason
+from agent.syntax import Source
+from agent.workspace import Workspace
+
+BEGIN, NEXT, TRY, FINISH = "begin", "next", "try", "finish"
+DONE = "done"
+EDIT = "edit"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What the assistant does now."""
+
+    run: Run
+    do: str
+    """`begin`, `next`, `edit`, `try` or `finish`; `done` when nothing is left to do."""
+    reason: str = ""
+    task: Task | None = None
+    brief: str = ""
+    draft: Path | None = None
+    edited: bool = False
+    """The draft holds an edit that has not been tried."""
+    others: tuple[Task, ...] = ()
+    row: Row | None = None
+    """What the draft came to."""
+    skipped: Skipped | None = None
+    """Why the draft was not worth an iteration."""
+    resumed: bool = False
+    """An interrupted iteration was brought to its end; the draft was not looked at."""
+
+
+def is_led(run: Run) -> bool:
+    """Whether an assistant takes part in a run."""
+    return ASSISTANT in run.options.proposers
+
+
+def pending(run: Run) -> tuple[str, str]:
+    """What comes next in a run that no process drives, and why where that needs a word."""
+    if run.phase is Phase.DONE:
+        return DONE, run.stopped.reason.value if run.stopped else ""
+    if run.phase in (Phase.SETUP, Phase.BASELINE, Phase.CALIBRATE):
+        return BEGIN, "the baseline was interrupted"
+    if run.phase is Phase.FINISH:
+        return FINISH, "the last comparison was interrupted"
+    if run.proposer != ASSISTANT:
+        return BEGIN, f"the {run.proposer} was interrupted"
+    if run.phase is not Phase.PROPOSE:
+        return TRY, f"iteration {run.iteration} was interrupted"
+    if reason := stop_reason(run):
+        return FINISH, run.escalation or reason.value
+    return NEXT, ""
+
+
+# --- the verbs ----------------------------------------------------------------------------------
+
+
+def begin_run(
+    request: Request, observer: Callable[[Session], Observer], announce: Callable[[Session], None]
+) -> Turn:
+    """Set up, record the baseline, and let whoever comes before the assistant do its part.
+
+    A run on this kernel that waits for an assistant is gone on with instead.
+
+    Raises:
+        UsageError: something is missing or wrong; nothing has been changed.
+    """
+    repository = Repository.open(request.kernel.absolute().parent)
+    if (open_run := _open_on(repository, request.kernel)) is not None:
+        return _continued(repository, open_run, observer)
+    with opened(request) as session:
+        announce(session)
+        run, journal, made = begin(session)
+        try:
+            run = drive(run, journal, session.effects().table(), observer(session), _waits)
+        except UsageError:
+            session.workspace.undo_setup(made)
+            raise
+        finally:
+            journal.close()
+    return Turn(run, *pending(run))
+
+
+def offer(
+    repository: Repository, run_id: str | None, *, declined: str = "", wanted: str = ""
+) -> Turn:
+    """The ONE optimization to carry out; the same one until it is tried or declined.
+
+    Args:
+        repository: the user's.
+        run_id: of the run; the only one that waits when None.
+        declined: why what was offered is not worth a try; it is set aside.
+        wanted: the optimization that the assistant would rather carry out.
+
+    Raises:
+        UsageError: there is no such run, or no such optimization is left.
+    """
+    with held(repository, _led(repository, run_id)) as (workspace, run, journal):
+        do, reason = pending(run)
+        if do != NEXT:
+            return Turn(run, do, reason)
+        subject = _subject(workspace, run)
+        draft = _draft(repository, run)
+        if declined:
+            if run.offer is None:
+                raise UsageError("nothing is offered that could be declined: `tile-agent next`")
+            draft.reset(subject.source.text)
+            if run.offer.optimization == OWN_IDEA:
+                return Turn(run, FINISH, "every optimization has been tried or declined")
+            run = _append(run, journal, Skipped(run.offer.optimization, " ".join(declined.split())))
+        entries = judged(_backend(run), subject.kernel_class)
+        tasks = agenda(run, subject, entries)
+        task = _chosen(tasks, run, wanted)
+        if task is None:
+            return Turn(run, FINISH, "every optimization has been tried or declined")
+        if run.offer is None or run.offer.optimization != task.optimization:
+            run = _append(run, journal, Offered(task.optimization, task.family, task.title))
+        edited = draft.prepare(subject.source.text)
+        return Turn(
+            run,
+            EDIT,
+            task=task,
+            brief=brief_for(run, subject, task).text,
+            draft=draft.path,
+            edited=edited,
+            others=tuple(other for other in tasks if other != task),
+        )
+
+
+def attempt(
+    repository: Repository,
+    run_id: str | None,
+    message: str,
+    observer: Callable[[Session], Observer],
+) -> Turn:
+    """Judge the draft; or bring an iteration that was interrupted to its end.
+
+    Raises:
+        UsageError: the draft cannot be a candidate, or none is asked for; nothing is recorded.
+    """
+    name = _led(repository, run_id)
+    with held(repository, name) as (workspace, run, _):
+        do, reason = pending(run)
+        resumed = do == TRY
+        draft = _draft(repository, run)
+        proposer = None
+        if do == NEXT:
+            if run.offer is None:
+                raise UsageError("no optimization has been asked for: `tile-agent next`")
+            text = draft.checked(_subject(workspace, run).source)
+            proposer = DraftProposer(run.offer, text, message)
+        elif not resumed:
+            return Turn(run, do, reason)
+    with reopened(repository, name) as (session, run, journal):
+        began = run.iteration
+        effects = session.effects(**({ASSISTANT: proposer} if proposer else {}))
+
+        def judged_once(now: Run) -> bool:
+            at_rest = now.phase is Phase.PROPOSE and (now.iteration > began or now.offer is None)
+            return now.phase is Phase.DONE or at_rest
+
+        run = drive(run, journal, effects.table(), observer(session), judged_once)
+        draft.reset(_subject(session.workspace, run).source.text)
+        session.workspace.close()
+    judged_now = run.iteration > began
+    return Turn(
+        run,
+        *pending(run),
+        row=run.rows[-1] if judged_now else None,
+        skipped=None if judged_now else run.skipped[-1],
+        resumed=resumed,
+    )
+
+
+def finish_run(
+    repository: Repository, run_id: str | None, observer: Callable[[Session], Observer]
+) -> Turn:
+    """Compare origin and best afresh and end the run; of one that is done, say so again.
+
+    Raises:
+        UsageError: there is no such run, or it has no baseline yet.
+    """
+    name = _led(repository, run_id, done=True)
+    with held(repository, name) as (_, run, journal):
+        do, reason = pending(run)
+        if do in (DONE, BEGIN):
+            return Turn(run, do, reason)
+        if run.phase is Phase.PROPOSE:
+            run = _append(run, journal, Stopped(stop_reason(run) or StopReason.ASKED))
+    with reopened(repository, name) as (session, run, journal):
+        effects, observe = session.effects(), observer(session)
+        run = drive(run, journal, effects.table(), observe, _between)
+        if run.phase is Phase.PROPOSE:  # an iteration had been interrupted
+            run = _append(run, journal, Stopped(stop_reason(run) or StopReason.ASKED))
+            run = drive(run, journal, effects.table(), observe)
+    return Turn(run, DONE)
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+def _waits(run: Run) -> bool:
+    """Whether the run is done, or it is the assistant's turn."""
+    return run.phase is Phase.DONE or (run.phase is Phase.PROPOSE and run.proposer == ASSISTANT)
+
+
+def _between(run: Run) -> bool:
+    return run.phase in (Phase.PROPOSE, Phase.DONE)
+
+
+def _continued(
+    repository: Repository, run_id: str, observer: Callable[[Session], Observer]
+) -> Turn:
+    with held(repository, run_id) as (_, run, _journal):
+        do, reason = pending(run)
+    if do == BEGIN:
+        with reopened(repository, run_id) as (session, run, journal):
+            run = drive(run, journal, session.effects().table(), observer(session), _waits)
+            session.workspace.close()
+        do, reason = pending(run)
+    return Turn(run, do, reason, resumed=True)
+
+
+def _append(run: Run, journal: Journal, event: Event) -> Run:
+    after = advance(run, event)
+    journal.append(event)
+    return after
+
+
+def _led(repository: Repository, run_id: str | None, *, done: bool = False) -> str:
+    """The run that is meant; with `done` the latest of those that are over will do, too."""
+    found = {
+        name: run for name in find_runs(repository) if (run := _read(repository, name)) is not None
+    }
+    if run_id is not None:
+        if run_id not in found:
+            raise UsageError(
+                f"no assistant leads a run {run_id} here; there are: {', '.join(found) or 'none'}"
+            )
+        return run_id
+    waiting = [name for name, run in found.items() if run.phase is not Phase.DONE]
+    if len(waiting) > 1:
+        raise UsageError(f"several runs wait for an assistant: name one of {', '.join(waiting)}")
+    if not waiting and found and done:
+        return list(found)[-1]
+    if not waiting:
+        raise UsageError("no run waits for an assistant here: `tile-agent begin --kernel PATH`")
+    return waiting[0]
+
+
+def _read(repository: Repository, name: str) -> Run | None:
+    """A run that an assistant leads; None for any other, or when its journal cannot be read."""
+    from agent.errors import JournalError, TransitionError
+
+    path = runs_folder(repository) / name / "journal.jsonl"
+    try:
+        run = replay([entry.event for entry in read(path)])
+    except (JournalError, TransitionError):
+        return None
+    return run if run.started and is_led(run) else None
+
+
+def _open_on(repository: Repository, kernel: Path) -> str | None:
+    """The run on that kernel which waits for an assistant."""
+    for name in reversed(find_runs(repository)):
+        run = _read(repository, name)
+        if run is None or run.phase is Phase.DONE or run.started is None:
+            continue
+        if (repository.root / run.started.kernel).resolve() == kernel.resolve():
+            return name
+    return None
+
+
+def _subject(workspace: Workspace, run: Run) -> Subject:
+    """The incumbent as the playbook reads it, without a process that could run it."""
+    started = run.started
+    assert started is not None
+    text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
+    gpus = started.environment["gpus"]
+    hardware = Hardware(sm=gpus[0]["sm"] if gpus else 0, interpreted=not gpus)
+    return Subject(Source(text, started.kernel), KernelClass(started.kernel_class), hardware)
+
+
+def _draft(repository: Repository, run: Run) -> Draft:
+    started = run.started
+    assert started is not None
+    return Draft(runs_folder(repository) / started.run_id / "draft" / Path(started.kernel).name)
+
+
+def _backend(run: Run) -> str:
+    assert run.started is not None
+    return run.started.backend
+
+
+def _chosen(tasks: tuple[Task, ...], run: Run, wanted: str) -> Task | None:
+    """What was asked for, else what is offered already, else the most promising one."""
+    by_name = {task.optimization: task for task in tasks}
+    if wanted:
+        if wanted not in by_name:
+            raise UsageError(f"{wanted!r} is not left to try; there are: {', '.join(by_name)}")
+        return by_name[wanted]
+    if run.offer is not None and run.offer.optimization in by_name:
+        return by_name[run.offer.optimization]
+    return next((task for task in tasks if task.fits), None)

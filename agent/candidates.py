@@ -1,0 +1,107 @@
+"""Candidates as commits: made from a proposal, sorted out by what they compile to, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.environment import describe
+from agent.events import Candidate, Started
+from agent.harness.arm import Checkout
+from agent.harness.examiner import Examiner
+from agent.harness.sifter import Sifter
+from agent.prompting import render
+from agent.proposers.base import Proposal
+from agent.state import Run
+from agent.workspace import Workspace
+
+
+@dataclass
+class Candidates:
+    """The commits of one run, as far as this process made or compiled them."""
+
+    workspace: Workspace
+    python_path: Callable[[Path], tuple[Path, ...]]
+    """Where Python finds the modules of a checkout, given its root."""
+    examiner: Examiner | None
+    """Compiles candidates before they run; None where nothing can be compiled."""
+    _sifter: Sifter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sifter = Sifter(self.examiner)
+
+    def checkout(self, run: Run, sha: str) -> Checkout:
+        """A commit on disk, as git has it."""
+        root = self.workspace.checkout(sha)
+        return Checkout(root, self.python_path(root), started(run).kernel)
+
+    def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
+        """One commit a variant, on the incumbent, under a ref that outlives the run."""
+        made = []
+        for number, variant in enumerate(proposal.variants, start=1):
+            sha = self.workspace.commit_candidate(
+                run.incumbent_sha,
+                started(run).kernel,
+                variant.source.encode(),
+                f"tile-agent: try {variant.title}\n",
+                _when(run),
+            )
+            self.workspace.keep_ref(f"{run.iteration:02d}-{proposal.optimization}-{number}", sha)
+            made.append(Candidate(sha, dict(variant.params), variant.title))
+        return made
+
+    def sorted_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
+        """Commit -> why it need not be timed, by what the compiler makes of it."""
+        out = self._sifter.sort_out(
+            run.incumbent_sha, candidates, lambda sha: self.checkout(run, sha), perf_tests(run)
+        )
+        self.release(candidates)
+        return out
+
+    def timed(self, run: Run, shas: set[str]) -> None:
+        """These have been timed: what compiles to the same need not be."""
+        self._sifter.remember(run.candidates, shas)
+
+    def release(self, candidates: tuple[Candidate, ...] | list[Candidate]) -> None:
+        """Remove their worktrees; the commits stay."""
+        for candidate in candidates:
+            self.workspace.release(candidate.sha)
+
+    def keep(self, run: Run) -> tuple[str, str]:
+        """One commit a kept optimization: what, why, and the figures. The branch moves to it.
+
+        Returns:
+            The commit, and why the branch could not be moved to it, or nothing.
+        """
+        began, candidate, proposal = started(run), run.candidate, run.proposal
+        assert candidate is not None and proposal is not None
+        message = render(
+            "commit_message.j2",
+            kernel=Path(began.kernel).stem,
+            title=candidate.title,
+            hypothesis=proposal.hypothesis,
+            comparison=run.comparison,
+            machine=describe(began.environment),
+            run_id=began.run_id,
+            iteration=run.iteration,
+        )
+        sha = self.workspace.commit_kept(run.incumbent_sha, candidate.sha, message, _when(run))
+        return sha, self.workspace.advance_branch(began.branch, sha) or ""
+
+
+def perf_tests(run: Run) -> tuple[str, ...]:
+    """The perf tests that comparisons run."""
+    assert run.baseline is not None
+    return run.baseline.compared or started(run).tests.perf
+
+
+def started(run: Run) -> Started:
+    """How the run began; every phase but SETUP comes after it."""
+    assert run.started is not None
+    return run.started
+
+
+def _when(run: Run) -> float:
+    """A time that repeating the effect gives again, so that commits come out the same."""
+    return started(run).began_at_s + run.spent_s

@@ -1,0 +1,237 @@
+"""`begin`, `next`, `try`, `finish`: the loop as an assistant leads it, one call at a time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agent.cli import output, run_options
+from agent.cli.observe import announce, observer
+from agent.cli.options import (
+    Branch,
+    CompareOn,
+    CorrectnessK,
+    IterationTimeoutS,
+    Json,
+    KeepGoing,
+    Kernel,
+    MaxIterations,
+    Only,
+    Patience,
+    PerfK,
+    Python,
+    Tests,
+    TimeBudgetS,
+    Yes,
+)
+from agent.errors import UsageError
+
+if TYPE_CHECKING:
+    from agent.assistant import Turn
+    from agent.proposers.agenda import Task
+
+RunId = Annotated[
+    str | None,
+    typer.Option("--run", help="Id of the run; the one that waits when left out."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(begin)
+    app.command("next")(next_task)
+    app.command("try")(try_draft)
+    app.command()(finish)
+
+
+def begin(
+    kernel: Kernel,
+    tests: Tests = None,
+    correctness_k: CorrectnessK = None,
+    perf_k: PerfK = None,
+    branch: Branch = None,
+    only: Only = None,
+    compare_on: CompareOn = None,
+    max_iterations: MaxIterations = 25,
+    patience: Patience = 2,
+    keep_going: KeepGoing = False,
+    time_budget_s: TimeBudgetS = None,
+    iteration_timeout_s: IterationTimeoutS = 600.0,
+    playbook_first: Annotated[
+        bool,
+        typer.Option("--playbook-first", help="Let the program go through the playbook before."),
+    ] = False,
+    python: Python = sys.executable,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Begin a run that you lead: branch and baseline; go on with `tile-agent next`."""
+    output.use_json(as_json)
+    from agent.assistant import begin_run
+    from agent.options import ASSISTANT, PLAYBOOK, Options
+    from agent.setup import Request
+
+    options = Options(
+        max_iterations=max_iterations,
+        patience=patience,
+        keep_going=keep_going,
+        time_budget_s=run_options.seconds("--time-budget-s", time_budget_s),
+        iteration_timeout_s=run_options.limit("--iteration-timeout-s", iteration_timeout_s),
+        only=run_options.entries(only),
+        compare_on=tuple(compare_on or ()),
+        proposers=(PLAYBOOK, ASSISTANT) if playbook_first else (ASSISTANT,),
+    )
+    request = Request(
+        kernel=kernel,
+        python=python,
+        tests=tuple(tests or ()),
+        correctness_k=correctness_k,
+        perf_k=perf_k,
+        branch=branch,
+        options=options,
+    )
+    _show(begin_run(request, observer, lambda session: announce(session, ask=not yes)))
+
+
+def next_task(
+    run_id: RunId = None,
+    decline: Annotated[
+        str, typer.Option(help="Why what is offered is not worth a try; it is set aside.")
+    ] = "",
+    choose: Annotated[str, typer.Option(help="Name of the one that you would rather do.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Say which ONE optimization to carry out, and in which file."""
+    output.use_json(as_json)
+    from agent.assistant import offer
+    from agent.repository import Repository
+
+    _show(offer(Repository.open(Path.cwd()), run_id, declined=decline, wanted=choose))
+
+
+def try_draft(
+    message: Annotated[
+        str, typer.Option("--message", "-m", help="What you did, and why it should help.")
+    ] = "",
+    run_id: RunId = None,
+    as_json: Json = False,
+) -> None:
+    """Have the draft tested, measured, and kept or reverted."""
+    output.use_json(as_json)
+    from agent.assistant import attempt
+    from agent.repository import Repository
+
+    _show(attempt(Repository.open(Path.cwd()), run_id, message, observer), verdict=True)
+
+
+def finish(run_id: RunId = None, as_json: Json = False) -> None:
+    """End the run: origin against best, measured afresh, and the summary."""
+    output.use_json(as_json)
+    from agent.assistant import finish_run
+    from agent.environment import describe
+    from agent.report.result import exit_code, to_result
+    from agent.report.summary import summarize
+    from agent.repository import Repository
+
+    turn = finish_run(Repository.open(Path.cwd()), run_id, observer)
+    run = turn.run
+    if turn.do != "done":
+        raise UsageError(f"{turn.reason}: {_command(turn)} goes on with it")
+    assert run.started is not None
+    output.result(
+        to_result(run) | {"do": turn.do, "command": _command(turn)},
+        summarize(run, describe(run.started.environment)),
+    )
+    raise typer.Exit(exit_code(run))
+
+
+# --- what is shown ------------------------------------------------------------------------------
+
+
+def _show(turn: Turn, *, verdict: bool = False) -> None:
+    from agent.report.result import exit_code
+
+    value = _value(turn, verdict=verdict)
+    lines = []
+    if turn.row is not None:
+        row = turn.row
+        lines.append(f"{row.iteration} {row.optimization}: {row.status.value}: {row.reason}")
+    if turn.skipped is not None:
+        lines.append(f"not worth an iteration: {turn.skipped.reason}")
+    if turn.task is not None:
+        lines += [turn.brief, f"Edit {turn.draft}, then: {value['command']}"]
+    else:
+        lines.append(f"{turn.reason or 'go on'}: {value['command']}")
+    output.result(value, "\n".join(lines))
+    if turn.do == "done":
+        raise typer.Exit(exit_code(turn.run))
+
+
+def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
+    from agent.journal import to_json
+    from agent.report.result import kept_at
+
+    run = turn.run
+    started = run.started
+    assert started is not None
+    value: dict[str, Any] = {
+        "run": started.run_id,
+        "kernel": started.kernel,
+        "branch": started.branch,
+        "best_ref": kept_at(run),
+        "iteration": run.iteration,
+        "kept": len(run.kept),
+        "do": turn.do,
+        "reason": turn.reason,
+        "command": _command(turn),
+        "latency_meaning": started.latency_meaning,
+        "incumbent_ms": run.incumbent_ms,
+        "noise_floor": run.calibration.noise_floor if run.calibration else None,
+        "diagnosis": to_json(run.diagnosis) if run.diagnosis else None,
+    }
+    if verdict:
+        value |= {"resumed": turn.resumed} | _verdict(turn)
+    if turn.task is not None:
+        value |= {
+            "optimization": turn.task.optimization,
+            "title": turn.task.title,
+            "family": turn.task.family,
+            "prose": turn.task.prose,
+            "why": turn.task.why,
+            "brief": turn.brief,
+            "file": str(turn.draft),
+            "edited": turn.edited,
+            "others": [_other(task) for task in turn.others],
+        }
+    return value
+
+
+def _verdict(turn: Turn) -> dict[str, Any]:
+    """What became of the draft: a row with its effect, or why it was not worth an iteration."""
+    from agent.journal import to_json
+
+    effect = turn.run.comparison.overall if turn.row and turn.run.comparison else None
+    return {
+        "row": to_json(turn.row) if turn.row else None,
+        "effect": to_json(effect) if effect else None,
+        "skipped": turn.skipped.reason if turn.skipped else None,
+    }
+
+
+def _other(task: Task) -> dict[str, Any]:
+    return {
+        "optimization": task.optimization,
+        "title": task.title,
+        "fits": task.fits,
+        "why": task.why,
+    }
+
+
+def _command(turn: Turn) -> str:
+    """The command line that comes next."""
+    from agent.report.result import next_command
+
+    return next_command(turn.run, turn.do)

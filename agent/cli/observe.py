@@ -1,0 +1,63 @@
+"""What a person sees of a run while it goes on: the plan, the lines, the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from agent.cli import output
+
+if TYPE_CHECKING:
+    from agent.events import Event
+    from agent.loop import Observer
+    from agent.setup import Session
+    from agent.state import Run
+
+
+def announce(session: Session, *, ask: bool) -> None:
+    """Say what is going to happen, and ask a person who can answer."""
+    for line in _plan(session):
+        output.progress(line)
+    if ask and output.interactive():
+        typer.confirm("Begin?", default=True, abort=True, err=True)
+
+
+def observer(session: Session) -> Observer:
+    """Shows each event and keeps the table up to date."""
+    from agent.report import progress, table
+    from agent.setup import table_path
+
+    def observe(run: Run, event: Event) -> None:
+        for line in progress.lines(run, event):
+            output.progress(line)
+        if run.rows:
+            session.folder.mkdir(parents=True, exist_ok=True)  # `git clean` may have been here
+            table.write(session.folder / "perf_results.md", run.rows)
+            table.write(table_path(session.workspace.repository), run.rows)
+
+    output.remember(run=session.workspace.run_id, branch=session.branch)
+    return observe
+
+
+def _plan(session: Session) -> list[str]:
+    """What is going to happen, in a few lines."""
+    from agent.environment import describe
+
+    kinds = session.classification
+    tests = session.plan
+    options = session.options
+    launched = [kernel.name for kernel in session.target.kernels if kernel.launched_from]
+    budget = f", {options.time_budget_s:.0f} s in all" if options.time_budget_s else ""
+    return [
+        f"kernel     {session.target.kernel} ({session.target.backend}: {', '.join(launched)}; "
+        f"{kinds.kernel_class.value}, about {kinds.flop_per_byte:.3g} FLOP/B)",
+        f"tests      {len(tests.correctness)} correctness, {len(tests.perf)} perf "
+        f"from {', '.join(tests.files)}",
+        f"machine    {describe(session.environment.to_json())}",
+        f"latency    {session.latency_meaning}",
+        f"branch     {session.branch} from {session.origin_sha[:12]}",
+        f"limits     {options.max_iterations} iterations of at most "
+        f"{options.iteration_timeout_s:.0f} s{budget}",
+        *(f"note       {note}" for note in session.notes),
+    ]

@@ -1,0 +1,121 @@
+"""`status` and `stop`: how the runs of a repository stand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from agent.cli import output
+from agent.cli.options import Json
+from agent.errors import UsageError
+
+if TYPE_CHECKING:
+    from agent.repository import Repository
+
+STOP_TIMEOUT_S = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(status)
+    app.command()(stop)
+
+
+def status(
+    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="All when left out."),
+    as_json: Json = False,
+) -> None:
+    """Say how the runs of this repository stand, and what to do next."""
+    output.use_json(as_json)
+    from agent.repository import Repository
+    from agent.setup import find_runs
+
+    repository = Repository.open(Path.cwd())
+    known = find_runs(repository)
+    if run_id is not None and run_id not in known:
+        raise UsageError(f"there is no run {run_id} here; there are: {', '.join(known) or 'none'}")
+    states = [state_of(repository, name) for name in ([run_id] if run_id else known)]
+    lines = [f"{state['run']}: {state['summary']}; next: {state['next']}" for state in states]
+    output.result({"runs": states}, "\n".join(lines) or "no runs yet: tile-agent run --kernel PATH")
+
+
+def stop(
+    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="The one that is alive."),
+    as_json: Json = False,
+) -> None:
+    """Ask a run that is alive to end as Ctrl-C would end it: cleanly, to be resumed."""
+    output.use_json(as_json)
+    from agent.repository import Repository
+    from agent.setup import find_runs
+
+    repository = Repository.open(Path.cwd())
+    for name in reversed([run_id] if run_id else find_runs(repository)):
+        owner = _owner(repository, name)
+        if owner is None:
+            continue
+        os.kill(owner.pid, signal.SIGINT)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while _owner(repository, name) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        if _owner(repository, name):
+            raise UsageError(f"run {name} (pid {owner.pid}) has not ended yet: kill it if it must")
+        output.result({"stopped": name}, f"stopped {name}; go on with: tile-agent resume {name}")
+        return
+    raise UsageError("no such run is alive here: see `tile-agent status`")
+
+
+def state_of(repository: Repository, name: str) -> dict[str, Any]:
+    """A run as `status` shows it: where it stands, and what to do next."""
+    from agent.assistant import is_led, pending
+    from agent.errors import JournalError, TransitionError
+    from agent.journal import read, replay
+    from agent.report.result import next_command, to_result
+    from agent.setup import runs_folder
+
+    path = runs_folder(repository) / name / "journal.jsonl"
+    try:
+        state = replay([entry.event for entry in read(path)])
+    except (JournalError, TransitionError) as problem:
+        mend = f"rm -r {path.parent.relative_to(repository.root)}"
+        return {"run": name, "standing": "damaged", "summary": str(problem), "next": mend}
+    owner = _owner(repository, name)
+    done = state.phase.value == "done"
+    standing = "done" if done else "alive" if owner else "interrupted"
+    command = f"tile-agent resume {name}"
+    if owner:
+        command = f"wait, or tile-agent stop {name}"
+    elif done and state.started:
+        command = next_command(state, "done")
+    elif state.started and is_led(state):
+        standing = "waiting for the assistant"
+        command = next_command(state, pending(state)[0])
+    kept = len(state.kept)
+    return to_result(state) | {
+        "run": name,
+        "standing": standing,
+        "next": command,
+        "summary": f"{standing}, iteration {state.iteration}, {kept} kept",
+    }
+
+
+def _owner(repository: Repository, name: str) -> Any:
+    """The process that drives a run; None when none does."""
+    from agent.errors import JournalError, TransitionError
+    from agent.journal import read, replay
+    from agent.setup import runs_folder
+    from agent.workspace import lock_owner
+
+    path = runs_folder(repository) / name / "journal.jsonl"
+    if not path.exists():
+        raise UsageError(f"there is no run {name} here: see `tile-agent status`")
+    try:
+        started = replay([entry.event for entry in read(path)]).started
+    except (JournalError, TransitionError):
+        return None
+    owner = lock_owner(repository, started.kernel) if started else None
+    return owner if owner and owner.run_id == name else None

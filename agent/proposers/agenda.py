@@ -1,0 +1,87 @@
+"""What is left for somebody with judgement: the tasks, and in which order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.playbook.base import Advice, Entry, NotApplicable, Optimization, Subject
+from agent.playbook.reference import prose
+from agent.state import Run
+
+OWN_IDEA = "own-idea"
+"""The optimization that no entry of the playbook describes."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """ONE optimization to carry out by judgement."""
+
+    optimization: str
+    """The entry's name, or `own-idea`."""
+    family: str
+    title: str
+    prose: str
+    """When, do, risk, source; Markdown."""
+    expected: str
+    why: str
+    """What in the source speaks for it, or why no program could do it."""
+    fits: bool = True
+    """False: the program found it not to apply. Judgement may know better."""
+
+
+_OWN = Task(
+    optimization=OWN_IDEA,
+    family=OWN_IDEA,
+    title="own idea",
+    prose=(
+        "When: the entries of the playbook are tried, or none of them is what this kernel needs.\n"
+        "Do: change ONE thing that the evidence points to, and name it.\n"
+        "Risk: a change without a reason from the evidence is a guess.\n"
+        "Source: yours."
+    ),
+    expected="say what you expect",
+    why="whatever the evidence points to",
+)
+
+
+def agenda(run: Run, subject: Subject, entries: Sequence[Entry]) -> tuple[Task, ...]:
+    """The tasks that are left, most promising first.
+
+    What fits, then `own-idea`, then what a program found not to apply. Within each, the order is
+    that of `entries`, with the families that the diagnosis names first.
+    """
+    tasks = list(_tasks(run, subject, entries))
+    tasks.sort(key=lambda task: (not task.fits, run.family_rank(task.family)))
+    tasks.insert(sum(task.fits for task in tasks), _OWN)
+    if only := run.options.only:
+        tasks = [task for task in tasks if task.optimization in only]
+    return tuple(tasks)
+
+
+def _tasks(run: Run, subject: Subject, entries: Sequence[Entry]) -> Iterator[Task]:
+    for entry in entries:
+        if entry.name in run.tried:
+            continue
+        fits, why = True, ""
+        try:
+            why = _fits(entry, subject)
+        except NotApplicable as reason:
+            fits, why = False, str(reason)
+        yield Task(
+            optimization=entry.name,
+            family=entry.family,
+            title=entry.title,
+            prose=prose(entry),
+            expected=entry.expected,
+            why=why,
+            fits=fits,
+        )
+
+
+def _fits(entry: Entry, subject: Subject) -> str:
+    if isinstance(entry, Advice):
+        return entry.fits(subject)
+    assert isinstance(entry, Optimization)
+    variants = [entry.describe(params) for params in entry.variants(subject)]
+    return f"a program would try: {', '.join(variants)}"

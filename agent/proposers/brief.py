@@ -1,0 +1,79 @@
+"""What somebody with judgement is told before carrying out an optimization."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.backends import BACKENDS
+from agent.environment import describe
+from agent.playbook.base import Subject
+from agent.prompting import render
+from agent.proposers.agenda import Task
+from agent.state import Run
+from agent.syntax import Source
+
+
+@dataclass(frozen=True)
+class Brief:
+    """ONE task over one text, and all that is known of it, as Markdown."""
+
+    task: Task
+    kernel: str
+    """Path of the kernel file in its repository."""
+    base_sha: str
+    """The commit that the task builds on."""
+    source: Source
+    text: str
+    """Facts that tools and the user's files gave stand in it between fences, as data."""
+
+
+def brief_for(run: Run, subject: Subject, task: Task) -> Brief:
+    """Put together what the run knows."""
+    started = run.started
+    assert started is not None  # there is no proposing before it
+    rules, diagnosis = run.options.rules, run.diagnosis
+    text = render(
+        "brief.md.j2",
+        title=task.title,
+        prose=task.prose,
+        expected=task.expected.rstrip("."),
+        why=task.why.rstrip("."),
+        kernel=started.kernel,
+        backend=started.backend,
+        kernel_class=subject.kernel_class.value,
+        flop_per_byte=BACKENDS[started.backend].classify(subject.source).flop_per_byte,
+        machine=describe(started.environment),
+        latency_meaning=started.latency_meaning,
+        has_gpu=bool(subject.hardware.sm),
+        entry_points=_entry_points(subject.source),
+        source=subject.source.text,
+        levels=_levels(run),
+        cause=diagnosis.cause.value if diagnosis else "",
+        evidence=diagnosis.evidence if diagnosis else (),
+        tried=tuple(_tried(run)),
+        worst=rules.regression,
+        major=rules.major,
+    )
+    return Brief(task, started.kernel, run.incumbent_sha, subject.source, text)
+
+
+def _entry_points(source: Source) -> list[str]:
+    """What others may import: the functions at the top of the file."""
+    names = [function.name for function in source.functions if "." not in function.name]
+    return [f"`{name}`" for name in names if not name.startswith("_")]
+
+
+def _levels(run: Run) -> list[tuple[str, float]]:
+    """Config -> latency of the incumbent, in ms."""
+    if run.calibration and run.calibration.levels_ms:
+        return sorted(run.calibration.levels_ms.items())
+    records = run.baseline.records if run.baseline else ()
+    return [(record.config, record.latency_ms) for record in records]
+
+
+def _tried(run: Run) -> Iterator[str]:
+    for row in run.rows[1:]:
+        yield f"{row.iteration}. {row.optimization}: {row.status.value}; {row.reason}"
+    for skipped in run.skipped:
+        yield f"-  {skipped.optimization}: no candidate; {skipped.reason}"

@@ -1,0 +1,76 @@
+"""Which proposers a run has, made from its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.backends.base import KernelClass
+from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
+from agent.playbook import ADVICE, LAST, ordered
+from agent.playbook.base import Entry
+from agent.proposers.base import Proposer
+from agent.proposers.judgement import JudgementProposer
+from agent.proposers.playbook import PlaybookProposer
+from agent.proposers.writer import Writer
+from agent.repository import Repository
+
+
+def check(options: Options) -> None:
+    """Look whether the proposers can do their work, before anything is changed.
+
+    Raises:
+        UsageError: a library, a key, a program or a setting is missing; how to mend it.
+    """
+    if MODEL in options.proposers:
+        from agent.proposers.model.client import check as check_model
+
+        check_model(options.model)
+    if COMMAND in options.proposers:
+        from agent.proposers.command import check as check_command
+
+        check_command(options.command)
+
+
+def judged(backend: str, kernel_class: KernelClass) -> tuple[Entry, ...]:
+    """What judgement can carry out, most promising first: advice, and what a program can, too."""
+    entries: list[Entry] = [entry for entry in ADVICE if entry.backend == backend]
+    entries += ordered(backend, kernel_class)
+    return tuple(sorted(entries, key=lambda entry: entry.priority.get(kernel_class, LAST)))
+
+
+def build(
+    options: Options,
+    backend: str,
+    kernel_class: KernelClass,
+    repository: Repository,
+    folder: Path,
+) -> dict[str, Proposer]:
+    """The proposers that `options` name; an assistant is none, since it comes and goes.
+
+    Args:
+        options: of the run.
+        backend: the kernel's language.
+        kernel_class: of the kernel; it orders the playbook.
+        repository: the user's, of which a program gets copies.
+        folder: of the run, where exchanges and logs are kept.
+    """
+    found: dict[str, Proposer] = {}
+    entries = judged(backend, kernel_class)
+    for name in options.proposers:
+        if name == PLAYBOOK:
+            found[name] = PlaybookProposer(ordered(backend, kernel_class))
+        elif name != ASSISTANT:
+            writer = _writer(name, options, repository, folder)
+            found[name] = JudgementProposer(writer, entries)
+    return found
+
+
+def _writer(name: str, options: Options, repository: Repository, folder: Path) -> Writer:
+    """Imported only where it is asked for: a model's library is optional."""
+    if name == MODEL:
+        from agent.proposers.model.writer import ModelWriter
+
+        return ModelWriter(options.model, folder / MODEL)
+    from agent.proposers.command import CommandWriter
+
+    return CommandWriter(options.command, repository, folder / COMMAND)

@@ -1,0 +1,89 @@
+"""The file that an assistant edits, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import UsageError
+from agent.events import Offered
+from agent.playbook.base import Subject
+from agent.proposers.agenda import OWN_IDEA
+from agent.proposers.answer import problems
+from agent.proposers.base import Proposal, ProposedVariant
+from agent.state import Run
+from agent.syntax import Source
+
+LARGEST_BYTES = 1_000_000
+"""No kernel file is larger; a mistake may be."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A copy of the kernel file, below the run's folder: the user's own file is never touched."""
+
+    path: Path
+
+    def text(self) -> str:
+        """What stands in it.
+
+        Raises:
+            UsageError: it is gone, or no text.
+        """
+        mend = "`tile-agent next` makes it again"
+        if self.path.is_symlink() or not self.path.is_file():
+            raise UsageError(f"the draft {self.path} is missing or no plain file: {mend}")
+        if self.path.stat().st_size > LARGEST_BYTES:
+            raise UsageError(f"the draft {self.path} is larger than {LARGEST_BYTES} bytes")
+        try:
+            return self.path.read_bytes().decode()
+        except UnicodeDecodeError as problem:
+            raise UsageError(f"the draft {self.path} is not UTF-8: {problem}") from None
+
+    def prepare(self, text: str) -> bool:
+        """Make it where it is missing; an edited one stays. Returns whether it is edited."""
+        if self.path.is_file() and not self.path.is_symlink():
+            return self.path.read_bytes() != text.encode()
+        self.reset(text)
+        return False
+
+    def reset(self, text: str) -> None:
+        """Put the text into it. What stood there is a commit of the run, or is given up."""
+        self.path.unlink(missing_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(text.encode())
+
+    def checked(self, before: Source) -> str:
+        """Its text, fit to be a candidate.
+
+        Raises:
+            UsageError: it is not, and what is to be mended.
+        """
+        text = self.text()
+        if text == before.text:
+            raise UsageError(f"the draft is the code as it stands: edit {self.path}")
+        if wrong := problems(before, text):
+            raise UsageError(f"the draft cannot be a candidate: {'; '.join(wrong)}")
+        return text
+
+
+@dataclass(frozen=True)
+class DraftProposer:
+    """Proposes the one text that an assistant has written."""
+
+    offer: Offered
+    text: str
+    message: str
+    """The hypothesis, in the assistant's words; its first line names an idea of its own."""
+
+    def propose(self, _run: Run, _subject: Subject) -> Proposal:
+        """The draft, as the candidate for what was offered."""
+        title = self.offer.title
+        if self.offer.optimization == OWN_IDEA and self.message.strip():
+            title = " ".join(self.message.strip().splitlines()[0].replace("|", " ").split())[:60]
+        return Proposal(
+            optimization=self.offer.optimization,
+            family=self.offer.family,
+            hypothesis=" ".join(self.message.split()) or f"{self.offer.title}, by an assistant",
+            variants=(ProposedVariant({}, f"{title} (assistant)", self.text),),
+        )

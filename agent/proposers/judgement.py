@@ -1,0 +1,63 @@
+"""Has the tasks that need judgement carried out by a writer: a language model, or a program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.playbook.base import Entry, Subject
+from agent.proposers.agenda import OWN_IDEA, Task, agenda
+from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
+from agent.proposers.brief import brief_for
+from agent.proposers.writer import Refused, Spent, Writer
+from agent.state import Run
+
+PATIENCE = 5
+"""Answers in a row that were no candidates, after which nobody is asked any more."""
+
+
+class JudgementProposer:
+    """Takes the next task of the agenda, and hands its writer's answer to the loop.
+
+    What makes the answer worth anything is the loop: it is tested and measured like every other.
+    """
+
+    def __init__(self, writer: Writer, entries: Sequence[Entry]) -> None:
+        """Take the entries of one backend, in order of priority, and who carries them out."""
+        self._writer = writer
+        self._entries = entries
+
+    def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
+        """The writer's candidate for the most promising task that is left."""
+        if run.refusals >= PATIENCE:
+            return Exhausted(f"{run.refusals} answers in a row were no candidates")
+        tasks = agenda(run, subject, self._entries)
+        task = next((task for task in tasks if task.fits), None)
+        if task is None:
+            return Exhausted()
+        chosen = self._writer.choose(run, tasks)
+        if chosen is not None:
+            task = chosen.task
+        written = self._writer.write(brief_for(run, subject, task), run)
+        if isinstance(written, Spent):
+            return Exhausted(written.reason)
+        usage = written.usage + chosen.usage if chosen else written.usage
+        if isinstance(written, Refused):
+            if written.hopeless:
+                return Exhausted(written.reason)
+            return Declined(task.optimization, written.reason, usage)
+        title = _title(task, written.title, self._writer.name)
+        return Proposal(
+            optimization=task.optimization,
+            family=task.family,
+            hypothesis=written.hypothesis or f"{task.title}, by the {self._writer.name}",
+            variants=(ProposedVariant({}, title, written.source),),
+            expected_gain=written.expected_gain,
+            risk=written.risk,
+            usage=usage,
+        )
+
+
+def _title(task: Task, named: str, writer: str) -> str:
+    """What the table calls it: who did it is part of the name."""
+    own = " ".join(named.replace("|", " ").split())[:60]
+    return f"{own if own and task.optimization == OWN_IDEA else task.title} ({writer})"

@@ -1,0 +1,1 @@
+"""A language model as the writer of candidates. Its library is optional: `tile-agent[model]`."""

@@ -1,0 +1,211 @@
+"""How requests reach a model: recorded, tried again where that may help, and never for ever.
+
+Every answer is read to its end before the library sees it. A connection that is cut within an
+answer can therefore be tried again like one that was refused, and one deadline covers connecting,
+waiting, a body that trickles in, and the pauses between attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from typing import Protocol
+
+import httpx2
+
+from agent.proposers.model.exchange import Exchange, Recorder, Replay, ReplayFailed
+
+ATTEMPTS = 5
+BACKOFF_S = 1.0
+"""Before the second attempt; twice that before the third, and so on."""
+LARGEST_BYTES = 16_000_000
+"""No answer is larger; a server that does not stop would fill the memory."""
+TOO_LARGE = f"an answer of more than {LARGEST_BYTES} bytes"
+AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+"""Statuses that may pass. 529 is Anthropic's for overloaded."""
+
+
+class Source(Protocol):
+    """Where answers come from."""
+
+    async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:
+        """The request's exchange, whole: also of a status that is an error, and of a cut body."""
+
+    async def pause(self, seconds: float) -> None:
+        """Wait before the next attempt."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
+
+class Transport(httpx2.AsyncBaseTransport):
+    """What the library's HTTP client sends through."""
+
+    def __init__(
+        self, source: Source, recorder: Recorder, timeout_s: float, backoff_s: float = BACKOFF_S
+    ) -> None:
+        """Take where answers come from, and the most that one request may take."""
+        self._source = source
+        self._recorder = recorder
+        self._timeout_s = timeout_s
+        self._backoff_s = backoff_s
+        self.requests = 0
+        """Exchanges so far, attempts that failed included."""
+        self.failure = ""
+        """Why the last request got no answer; the library wraps its exceptions beyond use."""
+        self.timed_out = False
+        """It got none in time; a shorter one may come."""
+        self.unstreamed = False
+        """The server answered a request for a stream with a plain body."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request, and again where that may help.
+
+        Raises:
+            httpx2.TransportError: no answer came; `failure` says why.
+        """
+        self.failure, self.timed_out = "", False
+        asked = Exchange(
+            method=request.method,
+            url=str(request.url),
+            request_headers=dict(request.headers),
+            request=(await request.aread()).decode(),
+        )
+        ends = asyncio.get_running_loop().time() + self._timeout_s
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                done = await self._attempt(request, asked, ends)
+            except ReplayFailed as problem:
+                self.failure = str(problem)
+                raise httpx2.ReadError(self.failure, request=request) from problem
+            wait_s = self._wait_s(done, attempt)
+            left_s = ends - asyncio.get_running_loop().time()
+            if wait_s is None or attempt == ATTEMPTS or wait_s >= left_s:
+                break
+            await self._source.pause(wait_s)
+        if done.error:
+            tried = f" ({attempt} attempts)" if attempt > 1 else ""
+            self.failure = f"{done.error}{tried}"
+            raise httpx2.ReadError(self.failure, request=request)
+        kind = (done.response_headers or {}).get("content-type", "")
+        self.unstreamed = done.status == 200 and asked.kind[3] and "event-stream" not in kind
+        headers = {"content-type": kind} if kind else {}
+        return httpx2.Response(done.status, headers=headers, content=done.response, request=request)
+
+    async def _attempt(self, request: httpx2.Request, asked: Exchange, ends: float) -> Exchange:
+        begun = time.monotonic()
+        self.requests += 1
+        done = replace(asked, error="interrupted")
+        try:
+            async with asyncio.timeout_at(ends):
+                done = await self._source.answer(request, asked)
+        except TimeoutError:
+            self.timed_out = True
+            done = replace(asked, error=f"no whole answer within {self._timeout_s:g} s")
+        finally:  # what was asked and never answered may have been paid for
+            self._recorder.record(replace(done, took_s=time.monotonic() - begun))
+        return done
+
+    def _wait_s(self, done: Exchange, attempt: int) -> float | None:
+        """How long to wait before trying again; None where that would be of no use."""
+        if done.status in AGAIN and b"insufficient_quota" in done.response:
+            return None
+        if done.error == TOO_LARGE or not (done.error or done.status in AGAIN):
+            return None
+        backoff_s = self._backoff_s * 2.0 ** (attempt - 1)
+        return max(backoff_s, _retry_after_s(done))
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._source.close()
+
+
+class Network:
+    """Answers from a server."""
+
+    def __init__(self, progress: Callable[[int], None] = lambda _: None) -> None:
+        """Take what is told how many bytes of an answer have come."""
+        self._progress = progress
+        self._connections: httpx2.AsyncHTTPTransport | None = None
+
+    async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:
+        """Send the request and read all of the answer."""
+        if self._connections is None:
+            self._connections = httpx2.AsyncHTTPTransport(proxy=_proxy(request.url))
+        status, headers, body = 0, {}, bytearray()
+        error = ""
+        try:
+            response = await self._connections.handle_async_request(request)
+            status, headers = response.status_code, dict(response.headers)
+            try:
+                async for piece in response.aiter_bytes():
+                    body += piece
+                    self._progress(len(body))
+                    if len(body) > LARGEST_BYTES:
+                        error = TOO_LARGE
+                        break
+            finally:
+                await response.aclose()
+        except (httpx2.TransportError, httpx2.DecodingError) as problem:
+            error = f"{type(problem).__name__}: {problem}"
+        return replace(
+            asked, status=status, response_headers=headers, response=bytes(body), error=error
+        )
+
+    async def pause(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        """Close connections."""
+        if self._connections is not None:
+            await self._connections.aclose()
+
+
+class Recordings:
+    """Answers from recordings, without a network and without waiting."""
+
+    def __init__(self, replay: Replay) -> None:
+        """Take the recordings."""
+        self._replay = replay
+
+    async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:  # noqa: ARG002
+        """What the next recording holds."""
+        recorded = self._replay.answer(asked)
+        return replace(
+            asked,
+            status=recorded.status,
+            response_headers=recorded.response_headers,
+            response=recorded.response,
+            error=recorded.error,
+        )
+
+    async def pause(self, seconds: float) -> None:
+        """Go on at once: the recording knows what came of the next attempt."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _proxy(url: httpx2.URL) -> str | None:
+    """The proxy of the environment for a URL; the library asks only where it has no transport."""
+    if urllib.request.proxy_bypass(url.host):
+        return None
+    return urllib.request.getproxies().get(url.scheme)
+
+
+def _retry_after_s(done: Exchange) -> float:
+    """What the server asks to wait: a number of seconds, or the date at which to come back."""
+    asked = (done.response_headers or {}).get("retry-after", "")
+    try:
+        return max(0.0, float(asked))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(asked).timestamp() - time.time())
+    except ValueError:
+        return 0.0
