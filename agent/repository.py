@@ -1,7 +1,7 @@
 """The user's git repository, read. The only file that runs git, always through `Repository.git`.
 
-Nothing here writes: not a ref, not an object, and not the index either, which a plain `git status`
-would refresh. What a run adds to the repository is in `agent.workspace`.
+Nothing here writes to it: not a ref, not an object, and not the index either, which a plain
+`git status` would refresh. What a run adds to the repository is in `agent.workspace`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agent.errors import GitError, UsageError
 
 # `git rev-parse --local-env-vars` without the configuration: git sets these around hooks and
 # `rebase --exec`, and each would point our git at another repository, index or object store.
-_UNSET = (
+LOCAL_VARIABLES = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_COMMON_DIR",
     "GIT_CONFIG",
@@ -51,7 +51,7 @@ _CONFIG = (
     "submodule.recurse=false",
     "worktree.useRelativePaths=false",
 )
-_ENV = ("env", *(f"-u{name}" for name in _UNSET))
+_ENV = ("env", *(f"-u{name}" for name in LOCAL_VARIABLES))
 _GIT = ("git", "--no-pager", *(word for setting in _CONFIG for word in ("-c", setting)))
 
 
@@ -163,6 +163,27 @@ class Repository:
             found[blob] = out.read(int(size))
             out.readline()
         return found
+
+    def export(self, sha: str, folder: Path) -> None:
+        """Write the files of a commit into `folder`, as the one commit of a repository of its own.
+
+        Nothing in it leads back to this one: no remote, no hooks, no shared objects.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="tile-agent-") as scratch:
+            # Not `git archive`, which obeys export-ignore: that tends to hide the tests.
+            index = {"GIT_INDEX_FILE": f"{scratch}/index"}
+            self.git("read-tree", sha, env=index)
+            self.git("checkout-index", "--all", "--quiet", f"--prefix={folder}/", env=index)
+        who = ("-c", "user.name=tile-agent", "-c", "user.email=tile-agent@localhost")
+        for command in (
+            ("init", "--quiet", "--template="),
+            ("add", "--all", "--force"),
+            (*who, "commit", "--quiet", "--allow-empty", "--message", f"Copy of {sha}"),
+        ):
+            answer = _ask(folder, *command)
+            if answer.status != 0:
+                raise GitError(f"git {command[0]} in a copy: {answer.complaint}")
 
     def changes(self) -> dict[str, str]:
         """What differs from HEAD in the user's checkout: path -> two letters of `git status`.

@@ -1,5 +1,7 @@
 """Starts the fork server: `python PATH/tile_agent_pytest FD`; or a job: `... artifacts < JOB`.
 
+`... program FD ARGV` supervises a program.
+
 Run by path, so that the interpreter of the user's environment serves even where tile-agent is
 installed in another one: the package is loaded from its file, and `sys.path` gains nothing.
 """
@@ -41,6 +43,10 @@ if __name__ == "__main__":
         from tile_agent_pytest.tile_ir import main
 
         main(json.load(sys.stdin))
+    elif sys.argv[1] == "program":
+        from tile_agent_pytest.supervisor import supervise
+
+        supervise(int(sys.argv[2]), sys.argv[3:])
     else:
         from tile_agent_pytest.server import serve
 

@@ -38,8 +38,8 @@ def serve(control_fd: int) -> None:
     server = Server(socket.socket(fileno=control_fd))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, lambda *_: server.leave())
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    become_subreaper()
+    die_with_parent(signal.SIGTERM)
     server.run()
 
 
@@ -53,9 +53,7 @@ class Server:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, str] = {}
-        self._wakeup, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        self._wakeup = wake_on_child_exit()
 
     def run(self) -> None:
         """Serve until the parent closes its end."""
@@ -116,7 +114,7 @@ class Server:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            die_with_parent(signal.SIGKILL)
             self._control.close()
             os.close(self._wakeup)
             os.environ[WORKER_MARK] = mark
@@ -150,7 +148,7 @@ class Server:
     def _kill_orphans(self, *, alive: set[str]) -> None:
         """Kill what dead workers left behind: our children that are neither workers nor theirs."""
         for pid in children(os.getpid()):
-            if pid not in self._workers and _mark_of(pid) not in alive:
+            if pid not in self._workers and variable_of(pid, WORKER_MARK) not in alive:
                 kill_tree(pid)
 
 
@@ -176,11 +174,12 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def _mark_of(pid: int) -> str | None:
+def variable_of(pid: int, name: str) -> str | None:
+    """A variable that a process was started with; None when there is none, or no such process."""
     with contextlib.suppress(OSError):
         for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            name, _, value = entry.partition(b"=")
-            if name.decode(errors="replace") == WORKER_MARK:
+            known, _, value = entry.partition(b"=")
+            if known.decode(errors="replace") == name:
                 return value.decode(errors="replace")
     return None
 
@@ -195,6 +194,24 @@ def _preload() -> tuple[list[str], dict[str, str]]:
         except Exception as problem:
             missing[name] = f"{type(problem).__name__}: {problem}"
     return imported, missing
+
+
+def become_subreaper() -> None:
+    """Inherit descendants that lose their parent, instead of init."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(number: signal.Signals) -> None:
+    """Get this signal when the parent ends, however it ends."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def wake_on_child_exit() -> int:
+    """A descriptor that becomes readable when a child has ended; reading it never blocks."""
+    wakeup, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    return wakeup
 
 
 def _prctl(option: int, value: int) -> None:

@@ -80,6 +80,7 @@ class CommandWriter:
             kernel=brief.kernel,
             timeout_s=self._options.timeout_s,
         )
+        prompt = prompt.encode(errors="replace").decode()  # a test's id may be no text
         with tempfile.TemporaryDirectory(
             prefix="tile-agent-", ignore_cleanup_errors=True
         ) as folder:
@@ -99,10 +100,10 @@ class CommandWriter:
             except Unusable as reason:
                 return Refused(f"{self._program}: {reason}.{remark}", usage)
         said = _said(output)
-        hypothesis = _line(said.get("hypothesis")) or f"{brief.task.title}, by {self._program}."
+        hypothesis = _line(said.get("hypothesis")) or f"{brief.task.title}, by {self._program}"
         return Written(
             source=text,
-            hypothesis=hypothesis + remark,
+            hypothesis=f"{hypothesis.rstrip('.')}.{remark}",
             title=_line(said.get("title")),
             expected_gain=_fraction(said.get("expected_gain")),
             risk=_line(said.get("risk")),

@@ -1,0 +1,207 @@
+"""Runs any program in a folder, with a deadline, and leaves no process of it behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tile_agent_pytest
+from agent.errors import UsageError
+from agent.harness.server import worker_environment
+from agent.redaction import is_secret
+from tile_agent_pytest.server import kill_tree, variable_of
+from tile_agent_pytest.supervisor import KILL_TIMEOUT_S
+from tile_agent_pytest.wire import Channel, Closed, Message
+
+HEAD_BYTES = TAIL_BYTES = 256 * 2**10
+"""What a log keeps of the beginning and of the end of the output."""
+_EXIT_TIMEOUT_S = KILL_TIMEOUT_S + 5.0
+_MARK = "TILE_AGENT_PROGRAM"
+_PIPE_BYTES = 2**20  # the most that a pipe holds, so that one read empties it
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended."""
+
+    code: int | None
+    """Its exit code, below zero for a signal; None when it passed its deadline."""
+    log: Path
+    """What it printed, the middle left out where that is long. Secrets are still in it."""
+    withheld: tuple[str, ...]
+    """Variables that it did not get, because their names look like secrets."""
+    took_s: float
+
+    @property
+    def fate(self) -> str:
+        """In one line."""
+        if self.code is None:
+            return f"not done after {self.took_s:.0f} s: killed"
+        if self.code == 0:
+            return "ended"
+        if self.code < 0:
+            return f"killed by signal {-self.code} ({signal.strsignal(-self.code)})"
+        if not self.withheld:
+            return f"exited with {self.code}"
+        return (
+            f"exited with {self.code}; these variables were not handed on: "
+            f"{', '.join(self.withheld)}; --pass-env NAME hands one on"
+        )
+
+
+def run_program(
+    argv: Sequence[str],
+    folder: Path,
+    *,
+    log: Path,
+    timeout_s: float,
+    stdin: str = "",
+    pass_env: Collection[str] = (),
+    drop_env: Collection[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run a program to its end or to its deadline; then all its descendants are killed.
+
+    Args:
+        argv: the program and its arguments; no shell reads them.
+        folder: where it runs.
+        log: file for its standard output and error, at most half a megabyte of them.
+        timeout_s: wall time.
+        stdin: what it reads from its standard input.
+        pass_env: secret variables of this process that it gets all the same.
+        drop_env: other variables that it does not get.
+        variables: on top of this process's environment.
+
+    Raises:
+        UsageError: it cannot be started.
+    """
+    given = {name: os.environ[name] for name in pass_env if name in os.environ}
+    given |= {"PWD": str(folder), **(variables or {}), _MARK: uuid.uuid4().hex}
+    base = {k: v for k, v in os.environ.items() if k not in drop_env and k != "OLDPWD"}
+    withheld = tuple(sorted(name for name in base if is_secret(name) and name not in given))
+    begin = time.monotonic()
+    with contextlib.closing(_Log(log)) as output:
+        program = _Supervised(argv, folder, worker_environment(base, given), stdin)
+        try:
+            answer = program.follow(output, begin + timeout_s)
+        finally:
+            program.end(output)
+    if "problem" in answer:
+        raise UsageError(f"{argv[0]} cannot be run: {answer['problem']}")
+    return Ended(answer["code"], log, withheld, time.monotonic() - begin)
+
+
+class _Supervised:
+    """A program and the process that supervises it."""
+
+    def __init__(
+        self, argv: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str
+    ) -> None:
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self._mark = environment[_MARK]
+        self._output, write_end = os.pipe()
+        os.set_blocking(self._output, False)
+        main = str(Path(tile_agent_pytest.__file__).parent)
+        with theirs, tempfile.TemporaryFile() as file, os.fdopen(write_end, "wb") as output:
+            file.write(stdin.encode())
+            file.seek(0)
+            self._process = subprocess.Popen(
+                [sys.executable, main, "program", str(theirs.fileno()), *argv],
+                cwd=folder,
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=file,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def follow(self, log: _Log, deadline: float) -> Message:
+        """Copy the output until the supervisor answers, or is gone, or the deadline passes."""
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._channel.socket, selectors.EVENT_READ)
+            ready.register(self._output, selectors.EVENT_READ)
+            while (left := deadline - time.monotonic()) > 0:
+                for key, _ in ready.select(left):
+                    if key.fileobj == self._channel.socket:
+                        try:
+                            return self._channel.receive(_EXIT_TIMEOUT_S)
+                        except Closed:
+                            return {"code": self._process.wait(_EXIT_TIMEOUT_S)}
+                    if not self._copy(log):
+                        ready.unregister(self._output)
+        return {"code": None}
+
+    def end(self, log: _Log) -> None:
+        """Kill what is left of the program, and take the last of its output."""
+        self._channel.close()  # the supervisor's sign
+        self._process.send_signal(signal.SIGCONT)  # should the program have stopped it
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_EXIT_TIMEOUT_S)
+        finally:
+            if self._process.poll() is None:
+                kill_tree(self._process.pid)
+            if self._process.wait() != 0:  # or killed it: then its orphans are not ours
+                _kill_marked(self._mark)
+            self._copy(log)
+            os.close(self._output)
+
+    def _copy(self, log: _Log) -> bool:
+        """Copy what has been printed and not been read; False at the end of the output."""
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(self._output, _PIPE_BYTES)
+            log.write(data)
+            return bool(data)
+        return True
+
+
+def _kill_marked(mark: str) -> None:
+    for entry in Path("/proc").glob("[0-9]*"):
+        if variable_of(int(entry.name), _MARK) == mark:
+            kill_tree(int(entry.name))
+
+
+class _Log:
+    """A file that keeps the beginning and the end of what is written to it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self._room = HEAD_BYTES
+        self._tail = bytearray()
+        self._left_out = 0
+
+    def write(self, data: bytes) -> None:
+        """Add to it."""
+        if head := data[: self._room]:
+            self._file.write(head)
+            self._file.flush()  # somebody may be looking
+            self._room -= len(head)
+        self._tail += data[len(head) :]
+        self._trim(2 * TAIL_BYTES)  # twice the tail, so that few writes move it
+
+    def close(self) -> None:
+        """Write the end."""
+        self._trim(TAIL_BYTES)
+        if self._left_out:
+            self._file.write(f"\n[... {self._left_out} bytes left out ...]\n".encode())
+        self._file.write(self._tail)
+        self._file.close()
+
+    def _trim(self, most_bytes: int) -> None:
+        if len(self._tail) > most_bytes:
+            excess = len(self._tail) - TAIL_BYTES
+            del self._tail[:excess]
+            self._left_out += excess

@@ -1,0 +1,254 @@
+"""`begin`, `next`, `try`, `finish` on a real project, by an assistant that remembers nothing."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import KERNEL, PROJECT, Outcome, command, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot
+
+BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going")
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    return make_repo(tmp_path, PROJECT)
+
+
+@pytest.fixture(scope="module")
+def a_begun_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository with a run that waits for its assistant; each test gets a copy."""
+    folder = tmp_path_factory.mktemp("begun")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        isolate(monkeypatch, folder)
+        repo = make_repo(folder, PROJECT)
+        end = tile_agent(repo, *BEGIN)
+    assert end.code == 0, end.err
+    assert (end.json["do"], end.json["iteration"]) == ("next", 1)
+    return repo
+
+
+@pytest.fixture
+def begun(a_begun_repo: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(a_begun_repo, tmp_path / "begun"))
+
+
+def draft_of(repo: Path) -> Path:
+    (found,) = (repo / "sandbox" / "runs").glob("*/draft/double.py")
+    return found
+
+
+def journal_of(repo: Path) -> bytes:
+    (found,) = (repo / "sandbox" / "runs").glob("*/journal.jsonl")
+    return found.read_bytes()
+
+
+def killed(repo: Path, until: str, arguments: list[str]) -> None:
+    """Start a command, and kill it when its progress says `until`."""
+    process = subprocess.Popen(command(*arguments), cwd=repo, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while until not in (line := process.stderr.readline()):
+        assert line, f"{arguments} ended before {until!r}"
+    process.kill()
+    process.communicate()
+    assert process.returncode == -9
+
+
+# --- a whole run --------------------------------------------------------------------------------
+
+EDITS = {
+    "BLOCK_SIZE = 256": "BLOCK_SIZE = 1024",
+    "BLOCK_SIZE = 1024": "BLOCK_SIZE = 8  # smaller",
+}
+"""What the scripted assistant makes of the code as it finds it: one good idea, then a bad one."""
+DEATHS = {"begin": ["baseline"], "try": ["try", "right"], "finish": []}
+"""Progress lines upon which a verb is killed, before it is called once more."""
+
+
+class Assistant:
+    """Knows the first command, and does what `status` and the last answer say."""
+
+    def __init__(self, repo: Path) -> None:
+        self.repo = repo
+        self.deaths = {verb: list(moments) for verb, moments in DEATHS.items()}
+        self.verdicts: list[tuple[str, bool]] = []
+        self.transcript: list[str] = []
+
+    def turn(self) -> bool:
+        """One conversation, from nothing. Returns whether the run is over."""
+        arguments = self.what_next()
+        if arguments[0] == "git":
+            return True
+        if moments := self.deaths.get(arguments[0]):
+            killed(self.repo, moments.pop(0), arguments)
+            return False
+        answer = self.call(arguments)
+        if answer["do"] == "edit":
+            self.edit(Path(answer["file"]))
+        elif answer.get("row"):
+            self.verdicts.append((answer["row"]["status"], answer["resumed"]))
+        return False
+
+    def what_next(self) -> list[str]:
+        runs = tile_agent(self.repo, "status", "--json").json["runs"]
+        if not runs:
+            return list(BEGIN)
+        words = shlex.split(runs[-1]["next"])
+        assert words[0] in ("tile-agent", "git")
+        if words[:2] == ["tile-agent", "next"] and len(self.verdicts) >= 2:
+            return ["finish", "--json"]
+        return words if words[0] == "git" else words[1:]
+
+    def call(self, arguments: list[str]) -> dict[str, Any]:
+        end = tile_agent(self.repo, *arguments)
+        assert end.code in (0, ExitCode.NO_IMPROVEMENT), end.err
+        return end.json
+
+    def edit(self, file: Path) -> None:
+        text = file.read_text()
+        for before, after in EDITS.items():
+            if before in text:
+                file.write_text(text.replace(before, after))
+                answer = self.call(["next", "--json"])  # asked again, it says the same
+                assert answer["edited"] and file.read_text() != text
+                return self.submit()
+        raise AssertionError(f"nothing to edit in {file}")
+
+    def submit(self) -> None:
+        arguments = ["try", "-m", "another block size", "--json"]
+        while self.deaths["try"]:
+            killed(self.repo, self.deaths["try"].pop(0), arguments)
+        answer = self.call(arguments)
+        self.verdicts.append((answer["row"]["status"], answer["resumed"]))
+
+
+@pytest.mark.slow
+def test_an_assistant_that_forgets_everything_and_is_killed_leads_a_run_to_its_end(
+    repo: Path,
+) -> None:
+    before = snapshot(repo)
+    assistant = Assistant(repo)
+    for _ in range(20):
+        if assistant.turn():
+            break
+    else:
+        raise AssertionError("the run did not end")
+    assert assistant.verdicts == [("keep", True), ("revert", False)]
+    end = tile_agent(repo, "finish", "--json")  # once more: the same answer
+    assert end.code == ExitCode.DONE
+    result = end.json
+    assert [row["status"] for row in result["rows"]] == ["keep", "keep", "revert"]
+    assert result["speedup"] > 1.5
+    assert result["stop"]["reason"] == "the assistant ended it"
+    assert "(assistant)" in (repo / "sandbox" / "perf_results.md").read_text()
+    differing = changed(before, snapshot(repo))
+    ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
+    assert differing - ours == {f"refs/heads/{result['branch']}", "git info/exclude"}
+    kept = git(repo, "show", f"{result['branch']}:double.py")
+    assert kept == KERNEL.replace("= 256", "= 1024").strip()
+    message = git(repo, "log", "-1", "--format=%B", result["branch"])
+    assert "another block size" in message
+
+
+@pytest.mark.slow
+def test_the_playbook_goes_first_where_that_is_asked_for(repo: Path) -> None:
+    end = tile_agent(repo, *BEGIN, "--playbook-first", "--only", "block-size", "--patience", "1")
+    assert end.code == 0, end.err
+    assert (end.json["kept"], end.json["do"]) == (1, "next")
+    assert "hand over  to the assistant" in end.err
+    end = tile_agent(repo, "next", "--json")
+    assert (end.json["do"], end.json["reason"]) == (
+        "finish",
+        "every optimization has been tried or declined",
+    )
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+def refused(end: Outcome) -> str:
+    """The one line of a refusal."""
+    assert end.code == ExitCode.USAGE, (end.out, end.err)
+    assert end.json["exit_code"] == ExitCode.USAGE
+    error: str = end.json["error"]
+    assert "\n" not in error
+    return error
+
+
+def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
+    begun: Path,
+) -> None:
+    assert "tile-agent next" in refused(tile_agent(begun, "try", "--json"))
+    offered = tile_agent(begun, "next", "--json").json
+    assert tile_agent(begun, "next", "--json").json == offered
+    assert "edit" in refused(tile_agent(begun, "try", "--json"))
+    draft, recorded = draft_of(begun), journal_of(begun)
+    assert str(draft) == offered["file"]
+    for text, told in {
+        KERNEL + "def broken(:\n": "parse",
+        KERNEL.replace("def double(x):", "def double(x, twice=True):"): "double",
+        KERNEL.replace("import torch\n", "import torch\nimport pytest\n"): "pytest",
+    }.items():
+        draft.write_text(text)
+        assert told in refused(tile_agent(begun, "try", "-m", "sly", "--json"))
+    draft.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in refused(tile_agent(begun, "try", "--json"))
+    draft.unlink()
+    assert "tile-agent next" in refused(tile_agent(begun, "try", "--json"))
+    draft.symlink_to(begun / "double.py")
+    assert "no plain file" in refused(tile_agent(begun, "try", "--json"))
+    assert tile_agent(begun, "next", "--json").code == 0
+    assert not draft.is_symlink() and draft.read_text() == KERNEL
+    assert (begun / "double.py").read_text() == KERNEL
+    assert journal_of(begun) == recorded
+
+
+def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None:
+    assert "nothing is offered" in refused(tile_agent(begun, "next", "--decline", "no", "--json"))
+    first = tile_agent(begun, "next", "--json").json
+    second = tile_agent(begun, "next", "--decline", "rows are long", "--json").json
+    assert second["optimization"] != first["optimization"]
+    status = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert {"optimization": first["optimization"], "reason": "rows are long"} in status["skipped"]
+    own = tile_agent(begun, "next", "--choose", "own-idea", "--json").json
+    assert own["optimization"] == "own-idea"
+    assert tile_agent(begun, "next", "--json").json["optimization"] == "own-idea"
+    assert "not left to try" in refused(tile_agent(begun, "next", "--choose", "magic", "--json"))
+
+
+def test_other_commands_leave_the_run_to_its_assistant(begun: Path) -> None:
+    run = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert run["standing"] == "waiting for the assistant"
+    assert "an assistant leads this run" in refused(
+        tile_agent(begun, "resume", run["run"], "--json")
+    )
+    again = tile_agent(begun, *BEGIN)
+    assert (again.code, again.json["run"]) == (0, run["run"])
+    assert "no assistant leads a run nobody" in refused(
+        tile_agent(begun, "next", "--run", "nobody", "--json")
+    )
+
+
+def test_without_a_run_each_verb_says_how_to_begin_one(repo: Path) -> None:
+    for verb in ("next", "try", "finish"):
+        assert "tile-agent begin --kernel" in refused(tile_agent(repo, verb, "--json"))
+    assert not (repo / "sandbox").exists()
+
+
+def test_an_assistant_is_no_proposer_of_run(repo: Path) -> None:
+    end = tile_agent(repo, "run", "--kernel", "double.py", "--proposer", "assistant", "--json")
+    assert "tile-agent begin" in refused(end)
+    end = tile_agent(repo, "run", "--kernel", "double.py", "--proposer", "oracle", "--json")
+    assert "choose from playbook, model, command" in refused(end)
