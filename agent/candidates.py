@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agent.environment import describe
 from agent.events import Candidate, Started
+from agent.evidence.sieve import Compiled
 from agent.harness.arm import Checkout
 from agent.harness.examiner import Examiner
 from agent.harness.sifter import Sifter
@@ -58,6 +59,10 @@ class Candidates:
         )
         self.release(candidates)
         return out
+
+    def compiled(self, sha: str) -> Compiled | None:
+        """What a commit compiles to, where this process has found that out."""
+        return self._sifter.compiled(sha)
 
     def timed(self, run: Run, shas: set[str]) -> None:
         """These have been timed: what compiles to the same need not be."""

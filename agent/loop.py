@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.backends.base import KernelClass
-from agent.candidates import Candidates, started
+from agent.candidates import Candidates, perf_tests, started
+from agent.causes import Diagnosis
 from agent.decision import Status
 from agent.errors import UsageError
 from agent.events import (
@@ -35,6 +36,7 @@ from agent.events import (
     Verified,
 )
 from agent.harness.arm import deadline_in
+from agent.harness.diagnostician import Diagnostician
 from agent.harness.judge import Judge
 from agent.harness.sifter import in_short
 from agent.harness.subset import Cost, comparison_s, representative
@@ -96,6 +98,8 @@ class Effects:
     proposers: Mapping[str, Proposer]
     kernel_class: KernelClass
     hardware: Hardware
+    diagnostician: Diagnostician | None = None
+    """Says what holds the incumbent back; None where nobody asks."""
 
     def __post_init__(self) -> None:
         self._iteration_ends = 0.0
@@ -176,7 +180,7 @@ class Effects:
         outcome = self._calibrate(run)
         if isinstance(outcome, Failure):
             raise UsageError(f"the kernel cannot be compared with itself: {outcome.reason}")
-        return Calibrated(outcome)
+        return Calibrated(outcome, self._diagnose(run, run.incumbent_sha, outcome.levels_ms))
 
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
@@ -213,10 +217,18 @@ class Effects:
         )
 
     def _stop(self, run: Run, reason: StopReason, detail: str) -> Stopped | HandedOver:
-        """End the run, or let the next proposer go on where this one gains nothing any more."""
-        if run.next_proposer is None or reason not in OF_ONE_PROPOSER:
+        """End the run, or let the next proposer go on where this one gains nothing any more.
+
+        Nothing gained, and a cause that no entry of the playbook removes: that is for a person.
+        """
+        if reason not in OF_ONE_PROPOSER:
             return Stopped(reason, detail)
-        return HandedOver(run.next_proposer, detail or reason.value)
+        if run.next_proposer is not None:
+            return HandedOver(run.next_proposer, detail or reason.value)
+        cause = run.diagnosis
+        if cause is not None and cause.escalates and not run.kept:
+            return Stopped(StopReason.ESCALATED, f"{cause.cause.value}: {cause.evidence[0]}")
+        return Stopped(reason, detail)
 
     def screen(self, run: Run) -> Event:
         """Rank the variants of a sweep with few blocks, against the incumbent.
@@ -297,13 +309,16 @@ class Effects:
     def settle(self, run: Run) -> Event:
         """Let git follow the verdict: the branch moves to a kept candidate, or does not."""
         assert run.verdict is not None
-        sha, note = run.incumbent_sha, ""
+        sha, note, diagnosis = run.incumbent_sha, "", None
         if run.verdict.status is Status.KEEP:
+            assert run.candidate is not None and run.comparison is not None
+            levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
+            diagnosis = self._diagnose(run, run.candidate.sha, levels_ms)
             sha, note = self.candidates.keep(run)
         self.candidates.release(run.candidates)
         if sha != run.incumbent_sha:
             self.workspace.release(run.incumbent_sha)
-        return Settled(sha, note)
+        return Settled(sha, note, diagnosis)
 
     def finish(self, run: Run) -> Event:
         """The last word: best against origin, and every kept step against the one before it.
@@ -336,6 +351,17 @@ class Effects:
     def _calibrate(self, run: Run) -> Calibration | Failure:
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         return self.judge.calibrate(checkout, deadline_in(run.options.iteration_timeout_s))
+
+    def _diagnose(self, run: Run, sha: str, levels_ms: Mapping[str, float]) -> Diagnosis | None:
+        """What holds a commit back, whose latencies are known."""
+        if self.diagnostician is None:
+            return None
+        return self.diagnostician.diagnose(
+            self.candidates.checkout(run, sha),
+            perf_tests(run),
+            levels_ms,
+            self.candidates.compiled(sha),
+        )
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
         return self.judge.compare(

@@ -23,6 +23,7 @@ from agent.errors import UsageError
 from agent.events import Started, TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.artifacts import Wanted
+from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import Selection, discover
 from agent.harness.examiner import ForkedExaminer
 from agent.harness.gpu import GpuWatch, exclusive
@@ -113,7 +114,15 @@ class Session:
             proposers=made | proposers,
             kernel_class=kernel_class,
             hardware=self.hardware,
+            diagnostician=self._diagnostician(),
         )
+
+    def _diagnostician(self) -> Diagnostician:
+        gpu = self.environment.gpu
+        sms = (gpu.sm,) if gpu else ()
+        wanted = Wanted(self.target.backend, sms, python=self.python, has_gpu=False)
+        return Diagnostician(wanted, gpu, self.examiner)
+
 
 
 # --- opening ------------------------------------------------------------------------------------

@@ -19,20 +19,24 @@ PLUGIN_FILES = sorted((ROOT / "tile_agent_pytest").rglob("*.py"))
 TIERS = """
     __main__
     cli
+    assistant  mcp  skillbook
     setup
     loop
-    proposers  harness  report  preflight
+    candidates
+    proposers
+    harness  report  preflight
     playbook  workspace  prompting  lint  tileir
+    diagnosis
     tuning  evidence
     target
     backends
     journal  repository  lock  environment  syntax
     state  screening
     events
-    measurement
+    options  measurement
     decision  blocks
-    statistics
-    errors
+    statistics  causes
+    errors  redaction
 """
 """A module or package of `agent` imports from the lines below its own, and from itself."""
 

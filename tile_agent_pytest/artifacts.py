@@ -26,7 +26,7 @@ The answers, one JSON object a line:
     {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
     {"event": "tools", "cuobjdump": path or null, "nvdisasm": path or null}
     {"event": "tested", "launches": how many there were, "sequence": a digest of all of them,
-     "failures": [text, ...]}
+     "failures": [text, ...], "work": [Work.describe(), ...]}
     {"event": "launch", "index": ..., ...Launch.describe()}   without a test: what was assumed
     {"event": "done", "index": ..., "target": ..., "ok": ..., "error": ... or the files}
 """
@@ -47,7 +47,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
-from tile_agent_pytest.bench import Timing
+from tile_agent_pytest.bench import Gate, Timing
 from tile_agent_pytest.compile_cutile import Compiler, load, with_place
 from tile_agent_pytest.launches import Launch, Message, Recorder
 
@@ -91,6 +91,7 @@ def main(job: Message) -> None:
         launches=len(recorder.launches),
         sequence=recorder.sequence,
         failures=failures,
+        work=[work.describe() for work in recorder.work],
     )
     launches = list(recorder.launches) or list(assumed(job))
     if job["timed_only"]:
@@ -132,7 +133,7 @@ def run_tests(job: Message, recorder: Recorder) -> list[str]:
         arguments += ["--benchmark-disable", f"--benchmark-storage={storage}"]
     if importlib.util.find_spec("xdist"):
         arguments.append("-n0")
-    plugin.gate = _called_once
+    plugin.gate = _calling_once(recorder)
     with _pretending(job), _recording(job)(recorder, sm=job["sm"]):
         code = int(pytest.main(arguments, plugins=[plugin, session]))
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
@@ -169,10 +170,15 @@ def _last_line(longrepr: Any) -> str:
     return said[0] if crash and said else said[-1] if said else ""
 
 
-def _called_once(config: str, fn: Callable[[], Any]) -> Timing:
+def _calling_once(recorder: Recorder) -> Gate:
     """In place of a measurement: the launch is what counts, not its time."""
-    fn()
-    return Timing(config, (1.0,), "not timed")
+
+    def call(config: str, fn: Callable[[], Any]) -> Timing:
+        with recorder.timing(config):
+            fn()
+        return Timing(config, (1.0,), "not timed")
+
+    return call
 
 
 def _pretending(job: Message) -> AbstractContextManager[None]:

@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import math
 import os
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that a launch is given."""
+
+    name: str
+    """The parameter; with a number behind it where the parameter holds several."""
+    dtype: str
+    shape: tuple[int, ...]
+    size_bytes: int
+    """Of the elements that have an address of their own: an expanded axis counts once."""
+    region: Hashable = field(default=None, compare=False)
+    """Equal for the same elements of the same allocation."""
+
+    def describe(self) -> Message:
+        """What the parent is told of it."""
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "size_bytes": self.size_bytes,
+        }
+
+
+def tensors_of(arguments: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    """The tensors among the arguments of a launch, in tuples, lists and descriptors too."""
+    return tuple(t for name, value in arguments.items() for t in _tensors(name, value))
+
+
+def _tensors(name: str, value: Any) -> Iterator[Tensor]:
+    if isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            yield from _tensors(f"{name}[{index}]", item)
+        return
+    tensor = getattr(value, "base", value)  # Triton's host descriptors hold theirs so
+    if not hasattr(tensor, "untyped_storage"):
+        return
+    shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
+    own = math.prod(n for n, stride in zip(shape, strides, strict=True) if stride)
+    yield Tensor(
+        name,
+        str(tensor.dtype).removeprefix("torch."),
+        shape,
+        own * int(tensor.element_size()),
+        (tensor.untyped_storage()._cdata, int(tensor.storage_offset()), shape, strides),
+    )
 
 
 @dataclass(frozen=True)
@@ -28,6 +77,7 @@ class Launch:
     """Empty where it is not known."""
     values: tuple[str, ...] = ()
     """The arguments that are no arrays: the code is the same, its work need not be."""
+    tensors: tuple[Tensor, ...] = ()
     test: str = ""
     """The pytest node id of the first test that launched it; of the first that timed it, if any."""
     timed: bool = False
@@ -42,6 +92,38 @@ class Launch:
             "grid": list(self.grid),
             "test": self.test,
             "timed": self.timed,
+            "tensors": [tensor.describe() for tensor in self.tensors],
+        }
+
+
+@dataclass
+class Work:
+    """What one timing covers: its launches, and the tensors that they are given."""
+
+    test: str
+    config: str
+    timed: bool
+    """Whether a `tile_bench` call was seen; else it is all that the test launches."""
+    launches: dict[tuple[str, tuple[int, ...]], None] = field(default_factory=dict)
+    """Kernel and grid, each once: a kernel that tunes itself is launched with many."""
+    tensors: dict[Hashable, Tensor] = field(default_factory=dict)
+    """Each once, however many launches read or write it."""
+
+    def add(self, launch: Launch) -> None:
+        """Count a launch in."""
+        self.launches[launch.kernel, launch.grid] = None
+        for tensor in launch.tensors:
+            # A test that times by other means launches a kernel on copies of the same inputs.
+            key = tensor.region if self.timed else (launch.kernel, tensor)
+            self.tensors.setdefault(key, tensor)
+
+    def describe(self) -> Message:
+        """What the parent is told of it."""
+        return {
+            "test": self.test,
+            "config": self.config,
+            "launches": [[kernel, list(grid)] for kernel, grid in self.launches],
+            "tensors": [tensor.describe() for tensor in self.tensors.values()],
         }
 
 
@@ -53,6 +135,9 @@ class Recorder:
         self._launches: dict[Hashable, Launch] = {}
         self._places: dict[Hashable, int] = {}
         self._sequence: list[tuple[int, tuple[int, ...], tuple[str, ...], str]] = []
+        self._timings: list[Work] = []
+        self._others: dict[str, Work] = {}
+        self._timing: Work | None = None
         self.test = ""
         """The test that is running."""
         self.timed = False
@@ -74,6 +159,23 @@ class Recorder:
             return ""
         return hashlib.sha256(repr(self._sequence).encode()).hexdigest()
 
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Of each timing, in order; of each perf test that was not seen to time, one."""
+        seen = {work.test for work in self._timings}
+        others = [work for test, work in self._others.items() if test not in seen]
+        return tuple(work for work in (*self._timings, *others) if work.launches)
+
+    @contextlib.contextmanager
+    def timing(self, config: str) -> Iterator[None]:
+        """What is launched in the block is what a timing of that name covers."""
+        self._timing = Work(self.test, config, timed=True)
+        self._timings.append(self._timing)
+        try:
+            yield
+        finally:
+            self._timing = None
+
     def covers(self, function: Any) -> bool:
         """Whether a Python function stands in the file."""
         code = getattr(function, "__code__", None)
@@ -83,6 +185,9 @@ class Recorder:
         """Keep a launch unless one that compiles to the same is there already."""
         place = self._places.setdefault(launch.key, len(self._places))
         self._sequence.append((place, launch.grid, launch.values, self.test))
+        if self.timed:
+            other = self._others.setdefault(self.test, Work(self.test, "forward", timed=False))
+            (self._timing or other).add(launch)
         known = self._launches.get(launch.key)
         if known is None or (self.timed and not known.timed):
             self._launches[launch.key] = replace(launch, test=self.test, timed=self.timed)

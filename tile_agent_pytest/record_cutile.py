@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_cutile import Compiler
-from tile_agent_pytest.launches import Launch, Message, Recorder
+from tile_agent_pytest.launches import Launch, Message, Recorder, tensors_of
 
 DIVISOR = 16
 LARGEST_RANK = 5
@@ -94,6 +94,7 @@ def _record(
             compile=into,
             grid=tuple(int(n) for n in grid),
             values=tuple(repr(a) for a in arguments if isinstance(a, bool | int | float)),
+            tensors=tensors_of(dict(zip(names, arguments, strict=True))),
         )
     )
 

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_triton import Specialization, compile_kernel, gpu_target
-from tile_agent_pytest.launches import Launch, Message, Recorder
+from tile_agent_pytest.launches import Launch, Message, Recorder, tensors_of
 
 
 @contextlib.contextmanager
@@ -30,24 +30,23 @@ def recording(recorder: Recorder, *, sm: int | None) -> Iterator[None]:
     triton: Any = importlib.import_module("triton")
     function_class: Any = importlib.import_module("triton.runtime.jit").JITFunction
     grids: list[Any] = [()]
-    values: list[tuple[str, ...]] = [()]
+    given: list[Message] = [{}]
 
     def hook(*, fn: Any, compile: Message, **_: Any) -> bool:
         if recorder.covers(fn.jit_function.fn):
-            recorder.add(_launch(fn.jit_function, compile, grids[-1], values[-1]))
+            recorder.add(_launch(fn.jit_function, compile, grids[-1], given[-1]))
         return sm is not None
 
     original = function_class.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        grids.append(_evaluated(grid, {**dict(zip(self.arg_names, args, strict=False)), **kwargs}))
-        given = (*args, *kwargs.values())
-        values.append(tuple(repr(a) for a in given if isinstance(a, bool | int | float)))
+        given.append({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
+        grids.append(_evaluated(grid, given[-1]))
         try:
             return original(self, *args, grid=grid, warmup=warmup, **kwargs)
         finally:
             grids.pop()
-            values.pop()
+            given.pop()
 
     driver = triton.runtime.driver
     with contextlib.ExitStack() as stack:
@@ -121,7 +120,7 @@ def _device_properties(_: int = 0) -> Message:
     }
 
 
-def _launch(function: Any, compiled: Message, grid: Any, values: tuple[str, ...]) -> Launch:
+def _launch(function: Any, compiled: Message, grid: tuple[int, ...], given: Message) -> Launch:
     specialization = Specialization.recorded(function, compiled)
 
     def into(target: str, folder: Path) -> Message:
@@ -134,7 +133,8 @@ def _launch(function: Any, compiled: Message, grid: Any, values: tuple[str, ...]
         options=specialization.options,
         compile=into,
         grid=grid,
-        values=values,
+        values=tuple(repr(a) for a in given.values() if isinstance(a, bool | int | float)),
+        tensors=tensors_of(given),
     )
 
 

@@ -56,16 +56,16 @@ def explain(
     output.use_json(as_json)
     from agent.evidence import text
     from agent.harness.artifacts import collect
+    from agent.harness.diagnostician import multiplying
 
-    found = _find(kernel, python, sm or [], timed_only=not everything)
+    found = look_at(kernel, python, sm or [], timed_only=not everything)
     with ExitStack() as stack:
-        evidence = collect(*_checkout(stack, found, tests or [], None), found.wanted, timeout_s)
+        evidence = collect(*checkout_of(stack, found, tests or [], None), found.wanted, timeout_s)
         base = None
         if against is not None:
-            old = _checkout(stack, found, tests or [], against)
+            old = checkout_of(stack, found, tests or [], against)
             base = collect(*old, found.wanted, timeout_s)
-    multiplying = _multiplying(found.source)
-    lines = [*_notes(evidence), *text.lines(evidence.results, multiplying)]
+    lines = [*_notes(evidence), *text.lines(evidence.results, multiplying(found.source))]
     changed = list(text.difference(base.results, evidence.results)) if base else []
     if base is not None:
         lines += [f"against {against}:", *(f"  {line}" for line in changed or ["no such launch"])]
@@ -91,7 +91,7 @@ def explain(
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """What is to be explained."""
 
     path: Path
@@ -101,7 +101,8 @@ class _Found:
     wanted: Wanted
 
 
-def _find(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> _Found:
+def look_at(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> Found:
+    """Read a kernel, and settle what to compile it for."""
     from agent.environment import probe
     from agent.harness.artifacts import Wanted
     from agent.preflight import read_file
@@ -115,11 +116,11 @@ def _find(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> _Fou
     wanted = Wanted(
         backend.name, targets, python=python, has_gpu=gpu is not None, timed_only=timed_only
     )
-    return _Found(kernel.resolve(), text, source, wanted)
+    return Found(kernel.resolve(), text, source, wanted)
 
 
-def _checkout(
-    stack: ExitStack, found: _Found, tests: list[str], ref: str | None
+def checkout_of(
+    stack: ExitStack, found: Found, tests: list[str], ref: str | None
 ) -> tuple[Checkout, tuple[str, ...]]:
     """The kernel and its tests: of a commit, or of the last one with the kernel as on disk."""
     from agent.errors import UsageError
@@ -157,7 +158,7 @@ def _checkout(
     return Checkout(root, target.sys_path(root), name), target.tests
 
 
-def _in_place(found: _Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]]:
+def _in_place(found: Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]]:
     """A kernel that no commit holds: where it lies, with the tests beside it."""
     from agent.harness.arm import Checkout
     from agent.harness.compile import import_roots
@@ -170,19 +171,6 @@ def _in_place(found: _Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...
     beside = [place / name for place in places for name in names if (place / name).is_file()]
     chosen = [Path(test).absolute() for test in tests] or beside[:1]
     return Checkout(roots[-1], roots, kernel), tuple(map(str, chosen))
-
-
-def _multiplying(source: Source) -> set[str]:
-    """Names of the kernels that multiply tiles."""
-    from agent.backends.cutile import CUTILE
-    from agent.backends.triton import TRITON
-
-    return {
-        kernel.name
-        for dialect in (CUTILE, TRITON)
-        for kernel in dialect.kernels(source)
-        if dialect.has_dot(source, kernel)
-    }
 
 
 def _notes(evidence: Evidence) -> list[str]:

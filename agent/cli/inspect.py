@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,17 @@ import typer
 
 from agent.cli import output
 from agent.cli.options import Json, Kernel, Python, Tests
+from agent.cli.reference import (
+    REFERENCE,
+    SHAPES,
+    Asked,
+    Atol,
+    Dtypes,
+    Function,
+    Limits,
+    Rtol,
+    Sizes,
+)
 
 if TYPE_CHECKING:
     from agent.measurement import Failure
@@ -20,6 +32,8 @@ Targets = Annotated[
     list[str] | None,
     typer.Option(help="Only compile, for this GPU such as sm_90; may be given several times."),
 ]
+RightResult = Annotated[str | None, REFERENCE]
+Shapes = Annotated[str | None, SHAPES]
 FAILED = 3
 """Exit code of `verify` and `bench` when the tests fail: an answer, not a fault."""
 
@@ -65,16 +79,23 @@ def doctor(as_json: Json = False) -> None:
 
 
 def classify(kernel: Kernel, as_json: Json = False) -> None:
-    """Estimate what bounds a kernel, and list the optimizations in the order that follows."""
+    """Estimate what bounds a kernel, and list the optimizations in the order that follows.
+
+    Of a Triton kernel also say what kind it is, such as norm-like or attention, and by which lines.
+    """
     output.use_json(as_json)
+    from dataclasses import asdict
+
     from agent.playbook import ordered
     from agent.preflight import read_file
     from agent.target import parse
+    from agent.tileir.classification import classify as classify_kinds
 
     source, backend = parse(read_file(kernel), str(kernel))
     found = backend.classify(source)
     order = [entry.name for entry in ordered(backend.name, found.kernel_class)]
     kernels = [kernel.name for kernel in backend.kernels(source)]
+    kinds = classify_kinds(source) if backend.name == "triton" else ()
     output.result(
         {
             "kernel": str(kernel),
@@ -83,6 +104,7 @@ def classify(kernel: Kernel, as_json: Json = False) -> None:
             "kernel_class": found.kernel_class.value,
             "flop_per_byte": found.flop_per_byte,
             "evidence": list(found.evidence),
+            "kinds": [asdict(each) for each in kinds],
             "order": order,
         },
         "\n".join(
@@ -90,6 +112,14 @@ def classify(kernel: Kernel, as_json: Json = False) -> None:
                 f"{kernel} ({backend.name}: {', '.join(kernels)})",
                 f"{found.kernel_class.value}, about {found.flop_per_byte:.3g} FLOP/B",
                 *(f"  {line}" for line in found.evidence),
+                *(
+                    line
+                    for each in kinds
+                    for line in (
+                        f"{each.kernel}: {each.kind}",
+                        *(f"  {indicator}" for indicator in each.indicators),
+                    )
+                ),
                 f"order: {', '.join(order)}",
             ]
         ),
@@ -101,6 +131,13 @@ def verify(
     tests: Tests = None,
     correctness_k: str | None = typer.Option(None, help="pytest -k expression."),
     target: Targets = None,
+    reference: RightResult = None,
+    shapes: Shapes = None,
+    dtypes: Dtypes = None,
+    function: Function = None,
+    sizes: Sizes = None,
+    rtol: Rtol = None,
+    atol: Atol = None,
     timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
     as_json: Json = False,
@@ -108,8 +145,20 @@ def verify(
     """Run the correctness tests on the committed kernel, as the loop does.
 
     A cuTile kernel that no GPU here can run, or any with --target, is compiled instead, from disk.
+
+    With --reference and --shapes no tests are needed: a Triton kernel, as it is on disk, is called
+    and compared; without a GPU in Triton's interpreter. A letter in a shape takes each size and
+    each size less one.
     """
     output.use_json(as_json)
+    call = {"reference": reference, "shapes": shapes, "dtypes": dtypes, "function": function,
+            "sizes": sizes, "rtol": rtol, "atol": atol}  # fmt: skip
+    if given := [f"--{name}" for name, value in call.items() if value is not None]:
+        instead = {"--tests": tests, "--correctness-k": correctness_k, "--target": target}
+        _only_compared(given, instead)
+        asked = Asked(reference or "", shapes or "", dtypes, function, sizes, rtol, atol)
+        _compare(kernel, asked, Limits(python, timeout_s))
+        return
     if (source := _to_compile(kernel, target)) is not None:
         from agent.harness.compile import compile_file
 
@@ -180,10 +229,10 @@ def calibrate(
     """Compare the committed kernel with itself: which effects can be told from noise here."""
     output.use_json(as_json)
     from agent import setup
-    from agent.events import Options
     from agent.harness.arm import deadline_in
     from agent.journal import to_json
     from agent.measurement import Failure, describe_resolution
+    from agent.options import Options
 
     request = _request(kernel, python, tests, perf_k=perf_k)
     with setup.opened(request) as session:
@@ -193,6 +242,49 @@ def calibrate(
         _fail(outcome)
     else:
         output.result(to_json(outcome), describe_resolution(outcome, Options().rules))
+
+
+def _only_compared(given: list[str], instead: Mapping[str, object]) -> None:
+    """Raise `UsageError` unless the options go together."""
+    from agent.errors import UsageError
+
+    if lacking := [name for name in ("--reference", "--shapes") if name not in given]:
+        raise UsageError(f"{given[0]} needs {' and '.join(lacking)}: what is right, for which call")
+    if other := next((name for name, value in instead.items() if value), None):
+        raise UsageError(f"{other} and --reference are two ways to verify: leave one out")
+
+
+def _compare(kernel: Path, asked: Asked, limits: Limits) -> None:
+    """Call the kernel on made inputs, and compare what it does with the reference."""
+    from agent.cli.reference import read
+    from agent.errors import UsageError
+    from agent.harness.tile_ir import verify as compare
+    from agent.preflight import read_file
+    from agent.target import parse
+    from agent.tileir.steps import Status
+
+    source, backend = parse(read_file(kernel), str(kernel))
+    if backend.name != "triton":
+        raise UsageError(
+            f"--reference compares Triton kernels, and {kernel} holds {backend.name}'s: "
+            "write it a test, which `pytest --tile-cpu` runs without a GPU too"
+        )
+    step = compare(*read(source, kernel, asked, limits, ragged=True), tile=False)
+    if step.status is Status.NOT_RUN:
+        raise UsageError(step.reason)
+    right = step.status is Status.PASSED
+    gap = "" if step.max_abs_diff is None else f", max difference {step.max_abs_diff:.1e}"
+    told = [f"{'right' if right else 'wrong'}: {step.reason}{gap}", *step.details]
+    value = {
+        "correct": right,
+        "reason": step.reason,
+        "max_abs_diff": step.max_abs_diff,
+        "max_rel_diff": step.max_rel_diff,
+        "details": list(step.details),
+    }
+    output.result(value, "\n".join(told))
+    if not right:
+        raise typer.Exit(FAILED)
 
 
 def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:

@@ -11,7 +11,21 @@ from typing import NoReturn
 import typer
 
 from agent import __version__
-from agent.cli import autotune, explain, inspect, lint, output, playbook, runs, tileir
+from agent.cli import (
+    assistant,
+    autotune,
+    diagnose,
+    explain,
+    inspect,
+    lint,
+    mcp,
+    output,
+    playbook,
+    runs,
+    skill,
+    status,
+    tileir,
+)
 from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
@@ -27,12 +41,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 runs.register(app)
+status.register(app)
+assistant.register(app)
 inspect.register(app)
 lint.register(app)
 explain.register(app)
+diagnose.register(app)
 autotune.register(app)
+mcp.register(app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(tileir.app, name="tileir")
+app.add_typer(skill.app, name="skill")
 
 
 @app.callback(invoke_without_command=True)

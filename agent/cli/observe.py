@@ -25,7 +25,9 @@ def announce(session: Session, *, ask: bool) -> None:
 
 def observer(session: Session) -> Observer:
     """Shows each event and keeps the table up to date."""
+    from agent.events import Stopped, StopReason
     from agent.report import progress, table
+    from agent.report.escalation import escalation
     from agent.setup import table_path
 
     def observe(run: Run, event: Event) -> None:
@@ -35,6 +37,10 @@ def observer(session: Session) -> Observer:
             session.folder.mkdir(parents=True, exist_ok=True)  # `git clean` may have been here
             table.write(session.folder / "perf_results.md", run.rows)
             table.write(table_path(session.workspace.repository), run.rows)
+        if isinstance(event, Stopped) and event.reason is StopReason.ESCALATED:
+            report = session.folder / "escalation.md"
+            report.write_text(escalation(run), encoding="utf-8")
+            output.progress(f"report     {report}")
 
     output.remember(run=session.workspace.run_id, branch=session.branch)
     return observe

@@ -10,6 +10,17 @@ import typer
 
 from agent.cli import output
 from agent.cli.options import Json, Kernel, Python
+from agent.cli.reference import (
+    REFERENCE,
+    SHAPES,
+    Asked,
+    Atol,
+    Dtypes,
+    Function,
+    Limits,
+    Rtol,
+    Sizes,
+)
 
 if TYPE_CHECKING:
     from agent.harness.tile_ir import Job, Reference
@@ -28,35 +39,12 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Function = Annotated[
-    str | None, typer.Option(help="Which function to call; the one that launches when left out.")
-]
-Shapes = Annotated[
-    str,
-    typer.Option(
-        help='JSON, argument -> shape or value: {"x": ["N", 4096], "eps": 1e-5}. '
-        "A letter stands for each of --sizes."
-    ),
-]
-Dtypes = Annotated[
-    str | None, typer.Option(help='JSON, argument -> dtype: {"x": "bfloat16"}; else float32.')
-]
-Sizes = Annotated[
-    str | None, typer.Option(help="What letters in --shapes stand for; else 128,1024,8192.")
-]
-RightResult = Annotated[
-    str,
-    typer.Option(
-        "--reference",
-        help="What is right: an expression over the arguments and torch, or FILE.py:function.",
-    ),
-]
+Shapes = Annotated[str, SHAPES]
+RightResult = Annotated[str, REFERENCE]
 Output = Annotated[
     Path | None,
     typer.Option("--output", help="Write it there, such as softmax_tileir.py; else the diff."),
 ]
-Rtol = Annotated[float | None, typer.Option(help="Relative tolerance; else by the dtype.")]
-Atol = Annotated[float | None, typer.Option(help="Absolute tolerance; else by the dtype.")]
 Approx = Annotated[bool, typer.Option("--approx", help="Set TILEIR_ENABLE_APPROX=1 for Tile IR.")]
 Ftz = Annotated[bool, typer.Option("--ftz", help="Set TILEIR_ENABLE_FTZ=1 for Tile IR.")]
 Seconds = Annotated[float, typer.Option(min=1, help="Give each process so many seconds.")]
@@ -170,9 +158,11 @@ def verify(
     from agent.tileir.steps import abort_of
 
     job, right, kinds, _ = _job(
-        kernel, reference, shapes, dtypes, function, sizes, rtol, atol, approx=approx, ftz=ftz,
-        timeout_s=timeout_s, python=python, ragged=True,
-    )  # fmt: skip
+        kernel,
+        Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
+        Limits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
+        ragged=True,
+    )
     steps = _verified(job, right)
     abort = abort_of(job.machine.no_triton, steps)
     lines = [report.title(kinds), *(line for s in steps for line in report.outcome(s))]
@@ -205,9 +195,11 @@ def bench(
     from agent.tileir.steps import Phase, Status, Step, Timed, abort_of
 
     job, right, kinds, findings = _job(
-        kernel, reference, shapes, dtypes, function, sizes, rtol, atol, approx=approx, ftz=ftz,
-        timeout_s=timeout_s, python=python, ragged=False,
-    )  # fmt: skip
+        kernel,
+        Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
+        Limits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
+        ragged=False,
+    )
     steps = _verified(job, right)
     abort = abort_of(job.machine.no_triton, steps)
     if abort is None:
@@ -255,67 +247,23 @@ def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Finding, 
 
 
 def _job(
-    kernel: Path,
-    reference: str,
-    shapes: str,
-    dtypes: str | None,
-    function: str | None,
-    sizes: str | None,
-    rtol: float | None,
-    atol: float | None,
-    *,
-    approx: bool,
-    ftz: bool,
-    timeout_s: float,
-    python: str,
-    ragged: bool,
+    kernel: Path, asked: Asked, limits: Limits, *, ragged: bool
 ) -> tuple[Job, Reference, tuple[KernelKind, ...], tuple[Finding, ...]]:
-    from agent.environment import probe
-    from agent.harness.tile_ir import Job, read_machine
-    from agent.tileir.call import read_call, read_sizes
+    from dataclasses import replace
+
+    from agent.cli import reference
     from agent.tileir.compatibility import stops
 
     source, kinds, findings = _read(kernel)
-    right = _reference(reference, rtol, atol)
-    call = read_call(
-        source,
-        function=function,
-        shapes=shapes,
-        dtypes=dtypes,
-        sizes=read_sizes(sizes),
-        ragged=ragged,
-    )
-    wanted = {"TILEIR_ENABLE_APPROX": approx, "TILEIR_ENABLE_FTZ": ftz}
-    stopping = stops(findings)
-    job = Job(
-        file=kernel,
-        call=call,
-        python=python,
-        machine=read_machine(probe().gpu, python, ask_stock=False),
-        timeout_s=timeout_s,
-        stop=f"line {stopping[0].line}: {stopping[0].text}" if stopping else None,
-        variables={name: "1" for name, on in wanted.items() if on},
-    )
+    if stopping := stops(findings):
+        limits = replace(limits, stop=f"line {stopping[0].line}: {stopping[0].text}")
+    job, right = reference.read(source, kernel, asked, limits, ragged=ragged)
     return job, right, kinds, findings
 
 
-def _reference(text: str, rtol: float | None, atol: float | None) -> Reference:
-    from agent.errors import UsageError
-    from agent.harness.tile_ir import Reference
-
-    file, _, function = text.rpartition(":")
-    if file.endswith(".py"):
-        if not Path(file).is_file():
-            raise UsageError(f"--reference {text}: {file} is no file")
-        return Reference(file=Path(file), function=function, rtol=rtol, atol=atol)
-    try:
-        compile(text, "--reference", "eval")
-    except SyntaxError as problem:
-        raise UsageError(
-            f"--reference is no expression ({problem.msg}): write one such as "
-            "'torch.softmax(x, -1)', or FILE.py:function"
-        ) from None
-    return Reference(expression=text, rtol=rtol, atol=atol)
+def _variables(*, approx: bool, ftz: bool) -> dict[str, str]:
+    wanted = {"TILEIR_ENABLE_APPROX": approx, "TILEIR_ENABLE_FTZ": ftz}
+    return {name: "1" for name, on in wanted.items() if on}
 
 
 def _verified(job: Job, right: Reference) -> list[Step]:

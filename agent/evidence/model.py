@@ -11,6 +11,42 @@ from agent.evidence.sass import InstructionMix
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """A tensor that a launch is given."""
+
+    name: str
+    dtype: str
+    """PyTorch's name: bfloat16."""
+    shape: tuple[int, ...]
+    size_bytes: int
+    """Of the elements that have an address of their own."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one timing covers, whatever code its launches compile to."""
+
+    test: str
+    """The pytest node id."""
+    config: str
+    """What the test calls the timing; 'forward' where it gives no name."""
+    launches: tuple[tuple[str, tuple[int, ...]], ...]
+    """Kernel and grid, each pair once."""
+    tensors: tuple[Tensor, ...]
+    """Each once, also where it is both read and written."""
+
+    @property
+    def tensor_bytes(self) -> int:
+        """The device memory traffic of a kernel that touches each element once."""
+        return sum(tensor.size_bytes for tensor in self.tensors)
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Names, each once."""
+        return tuple(dict.fromkeys(kernel for kernel, _ in self.launches))
+
+
+@dataclass(frozen=True)
 class Launch:
     """What a kernel is compiled for."""
 
@@ -24,6 +60,8 @@ class Launch:
     """The test that launches it; empty when the signature was read from the source."""
     timed: bool = False
     """Whether a perf test does."""
+    tensors: tuple[Tensor, ...] = ()
+    """Of that test's first launch: equal code may be launched on others elsewhere."""
 
     @property
     def captured(self) -> bool:

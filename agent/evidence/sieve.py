@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from agent.evidence import advice
 from agent.evidence.compare import unchanged
-from agent.evidence.model import NotCompiled, Result
+from agent.evidence.model import NotCompiled, Result, Work
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class Compiled:
     """A digest of the launches in order, with their grids and values."""
     complete: bool
     """No launch was left out, and no test ended before its launches were seen."""
+    work: tuple[Work, ...] = ()
+    """Of each timing."""
 
     @property
     def problem(self) -> str | None:

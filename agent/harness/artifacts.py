@@ -19,7 +19,7 @@ from agent.backends.cutile_signature import Kind, Signature, signatures
 from agent.errors import UsageError
 from agent.evidence import advice, remarks, sass
 from agent.evidence.cubin import digest, resources
-from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+from agent.evidence.model import Artifact, Launch, NotCompiled, Result, Tensor, Work
 from agent.harness.arm import Checkout
 from agent.harness.compile import module_name, to_compile
 from agent.harness.script import Ended, run_script, run_tool
@@ -70,6 +70,8 @@ class Evidence:
     """Tests that ended early, with the reason: launches after that are missing."""
     sequence: str = ""
     """A digest of all launches in order, with grids and values; empty where one is not known."""
+    work: tuple[Work, ...] = ()
+    """Of each timing of the perf tests."""
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -134,7 +136,12 @@ def read(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) -> E
     compiled = sum(answer["event"] == "launch" for answer in ended.answers)
     left_out = max(0, tested["launches"] - compiled)
     return Evidence(
-        results, tested["launches"], left_out, tuple(tested["failures"]), tested["sequence"]
+        results,
+        tested["launches"],
+        left_out,
+        tuple(tested["failures"]),
+        tested["sequence"],
+        tuple(map(_work, tested["work"])),
     )
 
 
@@ -245,7 +252,21 @@ def _launch(answer: Mapping[str, Any]) -> Launch:
         grid=tuple(answer["grid"]),
         test=answer["test"],
         timed=answer["timed"],
+        tensors=tuple(map(_tensor, answer["tensors"])),
     )
+
+
+def _work(told: Mapping[str, Any]) -> Work:
+    return Work(
+        told["test"],
+        told["config"],
+        tuple((kernel, tuple(grid)) for kernel, grid in told["launches"]),
+        tuple(map(_tensor, told["tensors"])),
+    )
+
+
+def _tensor(told: Mapping[str, Any]) -> Tensor:
+    return Tensor(told["name"], told["dtype"], tuple(told["shape"]), told["size_bytes"])
 
 
 def _artifact(

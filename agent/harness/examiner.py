@@ -107,7 +107,7 @@ class ForkedExaminer:
         if not found.launches:  # a signature that the source only suggests proves nothing
             return None
         complete = bool(found.sequence) and not (found.left_out or found.failures)
-        return Compiled(found.results, found.sequence, complete)
+        return Compiled(found.results, found.sequence, complete, found.work)
 
     def _say(self, text: str) -> None:
         with (self.logs / "compile.log").open("a", encoding="utf-8") as log:

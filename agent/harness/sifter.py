@@ -45,6 +45,10 @@ class Sifter:
             [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
         )
 
+    def compiled(self, sha: str) -> Compiled | None:
+        """What a commit compiles to; None where that is not known."""
+        return self._compiled.get(sha)
+
     def remember(self, candidates: Sequence[Candidate], shas: Collection[str]) -> None:
         """These have been timed: what compiles to the same need not be."""
         for candidate in candidates:

@@ -41,6 +41,8 @@ def summarize(run: Run, machine: str) -> str:
         reasons=[row for row in run.rows if row.reason],
         skipped=run.skipped,
         stopped=stopped,
+        diagnosis=run.diagnosis,
+        usage=run.usage if run.usage.requests else None,
         latency_meaning=started.latency_meaning,
         machine=machine,
         notes=notes(run),

@@ -1,0 +1,106 @@
+"""`diagnose`: what holds a kernel back, with the evidence, and what to try first."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from agent.cli import output
+from agent.cli.explain import checkout_of, look_at
+from agent.cli.options import Json, Kernel, Python, Tests
+
+if TYPE_CHECKING:
+    from agent.causes import Diagnosis
+
+DEFAULT_SM = 90
+"""Without a GPU."""
+FAILED = 3
+"""Exit code when the perf tests fail: an answer, not a fault."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(diagnose)
+
+
+def diagnose(
+    kernel: Kernel,
+    tests: Tests = None,
+    sm: int = typer.Option(
+        0, help="Only compile, for this compute capability such as 90; do not time."
+    ),
+    timeout_s: float = typer.Option(300.0, min=1, help="Give it so many seconds."),
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Say what holds a kernel back: memory, compute, latency, occupancy, locality, scheduling.
+
+    With a GPU its perf tests are timed once; without one the source and the compiler speak alone.
+    """
+    output.use_json(as_json)
+    from agent.environment import probe
+    from agent.preflight import read_file
+    from agent.target import parse
+
+    _, backend = parse(read_file(kernel), str(kernel))
+    environment = probe()
+    here = environment.gpu is not None and backend.refusal(environment) is None
+    if here and not sm:
+        found = _timed(kernel, tests or [], timeout_s, python)
+    else:
+        found = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
+    lines = [f"{kernel}: {found.cause.value}", *(f"  {line}" for line in found.evidence)]
+    if found.families:
+        lines.append(f"try first: {', '.join(found.families)}")
+    output.result(
+        {
+            "kernel": str(kernel),
+            "cause": found.cause.value,
+            "evidence": list(found.evidence),
+            "families": list(found.families),
+        },
+        "\n".join(lines),
+    )
+
+
+def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python: str) -> Diagnosis:
+    """From the source and the compiler."""
+    from dataclasses import replace
+
+    from agent.evidence.sieve import Compiled
+    from agent.harness.artifacts import collect
+    from agent.harness.diagnostician import Diagnostician
+
+    subject = look_at(kernel, python, [sm], timed_only=True)
+    wanted = replace(subject.wanted, has_gpu=False)
+    with ExitStack() as stack:
+        checkout, nodeids = checkout_of(stack, subject, tests, None)
+        evidence = collect(checkout, nodeids, wanted, timeout_s)
+        complete = not (evidence.left_out or evidence.failures)
+        compiled = Compiled(evidence.results, evidence.sequence, complete, evidence.work)
+        return Diagnostician(wanted, None, None).diagnose(checkout, nodeids, {}, compiled)
+
+
+def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Diagnosis:
+    """From all of it: one pass of the perf tests, what they compile to, counters."""
+    from agent import setup
+    from agent.harness.arm import deadline_in
+    from agent.harness.artifacts import Wanted
+    from agent.harness.diagnostician import Diagnostician
+    from agent.measurement import Failure
+
+    with setup.opened(setup.Request(kernel, python, tuple(tests))) as session:
+        checkout = session.checkout(session.origin_sha)
+        outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
+        if isinstance(outcome, Failure):
+            output.result({"correct": outcome.correct, "reason": outcome.reason}, outcome.reason)
+            raise typer.Exit(FAILED)
+        gpu = session.environment.gpu
+        wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
+        return Diagnostician(wanted, gpu, session.examiner).diagnose(
+            checkout, session.plan.perf, {r.config: r.latency_ms for r in outcome.records}
+        )

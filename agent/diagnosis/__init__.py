@@ -1,0 +1,67 @@
+"""Why a kernel takes the time it takes: facts in, a cause with its evidence out. Pure.
+
+Each rule looks at the facts for one symptom. The first rule that finds its own gives the cause, the
+others add to the evidence: near a roof there is little left, whatever else is not perfect; a kernel
+without tensor cores or with spills is mended before anything finer; and so on downwards. What was
+measured (a timing under the roofs of its GPU, counters) goes before what the compiler's output
+suggests. Without a symptom it is the nearer roof, or the kernel's class where nothing was measured;
+UNKNOWN is a kernel that is known to be far from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.causes import Cause, Diagnosis
+from agent.diagnosis.rules import RULES, by_roof, source_line
+from agent.diagnosis.symptoms import CAUSES, FAMILIES
+from agent.diagnosis.view import Facts, View, view_of
+
+__all__ = ["Facts", "diagnose"]
+
+
+def diagnose(facts: Facts) -> Diagnosis:
+    """The cause, its evidence and what to try first."""
+    view = view_of(facts)
+    findings = [finding for rule in RULES if (finding := rule(view)) is not None]
+    if not findings and not view.waits:
+        findings = [by_roof(view)]
+    families = dict.fromkeys(name for f in findings for name in FAMILIES[f.symptom])
+    lines = [finding.line for finding in findings]
+    if not findings:
+        lines = ["measured: under half of every roof, and nothing that is known explains it"]
+    return Diagnosis(
+        cause=CAUSES[findings[0].symptom] if findings else Cause.UNKNOWN,
+        evidence=tuple(dict.fromkeys([*lines, *_standing(view), source_line(facts), *_gaps(view)])),
+        families=tuple(families),
+    )
+
+
+def _standing(view: View) -> Iterator[str]:
+    """Where the longest timing stands, and what is assumed for that."""
+    at, work, peaks = view.at, view.work, view.facts.peaks
+    if at is not None and work is not None and peaks is not None:
+        yield (
+            f"measured: {work.test}: {view.latency_ms:.6f} ms for {at.tensor_bytes / 1e6:.1f} MB "
+            f"of tensors, {at.gb_s:.0f} GB/s"
+        )
+        yield (
+            f"assumed: {view.facts.gpu} peaks at {peaks.bandwidth_gb_s:.0f} GB/s by its data "
+            "sheet; each tensor is read or written once"
+        )
+        if at.memory_share > 1:
+            yield "missing: more than the peak: tensors come from a cache, or are not read whole"
+    yield from (f"measured: counters: {counters}" for counters in view.facts.counters)
+    for name, artifacts in view.kernels.items():
+        if len(artifacts) == 1 and artifacts[0].occupancy is not None:
+            yield f"compiled: {name} for {artifacts[0].target}: {artifacts[0].occupancy}"
+
+
+def _gaps(view: View) -> Iterator[str]:
+    if not view.latency_ms:
+        yield "missing: no latency of a GPU: this is what source and compiler say alone"
+    elif view.facts.peaks is None:
+        yield f"missing: the peaks of {view.facts.gpu or 'this GPU'} are not known: no roofline"
+    elif view.at is None:
+        yield "missing: no launch was seen to take a tensor: no roofline"
+    yield from (f"missing: {reason}" for reason in view.facts.missing)

@@ -1,0 +1,114 @@
+"""Where a timed launch stands under the roofs of its GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from agent.evidence.model import Tensor, Work
+from agent.evidence.peaks import Peaks
+
+MATRICES = 3
+"""Of a product: two operands and the result."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """One timing beside the least that its GPU needs for the same work."""
+
+    latency_ms: float
+    memory_ms: float
+    """The least for its bytes: each tensor once, at the peak bandwidth."""
+    compute_ms: float
+    """The least for its operations, at the peak of the tensor cores; 0 where not known."""
+    tensor_bytes: int
+    flop: float
+    """Floating-point operations of its matrix product; 0 where not known."""
+    asked_bytes: float
+    """What the tiles of its product ask for together, from caches or not; 0 where not known."""
+
+    @property
+    def gb_s(self) -> float:
+        """Bytes that it must move over its latency, in 10^9 a second."""
+        return self.tensor_bytes / self.latency_ms / 1e6
+
+    @property
+    def tflops(self) -> float:
+        """Operations that it must do over its latency, in 10^12 a second."""
+        return self.flop / self.latency_ms / 1e9
+
+    @property
+    def memory_share(self) -> float:
+        """Of the peak bandwidth. Above 1 the tensors are not read whole, or come from a cache."""
+        return self.memory_ms / self.latency_ms
+
+    @property
+    def compute_share(self) -> float:
+        """Of the tensor cores' peak."""
+        return self.compute_ms / self.latency_ms
+
+    @property
+    def nearest_share(self) -> float:
+        """Of the nearer of the two."""
+        return max(self.memory_share, self.compute_share)
+
+
+def position(
+    work: Work, latency_ms: float, peaks: Peaks, multiplying: Collection[str]
+) -> Position | None:
+    """Put a timing under the roofs; None where no tensor was seen.
+
+    Args:
+        work: what the timing covers.
+        latency_ms: of all its launches together.
+        peaks: of the GPU.
+        multiplying: names of the kernels whose source asks for matrix products.
+    """
+    if not work.tensor_bytes or not latency_ms > 0:
+        return None
+    flop, peak = 0.0, None
+    if len(work.kernels) == 1 and work.kernels[0] in multiplying:
+        flop = product_flop(work.tensors)
+        peak = peaks.tensor_tflops(next((t.dtype for t in _matrices(work.tensors)), ""))
+    return Position(
+        latency_ms=latency_ms,
+        memory_ms=work.tensor_bytes / peaks.bandwidth_gb_s / 1e6,
+        compute_ms=flop / peak / 1e9 if peak else 0.0,
+        tensor_bytes=work.tensor_bytes,
+        flop=flop,
+        asked_bytes=_asked_bytes(work, flop) if flop else 0.0,
+    )
+
+
+def product_flop(tensors: Sequence[Tensor]) -> float:
+    """Operations of one product A @ B = C, by the shapes; 0 where they are not those of one.
+
+    Of M x K, K x N and M x N each extent occurs twice, in whatever order and transposed or not, so
+    2 * M * N * K is twice the root of the product of all six.
+    """
+    shapes = [tensor.shape for tensor in _matrices(tensors)]
+    if len(shapes) != MATRICES or len({shape[:-2] for shape in shapes}) > 1:
+        return 0.0
+    extents = sorted(n for shape in shapes for n in shape[-2:])
+    if extents[::2] != extents[1::2]:
+        return 0.0
+    return 2.0 * math.prod(shapes[0][:-2]) * math.isqrt(math.prod(extents))
+
+
+def _asked_bytes(work: Work, flop: float) -> float:
+    """Two operands of `side` a step for tiles of side x side, as if they were square.
+
+    The result is taken to be the last matrix. A persistent grid has fewer blocks than tiles, and
+    the figure is then too small.
+    """
+    blocks = math.prod(work.launches[0][1]) if len(work.launches) == 1 else 0
+    first, *_, result = _matrices(work.tensors)
+    if not blocks:
+        return 0.0
+    side = math.sqrt(math.prod(result.shape) / blocks)
+    return flop / side * first.size_bytes / math.prod(first.shape)
+
+
+def _matrices(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return [tensor for tensor in tensors if len(tensor.shape) > 1]

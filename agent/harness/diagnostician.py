@@ -1,0 +1,134 @@
+"""Puts together what is known of the incumbent and asks for its diagnosis.
+
+Nothing here fails a run: what cannot be found out is a line of the evidence that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.backends import BACKENDS
+from agent.backends.cutile import CUTILE
+from agent.backends.triton import TRITON
+from agent.causes import Diagnosis
+from agent.diagnosis import Facts, diagnose
+from agent.environment import Gpu
+from agent.evidence.counters import Counters
+from agent.evidence.model import NotCompiled, Work
+from agent.evidence.peaks import peaks_of
+from agent.evidence.sieve import Compiled
+from agent.harness.arm import Checkout
+from agent.harness.artifacts import Wanted
+from agent.harness.examiner import Examiner
+from agent.harness.ncu import NoCounters, counters_of
+from agent.harness.records import numbered, short_names
+from agent.syntax import Source
+
+
+@dataclass
+class Diagnostician:
+    """Diagnoses commits of one run."""
+
+    wanted: Wanted
+    """The backend, the interpreter, and what the examiner compiles for."""
+    gpu: Gpu | None
+    """That the latencies are of; None: there are none that count."""
+    examiner: Examiner | None
+    _counterless: str = field(default="", init=False)
+    """Why there are no counters here: it is not tried again."""
+
+    def diagnose(
+        self,
+        checkout: Checkout,
+        tests: Sequence[str],
+        levels_ms: Mapping[str, float],
+        compiled: Compiled | None = None,
+    ) -> Diagnosis:
+        """What holds a commit back.
+
+        Args:
+            checkout: the commit on disk.
+            tests: node ids of its perf tests.
+            levels_ms: config, as records name it, -> latency; may be empty.
+            compiled: what the commit compiles to, where that is known already.
+        """
+        source = Source((checkout.root / checkout.kernel).read_text(encoding="utf-8"))
+        classification = BACKENDS[self.wanted.backend].classify(source)
+        if compiled is None and self.examiner is not None:
+            (compiled,) = self.examiner.examine([checkout], tests)
+        timed = _timed(compiled.work if compiled else (), levels_ms if self.gpu else {})
+        counters = self._counters(checkout, timed)
+        facts = Facts(
+            kernel_class=classification.kernel_class,
+            flop_per_byte=classification.flop_per_byte,
+            multiplying=multiplying(source),
+            results=compiled.results if compiled else (),
+            timed=timed,
+            peaks=peaks_of(self.gpu.name) if self.gpu else None,
+            gpu=self.gpu.name if self.gpu else "",
+        )
+        missing = [*_missing(compiled), *_unmatched(levels_ms, timed if self.gpu else ())]
+        if isinstance(counters, NoCounters):
+            missing += [counters.reason] if counters.reason else []
+            return diagnose(replace(facts, missing=tuple(missing)))
+        return diagnose(replace(facts, counters=counters, missing=tuple(missing)))
+
+    def _counters(
+        self, checkout: Checkout, timed: Sequence[tuple[Work, float]]
+    ) -> tuple[Counters, ...] | NoCounters:
+        """Of the perf test that takes longest."""
+        if self._counterless:
+            return NoCounters(self._counterless)
+        if self.gpu is None or not timed:
+            return NoCounters("")
+        work, _ = max(timed, key=lambda pair: pair[1])
+        found = counters_of(checkout, work.test, work.kernels, self.wanted)
+        if isinstance(found, NoCounters):
+            self._counterless = found.reason
+        return found
+
+
+def multiplying(source: Source) -> frozenset[str]:
+    """Names of the kernels whose source asks for matrix products."""
+    return frozenset(
+        kernel.name
+        for dialect in (CUTILE, TRITON)
+        for kernel in dialect.kernels(source)
+        if dialect.has_dot(source, kernel)
+    )
+
+
+def _timed(works: Sequence[Work], levels_ms: Mapping[str, float]) -> tuple[tuple[Work, float], ...]:
+    """Each timing's work with its latency: that of the record of the same name, else 0."""
+    short = short_names(list(dict.fromkeys(work.test for work in works)))
+    taken: set[str] = set()
+    found = []
+    for work in works:
+        behind = "" if work.config == "forward" else f" {work.config}"
+        name = numbered(f"{short[work.test]}{behind}", taken)
+        taken.add(name)
+        # Which tests a pass holds decides whether a record's name begins with its file.
+        whole = f"{work.test}{name.removeprefix(short[work.test])}"
+        tail = whole.partition("::")[2]
+        level = next((levels_ms[n] for n in (name, whole, tail) if n in levels_ms), 0.0)
+        found.append((work, level))
+    return tuple(found)
+
+
+def _missing(compiled: Compiled | None) -> Iterator[str]:
+    if compiled is None:
+        yield "what the kernel compiles to is not known here; `tile-agent explain` tells"
+        return
+    for result in compiled.results:
+        if isinstance(result, NotCompiled):
+            yield f"{result.launch} for {result.target} is not compiled: {result.reason}"
+    if not compiled.work:
+        yield "no perf test was seen to launch the kernel"
+
+
+def _unmatched(
+    levels_ms: Mapping[str, float], timed: Sequence[tuple[Work, float]]
+) -> Iterator[str]:
+    if levels_ms and timed and not any(latency_ms for _, latency_ms in timed):
+        yield f"no launch was seen that belongs to {next(iter(levels_ms))}"

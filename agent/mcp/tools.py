@@ -1,0 +1,317 @@
+"""The tools: the four verbs of the loop, and views that change nothing.
+
+Each is a command of tile-agent with typed parameters. What a docstring says, the assistant reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from pydantic import Field
+
+from agent.errors import ExitCode
+from agent.mcp.answers import Difference, Finished, Offer, Results, Runs, Tried, Turn
+from agent.mcp.command import Report, Value, call, command_line
+from agent.mcp.views import View, diff_of, results_of
+
+Repository = Annotated[
+    str | None,
+    Field(
+        description="A directory in the git checkout of the kernel; the server's working directory "
+        "when left out. Other paths start there."
+    ),
+]
+Run = Annotated[str | None, Field(description="Id of the run; the latest when left out.")]
+Kernel = Annotated[str, Field(description="The Python file that holds the kernel.")]
+Tests = Annotated[
+    list[str] | None, Field(description="Test files or node ids; found when left out.")
+]
+
+READS = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+CHANGES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+)
+REPEATABLE = CHANGES.model_copy(update={"idempotent_hint": True})
+
+
+def register(server: MCPServer[Any]) -> None:
+    """Add the tools to a server."""
+    verbs: tuple[tuple[str, Callable[..., Any], ToolAnnotations], ...] = (
+        ("begin", begin, REPEATABLE),
+        ("next", next_step, CHANGES),
+        ("try", try_candidate, CHANGES),
+        ("finish", finish, REPEATABLE),
+    )
+    for name, verb, effect in verbs:
+        server.add_tool(verb, name=name, annotations=effect)
+    runs = (status, results, diff)
+    kernels = (doctor, classify, diagnose, lint, playbook_list, playbook_show)
+    for view in (*runs, *kernels):
+        server.add_tool(view, annotations=READS)
+
+
+# --- the loop -----------------------------------------------------------------------------------
+
+
+async def begin(
+    context: Context[Any, Any],
+    kernel: Kernel,
+    repository: Repository = None,
+    tests: Tests = None,
+    correctness_k: Annotated[
+        str | None, Field(description="pytest -k expression for the correctness tests.")
+    ] = None,
+    perf_k: Annotated[
+        str | None, Field(description="pytest -k expression for the perf tests.")
+    ] = None,
+    compare_on: Annotated[
+        list[str] | None,
+        Field(description="Compare on perf tests with one of these in their id."),
+    ] = None,
+    playbook_first: Annotated[
+        bool,
+        Field(
+            description="Let the program try what it can do by itself before it is your turn, "
+            "which may take an hour."
+        ),
+    ] = False,
+    only: Annotated[
+        list[str] | None, Field(description="Offer and try these optimizations only.")
+    ] = None,
+    branch: Annotated[
+        str | None, Field(description="Name of the new branch; made up when left out.")
+    ] = None,
+    max_iterations: Annotated[
+        int | None, Field(ge=1, description="Stop after so many iterations.")
+    ] = None,
+    patience: Annotated[
+        int | None, Field(ge=1, description="Stop after so many iterations in a row without gain.")
+    ] = None,
+    keep_going: Annotated[bool, Field(description="Go on after an improvement under 2 %.")] = False,
+    time_budget_s: Annotated[
+        float | None, Field(gt=0, description="Stop after so many seconds.")
+    ] = None,
+    iteration_timeout_s: Annotated[
+        float | None, Field(ge=1, description="Give one iteration at most so many seconds.")
+    ] = None,
+    python: Annotated[
+        str | None,
+        Field(description="Interpreter with torch and pytest that runs the tests."),
+    ] = None,
+) -> Annotated[CallToolResult, Turn]:
+    """Begin a run on a kernel: make a branch, test and time the code as it is.
+
+    The kernel and its tests must be committed. The user's checkout is left alone. Takes minutes.
+    A run on this kernel that waits for you already is gone on with instead.
+    """
+    options: dict[str, Value] = {
+        "kernel": kernel,
+        "tests": tests,
+        "correctness_k": correctness_k,
+        "perf_k": perf_k,
+        "compare_on": compare_on,
+        "playbook_first": playbook_first,
+        "only": only,
+        "branch": branch,
+        "max_iterations": max_iterations,
+        "patience": patience,
+        "keep_going": keep_going,
+        "time_budget_s": time_budget_s,
+        "iteration_timeout_s": iteration_timeout_s,
+        "python": python,
+        "yes": True,
+    }
+    return await _answered(context, repository, "begin", options=options)
+
+
+async def next_step(
+    context: Context[Any, Any],
+    repository: Repository = None,
+    run: Run = None,
+    decline: Annotated[
+        str | None,
+        Field(description="Why the offered optimization does not fit here; offers another one."),
+    ] = None,
+    choose: Annotated[
+        str | None,
+        Field(description="Take this one of 'others' instead, or 'own-idea' for one of yours."),
+    ] = None,
+) -> Annotated[CallToolResult, Offer]:
+    """Ask for the ONE optimization to apply now, and for the draft to apply it to.
+
+    Read 'brief' and 'prose', edit 'file' and nothing else, then call `try`. Asked twice, it says
+    the same.
+    """
+    options: dict[str, Value] = {"run": run, "decline": decline, "choose": choose}
+    return await _answered(context, repository, "next", options=options)
+
+
+async def try_candidate(
+    context: Context[Any, Any],
+    hypothesis: Annotated[
+        str | None, Field(description="What you changed and why it should be faster, in a line.")
+    ] = None,
+    repository: Repository = None,
+    run: Run = None,
+) -> Annotated[CallToolResult, Tried]:
+    """Judge the draft: test it, time it against the best so far, keep or revert it, record it.
+
+    tile-agent decides; do not commit yourself, and leave the tests alone. Takes minutes. A draft
+    that cannot be a candidate is refused with the reason, and counts for nothing: mend it and try
+    again. After an interruption it goes on where it was.
+    """
+    options: dict[str, Value] = {"message": hypothesis, "run": run}
+    return await _answered(context, repository, "try", options=options)
+
+
+async def finish(
+    context: Context[Any, Any], repository: Repository = None, run: Run = None
+) -> Annotated[CallToolResult, Finished]:
+    """End a run: compare the original with the best commit once more, and sum up. Takes minutes."""
+    return await _answered(context, repository, "finish", options={"run": run})
+
+
+# --- views --------------------------------------------------------------------------------------
+
+
+async def status(
+    context: Context[Any, Any], repository: Repository = None, run: Run = None
+) -> Annotated[CallToolResult, Runs]:
+    """Say how the runs stand and what to do next. Call it first when you do not know."""
+    return await _answered(context, repository, "status", names=[run] if run else [])
+
+
+async def results(
+    context: Context[Any, Any], repository: Repository = None, run: Run = None
+) -> Annotated[CallToolResult, Results]:
+    """Show the table of a run: each iteration with latency, correctness, verdict and reason."""
+    return await _viewed(results_of, context, repository, run)
+
+
+async def diff(
+    context: Context[Any, Any],
+    repository: Repository = None,
+    run: Run = None,
+    iteration: Annotated[
+        int | None,
+        Field(ge=1, description="The change of this iteration, kept or not; all kept by default."),
+    ] = None,
+) -> Annotated[CallToolResult, Difference]:
+    """Show what a run changed in the kernel: origin to best, or the change of one iteration."""
+    return await _viewed(partial(diff_of, iteration=iteration), context, repository, run)
+
+
+async def doctor(context: Context[Any, Any]) -> Annotated[CallToolResult, dict[str, Any]]:
+    """Say what this machine can do: GPU, driver, toolchains, and which kernels it can time."""
+    return await _answered(context, None, "doctor")
+
+
+async def classify(
+    context: Context[Any, Any], kernel: Kernel, repository: Repository = None
+) -> Annotated[CallToolResult, dict[str, Any]]:
+    """Estimate what bounds a kernel, and order the optimizations by what helps there."""
+    return await _answered(context, repository, "classify", options={"kernel": kernel})
+
+
+async def diagnose(
+    context: Context[Any, Any],
+    kernel: Kernel,
+    repository: Repository = None,
+    tests: Tests = None,
+) -> Annotated[CallToolResult, dict[str, Any]]:
+    """Say what holds a kernel back, with the evidence; times its perf tests where a GPU is."""
+    options: dict[str, Value] = {"kernel": kernel, "tests": tests}
+    return await _answered(context, repository, "diagnose", options=options)
+
+
+async def lint(
+    context: Context[Any, Any], kernel: Kernel, repository: Repository = None
+) -> Annotated[CallToolResult, dict[str, Any]]:
+    """Check a cuTile kernel by its source: what will not compile or launch, and what is slow."""
+    return await _answered(context, repository, "lint", options={"kernel": kernel})
+
+
+async def playbook_list(
+    context: Context[Any, Any],
+    backend: Annotated[
+        Literal["cutile", "triton"] | None, Field(description="Only those of this language.")
+    ] = None,
+) -> Annotated[CallToolResult, dict[str, Any]]:
+    """List the optimizations that tile-agent knows, with their expected and measured effects."""
+    return await _answered(context, None, "playbook", "list", options={"backend": backend})
+
+
+async def playbook_show(
+    context: Context[Any, Any],
+    name: Annotated[str, Field(description="Name of the optimization, as `playbook_list` has it.")],
+) -> Annotated[CallToolResult, dict[str, Any]]:
+    """Show one optimization: when it pays, what to do, the risk, the source, before and after."""
+    return await _answered(context, None, "playbook", "show", names=[name])
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+async def _answered(
+    context: Context[Any, Any],
+    repository: str | None,
+    *words: str,
+    options: Mapping[str, Value] | None = None,
+    names: Sequence[str] = (),
+) -> CallToolResult:
+    """The answer of a command, or its error with the mend."""
+    return _result(await _ask(context, repository, *words, options=options, names=names))
+
+
+async def _viewed(
+    view: View, context: Context[Any, Any], repository: str | None, run: str | None
+) -> CallToolResult:
+    """What a view makes of a run, as `tile-agent status` knows it."""
+    known = await _ask(context, repository, "status", names=[run] if run else [])
+    return _result(known if "error" in known else await view(known, Path(repository or ".")))
+
+
+async def _ask(
+    context: Context[Any, Any],
+    repository: str | None,
+    *words: str,
+    options: Mapping[str, Value] | None = None,
+    names: Sequence[str] = (),
+) -> dict[str, Any]:
+    folder = Path(repository or ".")
+    if not folder.is_dir():
+        mend = "give one in the kernel's git checkout"
+        return {"error": f"{folder} is no directory: {mend}", "exit_code": int(ExitCode.USAGE)}
+    arguments = command_line(*words, options=options or {}, names=names)
+    return await call(arguments, folder, _reporter(context))
+
+
+def _result(value: dict[str, Any]) -> CallToolResult:
+    error = value.get("error")
+    run = f" (run {value['run']})" if error and value.get("run") else ""
+    text = f"{error}{run}" if error else json.dumps(value, indent=2)
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)],
+        structured_content=value,
+        is_error=error is not None,
+    )
+
+
+def _reporter(context: Context[Any, Any]) -> Report:
+    """Hands lines of progress to the client, which numbers them."""
+    count = 0
+
+    async def report(line: str) -> None:
+        nonlocal count
+        count += 1
+        await context.report_progress(count, message=line)
+
+    return report

@@ -1,0 +1,133 @@
+"""From a checkout to a diagnosis: real compilers, real launches, latencies that are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.causes import Cause
+from agent.environment import Gpu
+from agent.evidence.sieve import Compiled
+from agent.harness.arm import Checkout
+from agent.harness.artifacts import Wanted
+from agent.harness.diagnostician import Diagnostician
+from agent.harness.examiner import ForkedExaminer
+from agent.harness.server import ForkServer
+from tests.support.evidence import CUTILE, TEST, TRITON, evidence
+from tests.support.repo import write
+from tests.support.workers import start_server
+
+H200 = Gpu("NVIDIA H200", "GPU-0", 90, 143771, "580.159.04")
+ROOT = Path(__file__).parents[2]
+SOFTMAX = (ROOT / "examples/cutile_softmax/softmax.py").read_text()
+SIZES = """\
+import pytest
+import torch
+from softmax import softmax
+
+
+@pytest.mark.parametrize("rows", [256, 16384])
+def test_perf_rows(rows, tile_bench):
+    x = torch.ones(rows, 4096, device="cuda", dtype=torch.bfloat16)
+    tile_bench(lambda: softmax(x))
+    if rows == 256:
+        tile_bench(lambda: softmax(x), config="again")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _without_ncu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.harness.ncu.find_ncu", lambda: None)
+
+
+@pytest.fixture(scope="module")
+def compiling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """As on a machine with a GPU: Triton compiles."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TRITON_INTERPRET", raising=False)
+        with start_server(tmp_path_factory.mktemp("server") / "server.log") as server:
+            yield server
+
+
+def wanted(backend: str) -> Wanted:
+    return Wanted(backend, (90,), python=sys.executable, has_gpu=False)
+
+
+def test_the_longest_timing_of_several(compiling_server: ForkServer, tmp_path: Path) -> None:
+    """By the names that records have; the compile comes from the run's own examiner."""
+    pytest.importorskip("cuda.tile")
+    root = tmp_path / "checkout"
+    write(root, {"softmax.py": SOFTMAX, "test_softmax.py": SIZES})
+    checkout = Checkout(root, (root,), "softmax.py")
+    examiner = ForkedExaminer(compiling_server, wanted("cutile"), tmp_path)
+    levels_ms = {
+        "test_perf_rows[256]": 0.009,
+        "test_perf_rows[256] again": 0.01,
+        "test_perf_rows[16384]": 0.3795,
+    }
+    found = Diagnostician(wanted("cutile"), H200, examiner).diagnose(
+        checkout, ("test_softmax.py",), levels_ms
+    )
+    assert found.cause is Cause.OCCUPANCY
+    assert found.evidence[0].startswith("compiled: softmax_kernel for sm_90: 1 block = 8 of 64")
+    assert (
+        "measured: test_softmax.py::test_perf_rows[16384]: 0.379500 ms for 268.4 MB of tensors, "
+        "707 GB/s"
+    ) in found.evidence
+    assert any("Nsight Compute is not installed" in line for line in found.evidence)
+
+
+@pytest.fixture(scope="module")
+def scale(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Compiled]:
+    """A Triton kernel that moves 8.4 MB, and what it compiles to."""
+    pytest.importorskip("triton")
+    root = tmp_path_factory.mktemp("scale")
+    found = evidence(root, TRITON)
+    made = Compiled(found.results, found.sequence, complete=True, work=found.work)
+    return Checkout(root, (root,), "kernel.py"), made
+
+
+def test_names_that_begin_with_their_file(scale: tuple[Checkout, Compiled]) -> None:
+    """As records have them where two files hold tests of the same name."""
+    checkout, made = scale
+    doctor = Diagnostician(wanted("triton"), H200, None)
+    found = doctor.diagnose(checkout, (), {"test_kernel.py::test_perf_run": 0.0032}, made)
+    assert found.cause is Cause.MEMORY  # 8.4 MB take 1.7 us at the least
+    assert any("0.003200 ms" in line for line in found.evidence)
+    lost = doctor.diagnose(checkout, (), {"test_other": 1.0}, made)
+    assert "missing: no launch was seen that belongs to test_other" in lost.evidence
+    assert not any(line.startswith("measured") for line in lost.evidence)
+
+
+def test_latencies_of_the_interpreter_are_none_of_a_gpu(scale: tuple[Checkout, Compiled]) -> None:
+    checkout, made = scale
+    found = Diagnostician(wanted("triton"), None, None).diagnose(
+        checkout, (), {"test_perf_run": 12.0}, made
+    )
+    assert found.cause is Cause.MEMORY
+    assert "missing: no latency of a GPU: this is what source and compiler say alone" in (
+        found.evidence
+    )
+    assert not any(line.startswith("measured") for line in found.evidence)
+
+
+def test_without_a_compiler_the_source_speaks(tmp_path: Path) -> None:
+    write(tmp_path, {"kernel.py": TRITON, "test_kernel.py": TEST})
+    checkout = Checkout(tmp_path, (tmp_path,), "kernel.py")
+    found = Diagnostician(wanted("triton"), None, None).diagnose(checkout, (), {})
+    assert found.cause is Cause.MEMORY
+    assert any(line.startswith("missing: what the kernel compiles to") for line in found.evidence)
+
+
+def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: Path) -> None:
+    pytest.importorskip("cuda.tile")
+    root = tmp_path / "checkout"
+    write(root, {"kernel.py": CUTILE.replace("2 * tile", "tile + ct.no"), "test_kernel.py": TEST})
+    examiner = ForkedExaminer(compiling_server, wanted("cutile"), tmp_path)
+    found = Diagnostician(wanted("cutile"), None, examiner).diagnose(
+        Checkout(root, (root,), "kernel.py"), ("test_kernel.py",), {}
+    )
+    assert any("scale_kernel(TILE=1024) for sm_90 is not compiled" in s for s in found.evidence)
