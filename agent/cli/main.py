@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -14,6 +15,7 @@ from agent import __version__
 from agent.cli import (
     assistant,
     autotune,
+    config,
     diagnose,
     explain,
     inspect,
@@ -31,6 +33,9 @@ from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
 _BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
+
+CONFIGURABLE = {"run": runs.run, "begin": assistant.begin}
+"""The commands whose defaults a file may set."""
 
 app = typer.Typer(
     name="tile-agent",
@@ -56,8 +61,11 @@ app.add_typer(skill.app, name="skill")
 
 @app.callback(invoke_without_command=True)
 def _root(
+    context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
+    if context.invoked_subcommand in CONFIGURABLE:
+        context.default_map = config.defaults(Path.cwd(), CONFIGURABLE)
     if version:
         print(__version__)
         raise typer.Exit

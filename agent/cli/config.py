@@ -1,0 +1,70 @@
+"""Defaults from a file: the table `[tool.tile-agent]` of the nearest pyproject.toml.
+
+What it says comes after the command line and the environment. It can hold any option of `run` and
+`begin` that has a value, with hyphens or underscores; never a key of a model's provider.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from agent.errors import UsageError
+
+FILE = "pyproject.toml"
+TABLE = "tool.tile-agent"
+_NOT_DEFAULTS = frozenset({"kernel", "yes", "as_json"})
+
+
+def defaults(folder: Path, commands: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+    """What click takes as `default_map`.
+
+    Args:
+        folder: where to look first; then in its parents, up to the root of the repository.
+        commands: name -> function, whose parameters are the options that a file may set.
+
+    Raises:
+        UsageError: the file cannot be read, or sets what is no option.
+    """
+    found = _table(folder)
+    if found is None:
+        return {}
+    path, table = found
+    known = {name: _settable(command) for name, command in commands.items()}
+    values = {key.replace("-", "_"): value for key, value in table.items()}
+    for key in values:
+        if not any(key in names for names in known.values()):
+            options = sorted(set().union(*known.values()))
+            raise UsageError(
+                f"{path} sets {key!r} in [{TABLE}], which is no option; there are: "
+                f"{', '.join(option.replace('_', '-') for option in options)}"
+            )
+    return {
+        command: {key: value for key, value in values.items() if key in names}
+        for command, names in known.items()
+    }
+
+
+def _settable(command: Callable[..., None]) -> set[str]:
+    return set(inspect.signature(command).parameters) - _NOT_DEFAULTS
+
+
+def _table(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    for place in (folder, *folder.parents):
+        path = place / FILE
+        if path.is_file():
+            try:
+                content = tomllib.loads(path.read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as problem:
+                raise UsageError(f"{path} cannot be read: {problem}") from None
+            table = content.get("tool", {}).get("tile-agent")
+            if table is not None:
+                if not isinstance(table, dict):
+                    raise UsageError(f"[{TABLE}] of {path} is no table")
+                return path, table
+        if (place / ".git").exists():
+            break
+    return None

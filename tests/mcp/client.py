@@ -1,0 +1,52 @@
+"""A client of the official SDK, connected to the server over stdio."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult, TextResourceContents
+
+TIMEOUT_S = 400.0
+T = TypeVar("T")
+
+
+def connected(folder: Path, use: Callable[[Client], Awaitable[T]], *, legacy: bool = False) -> T:
+    """Start the server in a folder, use it, and end it.
+
+    With `legacy` the client speaks the protocol of before 2026-07-28, as many assistants do.
+    """
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "agent", "mcp", "--repository", str(folder)],
+        env=dict(os.environ),
+    )
+
+    async def session() -> T:
+        with anyio.fail_after(TIMEOUT_S):
+            async with Client(server, mode="legacy" if legacy else "auto") as client:
+                return await use(client)
+
+    return anyio.run(session)
+
+
+def text_of(result: CallToolResult) -> str:
+    return "".join(block.text for block in result.content if block.type == "text")
+
+
+def answer_of(result: CallToolResult) -> dict[str, Any]:
+    """The structured content of a call that went well."""
+    assert not result.is_error, text_of(result)
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def read(client: Client, uri: str) -> str:
+    (contents,) = (await client.read_resource(uri)).contents
+    assert isinstance(contents, TextResourceContents)
+    return contents.text
