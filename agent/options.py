@@ -19,7 +19,7 @@ class ModelOptions:
     """Which language model writes candidates, and how much it may take."""
 
     model: str = ""
-    """`provider:name`, such as `anthropic:claude-sonnet-4-5` or `openai:gpt-5`."""
+    """`provider:name`, such as `anthropic:claude-sonnet-5-5` or `openai:gpt-5`."""
     base_url: str = ""
     """Of an API that speaks like the provider's, a local one too; the provider's when empty."""
     max_tokens: int = 2_000_000

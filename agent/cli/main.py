@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -34,7 +35,7 @@ from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
 _BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
 
-CONFIGURABLE = {"run": runs.run, "begin": assistant.begin}
+CONFIGURABLE: dict[str, Callable[..., None]] = {"run": runs.run, "begin": assistant.begin}
 """The commands whose defaults a file may set."""
 
 app = typer.Typer(

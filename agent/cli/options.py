@@ -59,7 +59,7 @@ Proposers = Annotated[
 Model = Annotated[
     str,
     typer.Option(
-        help="provider:name, such as anthropic:claude-sonnet-4-5; the key comes from the "
+        help="provider:name, such as anthropic:claude-sonnet-5-5; the key comes from the "
         "provider's own variable.",
         envvar="TILE_AGENT_MODEL",
         rich_help_panel=_MODEL,

@@ -12,6 +12,7 @@ import difflib
 import itertools
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 import libcst as cst
 
@@ -26,6 +27,10 @@ MOST_BYTES = 1_000_000
 MOST_PROBLEMS = 12
 
 
+DOCSTRINGS_TELL = {"use_attribute_docstrings": True}
+"""For pydantic, where it is there: what stands below a field is what a model is told of it."""
+
+
 class Unusable(Exception):
     """An answer that gives no text; `problems` has one line for each thing wrong with it."""
 
@@ -38,6 +43,8 @@ class Unusable(Exception):
 class Edit:
     """One replacement in the kernel file."""
 
+    __pydantic_config__: ClassVar = DOCSTRINGS_TELL
+
     search: str
     """Text that occurs exactly once in the file, copied with its indentation."""
     replace: str
@@ -48,7 +55,7 @@ class Edit:
 class Answer:
     """A new version of the kernel file that carries out the one optimization asked for."""
 
-    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012, read by pydantic
+    __pydantic_config__: ClassVar = DOCSTRINGS_TELL
 
     hypothesis: str
     """Why the kernel should become faster, in one or two sentences."""

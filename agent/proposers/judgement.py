@@ -8,7 +8,7 @@ from agent.playbook.base import Entry, Subject
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.brief import brief_for
-from agent.proposers.writer import Refused, Spent, Writer
+from agent.proposers.writer import Chosen, Refused, Spent, Writer, Written
 from agent.state import Run
 
 PATIENCE = 5
@@ -49,12 +49,18 @@ class JudgementProposer:
         return Proposal(
             optimization=task.optimization,
             family=task.family,
-            hypothesis=written.hypothesis or f"{task.title}, by the {self._writer.name}",
+            hypothesis=_hypothesis(written, chosen, f"{task.title}, by the {self._writer.name}"),
             variants=(ProposedVariant({}, title, written.source),),
             expected_gain=written.expected_gain,
             risk=written.risk,
             usage=usage,
         )
+
+
+def _hypothesis(written: Written, chosen: Chosen | None, otherwise: str) -> str:
+    """Why it should help, and why it was its turn where the writer chose."""
+    text = written.hypothesis or otherwise
+    return f"{text} Chosen because: {chosen.reason}" if chosen and chosen.reason else text
 
 
 def _title(task: Task, named: str, writer: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'tile-agent[model]'"
 EXAMPLES = (
-    "anthropic:claude-sonnet-4-5, openai:gpt-5, or openai:NAME with the URL of a local server"
+    "anthropic:claude-sonnet-5-5, openai:gpt-5, or openai:NAME with the URL of a local server"
 )
 
 

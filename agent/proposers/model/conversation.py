@@ -113,11 +113,13 @@ class Conversation:
         settings = ModelSettings(max_retries=0, timeout=left.seconds)
         if left.tokens < MOST_OUTPUT_TOKENS:
             settings["max_tokens"] = left.tokens
+        # servers of one's own often know no tools
+        as_text: TextOutput[Output] = TextOutput(mended.from_text)
         agent: Agent[object, Output] = Agent(
             model_of(self._options, http),
             output_type=[
                 ToolOutput(question.output, name="answer", description="Your answer."),
-                TextOutput(mended.from_text),  # local servers often know no tools
+                as_text,
             ],
             instructions=question.instructions or None,
             retries={"output": 1, "tools": 0},

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -25,6 +24,7 @@ BACKOFF_S = 1.0
 LARGEST_BYTES = 16_000_000
 """No answer is larger; a server that does not stop would fill the memory."""
 TOO_LARGE = f"an answer of more than {LARGEST_BYTES} bytes"
+TIMED_OUT = "no whole answer within"
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """Statuses that may pass. 529 is Anthropic's for overloaded."""
 
@@ -99,22 +99,25 @@ class Transport(httpx2.AsyncBaseTransport):
     async def _attempt(self, request: httpx2.Request, asked: Exchange, ends: float) -> Exchange:
         begun = time.monotonic()
         self.requests += 1
-        done = replace(asked, error="interrupted")
         try:
             async with asyncio.timeout_at(ends):
                 done = await self._source.answer(request, asked)
         except TimeoutError:
-            self.timed_out = True
-            done = replace(asked, error=f"no whole answer within {self._timeout_s:g} s")
-        finally:  # what was asked and never answered may have been paid for
-            self._recorder.record(replace(done, took_s=time.monotonic() - begun))
+            done = replace(asked, error=f"{TIMED_OUT} {self._timeout_s:g} s")
+        except asyncio.CancelledError:  # what was asked may have been paid for
+            self._recorder.record(replace(asked, error="interrupted"))
+            raise
+        self.timed_out = done.error.startswith(TIMED_OUT)
+        self._recorder.record(replace(done, took_s=time.monotonic() - begun))
         return done
 
     def _wait_s(self, done: Exchange, attempt: int) -> float | None:
         """How long to wait before trying again; None where that would be of no use."""
         if done.status in AGAIN and b"insufficient_quota" in done.response:
             return None
-        if done.error == TOO_LARGE or not (done.error or done.status in AGAIN):
+        if done.error == TOO_LARGE or self.timed_out:
+            return None
+        if not done.error and done.status not in AGAIN:
             return None
         backoff_s = self._backoff_s * 2.0 ** (attempt - 1)
         return max(backoff_s, _retry_after_s(done))
@@ -127,9 +130,8 @@ class Transport(httpx2.AsyncBaseTransport):
 class Network:
     """Answers from a server."""
 
-    def __init__(self, progress: Callable[[int], None] = lambda _: None) -> None:
-        """Take what is told how many bytes of an answer have come."""
-        self._progress = progress
+    def __init__(self) -> None:
+        """Open nothing yet."""
         self._connections: httpx2.AsyncHTTPTransport | None = None
 
     async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:
@@ -144,7 +146,6 @@ class Network:
             try:
                 async for piece in response.aiter_bytes():
                     body += piece
-                    self._progress(len(body))
                     if len(body) > LARGEST_BYTES:
                         error = TOO_LARGE
                         break

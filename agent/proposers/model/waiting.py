@@ -51,7 +51,7 @@ def wait_for(make: Callable[[], Coroutine[Any, Any, Result]], timeout_s: float) 
         return outcome.result(timeout_s)
     finally:
         if not outcome.done():
-            loop, task = running.result(GRACE_S)
-            with suppress(RuntimeError):  # it has ended meanwhile
+            with suppress(RuntimeError, TimeoutError):  # it has ended, or never begun
+                loop, task = running.result(GRACE_S)
                 loop.call_soon_threadsafe(task.cancel)
         thread.join(GRACE_S)

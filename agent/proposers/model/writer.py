@@ -6,12 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from agent.environment import describe
 from agent.options import ModelOptions
 from agent.prompting import render
 from agent.proposers.agenda import Task
-from agent.proposers.answer import Answer, Unusable, apply, problems
+from agent.proposers.answer import DOCSTRINGS_TELL, Answer, Unusable, apply, problems
 from agent.proposers.brief import Brief
 from agent.proposers.model.budget import left
 from agent.proposers.model.conversation import Conversation, Question
@@ -25,7 +26,7 @@ from agent.state import Run
 class Choice:
     """Which optimization to carry out next."""
 
-    __pydantic_config__ = {"use_attribute_docstrings": True}  # noqa: RUF012, read by pydantic
+    __pydantic_config__: ClassVar = DOCSTRINGS_TELL
 
     optimization: str
     """Its name, as it stands in the list."""
@@ -62,7 +63,7 @@ class ModelWriter:
             source=apply(answer, brief.source.text),
             hypothesis=_words(answer.hypothesis),
             title=_words(answer.title),
-            expected_gain=answer.expected_gain,
+            expected_gain=_share(answer.expected_gain),
             risk=_words(answer.risk),
             usage=outcome.usage,
         )
@@ -106,6 +107,11 @@ def _what_is_left(run: Run, tasks: Sequence[Task]) -> str:
         tried=[f"{row.optimization}: {row.status.value}; {row.reason}" for row in run.rows[1:]],
         tasks=tasks,
     )
+
+
+def _share(gain: float | None) -> float | None:
+    """A part of the latency; None for what is none, such as 30 for 30 %, or NaN."""
+    return gain if gain is not None and 0 <= gain < 1 else None
 
 
 def _words(text: str) -> str:
