@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.skillbook import SHIPPED
+from agent.skillbook.references import CONTENTS
+
 ROOT = Path(__file__).parent.parent
 USE = """
 import sys
@@ -41,6 +44,10 @@ def test_the_wheel_holds_what_the_checkout_holds(wheel: Path) -> None:
     ).stdout.split()
     wanted = {f"agent/_{path}" if path.startswith("prompts/") else path for path in listed}
     assert wanted - held == set()
+    skills = {path for path in held if path.startswith("agent/skills/")}
+    assert {path.split("/")[2] for path in skills if path.endswith("/SKILL.md")} == set(CONTENTS)
+    on_disk = {str(p.relative_to(ROOT)) for p in SHIPPED.rglob("*") if p.is_file()}
+    assert skills == on_disk
 
 
 def test_the_wheel_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None:

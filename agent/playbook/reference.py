@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from agent.backends import BACKENDS
 from agent.backends.base import KernelClass
@@ -46,17 +46,20 @@ def as_markdown(backends: Sequence[str] = tuple(BACKENDS)) -> str:
     for backend in backends:
         entries: list[Entry] = [*ordered(backend, KernelClass.MEMORY)]
         entries += [entry for entry in ADVICE if entry.backend == backend]
-        parts += [f"## {backend}\n", _order(entries), *map(_section, entries)]
+        parts += [f"## {backend}\n", order(entries), *map(section, entries)]
     return "\n".join(parts)
 
 
-def _order(entries: Sequence[Entry]) -> str:
-    """A row for each entry, with its place in each class; the entries are of one language."""
+def order(entries: Sequence[Entry], page: Callable[[Entry], str] = lambda _: "") -> str:
+    """A row for each entry, with its place in each class; the entries are of one language.
+
+    `page` gives the file that an entry's section is in; empty where it is this one.
+    """
     head = ("entry", *(c.value for c in KernelClass), "family", "changes rounding", "measured")
     places = [_places(entries[0].backend, kernel_class) for kernel_class in KernelClass]
     rows = [
         (
-            f"[{entry.name}](#{entry.name})",
+            f"[{entry.name}]({page(entry)}#{entry.name})",
             *(place.get(entry.name, NONE) for place in places),
             entry.family,
             "yes" if entry.changes_rounding else "no",
@@ -74,13 +77,16 @@ def _places(backend: str, kernel_class: KernelClass) -> dict[str, str]:
     return {entry.name: str(place) for place, entry in enumerate(named, 1)}
 
 
-def _section(entry: Entry) -> str:
+def section(entry: Entry) -> str:
+    """What there is to say of an entry, under a heading of its name."""
     title, *recipe = _paragraphs(prose(entry))
     facts = [entry.family]
     if entry.revisit_after:
         facts.append(f"again after {', '.join(sorted(entry.revisit_after))}")
     if entry.changes_rounding:
         facts.append("changes rounding")
+    if entry.opt_in:
+        facts.append(f"only with `--only {entry.name}`")
     if not isinstance(entry, Optimization):
         facts.append("needs judgement: no program carries it out")
     lines = [

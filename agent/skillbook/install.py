@@ -110,9 +110,7 @@ def install(source: Path, home: Path, *, force: bool = False) -> Change:
         if found.state is State.OUTDATED:
             _upgrade(source, found)
             return Change(found.folder, "upgraded", left=_left(standing(home, source.name, source)))
-        kept = _set_aside(found.folder) if found.closed else None
-        _copy(source, home)
-        return Change(found.folder, "installed", kept)
+        return Change(found.folder, "installed", _copy(source, home, replace=found.closed))
 
 
 def remove(home: Path, name: str, *, force: bool = False) -> Change:
@@ -212,15 +210,17 @@ def _write(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _copy(source: Path, home: Path) -> None:
-    """Put a skill where nothing is: all of it, or nothing."""
+def _copy(source: Path, home: Path, *, replace: bool) -> Path | None:
+    """Put a skill in its place: all of it, or nothing. Gives where that is which was there."""
     home.mkdir(parents=True, exist_ok=True)
     draft = home / f".{source.name}.{os.getpid()}"
     try:
         for path in _files(source):
             _write(draft / path, (source / path).read_bytes())
         _write_manifest(draft, _hashes(source))
+        kept = _set_aside(home / source.name) if replace else None
         draft.rename(home / source.name)
+        return kept
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
