@@ -68,8 +68,12 @@ class Entry(ABC):
     """Why it should help, in one sentence."""
     revisit_after: ClassVar[frozenset[str]] = frozenset()
     """Families on which its best value depends: it is tried again after a keep of one of them."""
+    climbs: ClassVar[bool] = False
+    """Its variants lie around the present value: it is tried again after a keep of its own."""
     changes_rounding: ClassVar[bool] = False
     """Results may differ in their last digits; the frozen tests decide whether that is right."""
+    opt_in: ClassVar[bool] = False
+    """It undoes what the author asked for, so that a run tries it only where `--only` names it."""
 
 
 class Advice(Entry):

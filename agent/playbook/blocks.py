@@ -18,32 +18,47 @@ BID, NUM_BLOCKS = f"{CT}bid", f"{CT}num_blocks"
 
 @dataclass(frozen=True)
 class BlockIndex:
-    """A call of `ct.bid`."""
+    """A call of `ct.bid` or `ct.num_blocks`."""
 
     call: cst.Call
     axis: int
 
 
-def block_indices(source: Source, kernel: Kernel) -> tuple[BlockIndex, ...]:
+def block_indices(
+    source: Source, kernel: Kernel, *, may_count: bool = False
+) -> tuple[BlockIndex, ...]:
     """Where a kernel asks for its block. Raises `NotApplicable` when that is not all of it.
 
-    A helper that asks, or a question for the size of the grid, is more than can be followed.
+    A helper that asks is more than can be followed; so is a question for the size of the grid,
+    unless `may_count`.
     """
     for function in CUTILE.reached(source, kernel):
         wanted = (NUM_BLOCKS,) if function is kernel.function else (BID, NUM_BLOCKS)
+        if function is kernel.function and may_count:
+            continue
         for call in CUTILE.find(source, function.node.body, wanted):
             raise NotApplicable(
                 f"line {source.line(call)} of {kernel.name} deals with the grid itself: "
                 f"`{source.code(call)}`"
             )
+    found = _along(source, kernel, BID)
+    if not found:
+        raise NotApplicable(f"{kernel.name} never asks which block it is")
+    return found
+
+
+def block_counts(source: Source, kernel: Kernel) -> tuple[BlockIndex, ...]:
+    """Where a kernel asks for an extent of its grid."""
+    return _along(source, kernel, NUM_BLOCKS)
+
+
+def _along(source: Source, kernel: Kernel, function: str) -> tuple[BlockIndex, ...]:
     found = []
-    for call in CUTILE.find(source, kernel.function.node.body, (BID,)):
+    for call in CUTILE.find(source, kernel.function.node.body, (function,)):
         axis = positional(call)[0] if call.args else None
         if not isinstance(axis, cst.Integer):
             raise NotApplicable(f"line {source.line(call)} asks for a block along a computed axis")
         found.append(BlockIndex(call, axis.evaluated_value))
-    if not found:
-        raise NotApplicable(f"{kernel.name} never asks which block it is")
     return tuple(found)
 
 

@@ -24,9 +24,12 @@ class PlaybookProposer:
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The next optimization that has not been tried, or not since what it depends on."""
-        left = [entry for entry in self._playbook if _is_open(entry, run)]
-        if only := run.options.only:
-            left = [entry for entry in left if entry.name in only]
+        only = run.options.only
+        left = [
+            entry
+            for entry in self._playbook
+            if _is_open(entry, run) and (entry.name in only if only else not entry.opt_in)
+        ]
         left.sort(key=lambda entry: run.family_rank(entry.family))  # stable
         if not left:
             return Exhausted()
@@ -46,6 +49,8 @@ def _is_open(entry: Optimization, run: Run) -> bool:
     if entry.name not in run.tried:
         return True
     looked_at = run.tried[entry.name]
+    if entry.climbs and run.kept_families.get(entry.family, 0) >= looked_at:
+        return True
     return any(run.kept_families.get(family, 0) > looked_at for family in entry.revisit_after)
 
 

@@ -64,7 +64,11 @@ COPY = "    ct.store(y, (row, 0), ct.load(x, (row, 0), (1, TILE)))\n"
             "(m,)",
             "line 12 may wait for another block",
         ),
-        ("    n = ct.num_blocks(0)\n" + COPY, "(m,)", "deals with the grid itself"),
+        (
+            "    for j in range(row, 9, ct.num_blocks(0)):\n        pass\n" + COPY,
+            "(m,)",
+            "strides by the grid already",
+        ),
         (COPY, "make_grid(m)", "is no tuple: `make_grid(m)`"),
         (COPY, "(m,) + (1,)", "is no tuple"),
     ],
@@ -85,7 +89,27 @@ def test_a_product_gets_few_blocks() -> None:
     assert entry.variants(subject(product)) == [{"blocks_per_sm": 1}, {"blocks_per_sm": 2}]
 
 
+def test_a_product_that_was_told_its_occupancy_is_told_again() -> None:
+    entry = playbook.get("persistent-blocks")
+    product = subject(playbook.get("grouped-order").before.replace("@ct.kernel", HINTED))
+    alone, both = entry.variants(product)
+    assert (alone, both) == ({"blocks_per_sm": 1, "occupancy": 1}, {"blocks_per_sm": 2})
+    assert "@ct.kernel(occupancy=1)" in entry.apply(product, alone)
+    assert "@ct.kernel(occupancy=2)" in entry.apply(product, both)
+
+
+def test_a_grouped_product_becomes_persistent(tmp_path: Path) -> None:
+    text = small_product(playbook.get("grouped-order").before)
+    text = playbook.get("grouped-order").apply(subject(text), {"group": 4})
+    left, right = (torch.randint(-3, 4, s).float() for s in ((150, 33), (33, 170)))
+    new = rewritten("persistent-blocks", text, (left, right), folder=tmp_path)
+    assert new.count("ct.num_blocks(") == 1  # the loop's stride: the rest is given
+
+
 # --- grouped-order ------------------------------------------------------------------------------
+
+
+HINTED = "@ct.kernel(occupancy=2)"
 
 
 def small_product(text: str) -> str:
@@ -116,6 +140,49 @@ def test_groups_within_a_batch(tmp_path: Path) -> None:
     left, right = (torch.randint(-3, 4, s).float() for s in ((100, 33), (33, 70)))
     new = rewritten("grouped-order", text, (left, right), folder=tmp_path)
     assert "block = ct.bid(1) + ct.bid(2) * ct.num_blocks(1)" in new
+
+
+BATCHED = """\
+import cuda.tile as ct
+import torch
+
+T = 16
+
+
+@ct.kernel
+def bmm_kernel(a, b, c):
+    batch, row, column = ct.bid(0), ct.bid(1), ct.bid(2)
+    sum = ct.full((T, T), 0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=2, shape=(1, T, T))):
+        left = ct.load(a, (batch, row, k), (1, T, T), padding_mode=ct.PaddingMode.ZERO)
+        right = ct.load(b, (batch, k, column), (1, T, T), padding_mode=ct.PaddingMode.ZERO)
+        sum = ct.mma(ct.reshape(left, (T, T)), ct.reshape(right, (T, T)), sum)
+    ct.store(c, (batch, row, column), ct.reshape(sum, (1, T, T)))
+
+
+def run(a, b):
+    c = torch.empty((a.shape[0], a.shape[1], b.shape[2]), dtype=a.dtype)
+    grid = (a.shape[0], ct.cdiv(a.shape[1], T), ct.cdiv(b.shape[2], T))
+    ct.launch(torch.cuda.current_stream(), grid, bmm_kernel, (a, b, c))
+    return c
+"""
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+def test_a_batch_that_counts_before_the_tiles_comes_last(
+    order: tuple[int, int, int], tmp_path: Path
+) -> None:
+    """Whichever axis of the grid is the batch; every tile of every product is computed once."""
+    extents = ("a.shape[0]", "ct.cdiv(a.shape[1], T)", "ct.cdiv(b.shape[2], T)")
+    grid = ", ".join(extents[order.index(axis)] for axis in range(3))
+    bids = ", ".join(f"ct.bid({axis})" for axis in order)
+    text = BATCHED.replace("ct.bid(0), ct.bid(1), ct.bid(2)", bids)
+    text = text.replace(", ".join(extents), grid)
+    left, right = (torch.randint(-3, 4, s).float() for s in ((3, 100, 33), (3, 33, 70)))
+    new = rewritten("grouped-order", text, (left, right), folder=tmp_path)
+    assert ("number // tiles" in new) == (order[0] < max(order[1:]))
+    grouped = rewritten("persistent-blocks", new, (left, right), folder=tmp_path)
+    assert grouped.count("ct.num_blocks(") == 1
 
 
 def test_other_kernels_keep_their_order() -> None:

@@ -30,7 +30,7 @@ class NumCtas(Optimization):
     backend = "cutile"
     family = "cluster"
     revisit_after = frozenset({"tiles"})
-    priority: ClassVar = {KernelClass.BALANCED: 130, KernelClass.COMPUTE: 60}
+    priority: ClassVar = {KernelClass.BALANCED: 155, KernelClass.COMPUTE: 125}
     expected = "removes spills of large tiles on sm_90; 2-CTA MMA on sm_100; can lose on thin tiles"
     measured = "H200, cuda-tile 1.7: bmm -25.2 %, matmul -96.4 %"
     hypothesis = "Two blocks split the accumulator and share operands, which relieves registers."

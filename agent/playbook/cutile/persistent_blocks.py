@@ -23,7 +23,9 @@ from agent.backends.cutile import CT, CUTILE
 from agent.backends.dialect import Kernel, Launch
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.blocks import (
+    NUM_BLOCKS,
     BlockIndex,
+    block_counts,
     block_indices,
     grid_of,
     launches,
@@ -32,11 +34,13 @@ from agent.playbook.blocks import (
     unused,
 )
 from agent.playbook.definitions import binds
+from agent.playbook.hints import hint_of, hintable, with_hint
 from agent.playbook.layout import Call, Place, laid_out
 from agent.playbook.runs import holds_at
 from agent.syntax import Source, argument, descendants, keyword
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
+OCCUPANCY = "occupancy"
 SMS, GRID = "n_sms", "grid_of_sms"
 """What the host code calls the multiprocessors and the new grid."""
 WAITS = (f"{CT}atomic_cas", f"{CT}atomic_xchg", f"{CT}grid_dependency_control_wait")
@@ -54,7 +58,7 @@ class PersistentBlocks(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 130,
         KernelClass.BALANCED: 150,
-        KernelClass.COMPUTE: 120,
+        KernelClass.COMPUTE: 75,
     }
     expected = "TileGym claims +50 % to +300 % for many small blocks; a loss for some products"
     measured = (
@@ -114,10 +118,19 @@ def double(x):
 """
 
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """Blocks a multiprocessor; fewer for a product, whose blocks are large."""
-        kernels = _regular(subject.source)
-        has_dot = any(CUTILE.has_dot(subject.source, kernel) for kernel in kernels)
-        return [{"blocks_per_sm": count} for count in (SWEEP_DOT if has_dot else SWEEP)]
+        """Blocks a multiprocessor; fewer for a product, whose blocks are large.
+
+        A product that was told its occupancy is told again: as many as stay. What two blocks
+        share is too little for one that also keeps a loop over tiles in registers.
+        """
+        source, kernels = subject.source, _regular(subject.source)
+        if not any(CUTILE.has_dot(source, kernel) for kernel in kernels):
+            return [{"blocks_per_sm": count} for count in SWEEP]
+        told = {hint_of(source, kernel, OCCUPANCY) for kernel in kernels} - {None}
+        return [
+            {"blocks_per_sm": count} | ({OCCUPANCY: count} if told - {count} else {})
+            for count in SWEEP_DOT
+        ]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that can be, and all its launches."""
@@ -127,7 +140,12 @@ def double(x):
             edits |= _looped(source, kernel)
             for launch in kernel.launches:
                 edits |= _launched(source, kernel, launch, int(params["blocks_per_sm"]))
-        return source.rewrite(edits)
+        text = source.rewrite(edits)
+        if OCCUPANCY not in params:
+            return text
+        persistent = Source(text, source.path)
+        kernels = hintable(persistent, OCCUPANCY, CUTILE.launched(persistent))
+        return with_hint(persistent, kernels, OCCUPANCY, int(params[OCCUPANCY]))
 
 
 def _regular(source: Source) -> tuple[Kernel, ...]:
@@ -155,12 +173,14 @@ def _looped(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     body = function.body
     if not isinstance(body, cst.IndentedBlock):
         raise NotApplicable(f"{kernel.name} is written on one line")
-    indices = block_indices(source, kernel)
+    indices, counts = _asked(source, kernel)
     _check_body(source, kernel)
-    extents = _extents(source, kernel, indices)
+    extents = _extents(source, kernel, (*indices, *counts))
     ct = spelling(source, indices[0].call)
     named = _named_row(kernel, indices) if len(extents) == 1 else None
-    edits: dict[cst.CSTNode, Edit] = {}
+    edits: dict[cst.CSTNode, Edit] = {
+        count.call: replacing(source, count.call, extents[count.axis]) for count in counts
+    }
     if named is None:
         variable = unused(kernel, "block", extents)
         for index in indices:
@@ -185,6 +205,20 @@ def _looped(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     edits[body] = edit
     edits[function.params] = lambda params: _with_parameters(params, extents)
     return edits
+
+
+def _asked(source: Source, kernel: Kernel) -> tuple[tuple[BlockIndex, ...], tuple[BlockIndex, ...]]:
+    """Where a kernel asks for its block, and where for an extent of the grid.
+
+    One that strides over its tiles by the number of blocks is persistent already.
+    """
+    for loop in descendants(kernel.function.node.body, cst.For):
+        for call in CUTILE.find(source, loop.iter, (NUM_BLOCKS,)):
+            raise NotApplicable(
+                f"line {source.line(call)} of {kernel.name} strides by the grid already: "
+                f"`{source.code(call)}`"
+            )
+    return block_indices(source, kernel, may_count=True), block_counts(source, kernel)
 
 
 def _check_body(source: Source, kernel: Kernel) -> None:
@@ -260,7 +294,8 @@ def _launched(
     source: Source, kernel: Kernel, launch: Launch, blocks_per_sm: int
 ) -> dict[cst.CSTNode, Edit]:
     """The edits of one launch: a smaller grid, and the extents of the old one as arguments."""
-    extents = _extents(source, kernel, block_indices(source, kernel))
+    indices, counts = _asked(source, kernel)
+    extents = _extents(source, kernel, (*indices, *counts))
     line = _line_of(source, launch.node)
     given = argument(launch.node, 3, "kernel_args")
     listed = source.resolve(given) if given is not None else None

@@ -27,6 +27,7 @@ class TileSizes(Optimization):
     title = "tile sizes"
     backend = "cutile"
     family = "tiles"
+    climbs = True
     priority: ClassVar = {KernelClass.MEMORY: 80, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 20}
     expected = "matmul 4096^3 in bf16 on an H200, from 64 x 64 x 64 to 128 x 128 x 64: 1.7x"
     measured = (

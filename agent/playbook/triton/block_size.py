@@ -27,6 +27,7 @@ class BlockSize(Optimization):
     title = "block size"
     backend = "triton"
     family = "tiles"
+    climbs = True
     priority: ClassVar = {KernelClass.COMPUTE: 10, KernelClass.BALANCED: 10, KernelClass.MEMORY: 20}
     expected = "10 to 50 % over a guessed size, as TileGym reports of tuning"
     hypothesis = "A larger block reuses more and launches less; a smaller one leaves more of them."
