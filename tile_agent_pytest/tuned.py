@@ -4,8 +4,9 @@ Each worker is a new process, and a tuner that ran in each would choose differen
 two timings of the same code would be timings of different configs. It would also tune in every
 process pair. So the first worker over a commit tunes, and the others are handed its choice.
 
-Triton keeps its choices on disk itself where `TRITON_CACHE_AUTOTUNING` is set. For cuTile,
-`cuda.tile.tune.exhaustive_search` is wrapped here, before any of the user's code is imported.
+Triton keeps its choices on disk itself where `TRITON_CACHE_AUTOTUNING` is set, but for configs with
+a `pre_hook`, which it cannot write down; those are held here, as are cuTile's. Triton's `Autotuner`
+and `cuda.tile.tune.exhaustive_search` are changed before any of the user's code is imported.
 """
 
 from __future__ import annotations
@@ -15,42 +16,93 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 
 def hold(folder: Path, running: Callable[[], str]) -> dict[str, str]:
-    """Wrap cuTile's tuner, where cuTile is installed.
+    """Wrap the tuners of cuTile and of Triton, where they are installed.
 
     Args:
         folder: where the choices of one commit are kept.
         running: the node id of the test that is running; a choice is held for a test.
 
     Returns:
-        What has been chosen in this process, filled as it happens.
+        What cuTile has chosen in this process, filled as it happens; for Triton's choices see
+        `triton_choices`.
     """
     chosen: dict[str, str] = {}
     tune = getattr(sys.modules.get("cuda.tile"), "tune", None)
     if tune is not None:
         tune.exhaustive_search = _held(tune, folder, running, chosen)
+    tuner = _triton_tuner()
+    if tuner is not None:
+        tuner.check_disk_cache = _held_with_hooks(tuner.check_disk_cache, folder)
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            take_first_configs()
     return chosen
 
 
+def take_first_configs() -> None:
+    """Have Triton's tuner time nothing: in its interpreter no time says anything about a GPU's."""
+    tuner = _triton_tuner()
+    if tuner is not None:
+        tuner.do_bench = property(lambda _: lambda kernel_call, quantiles: [0.0, 0.0, 0.0])  # noqa: ARG005
+
+
 def triton_choices(file_names: Iterable[str]) -> dict[str, str]:
-    """What the autotuned Triton kernels of those files use now."""
+    """What the autotuned Triton kernels of those files use now, for each value of their keys."""
     wanted = set(file_names)
     found = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if not isinstance(file, str) or os.path.realpath(file) not in wanted:
             continue
-        for name, value in list(vars(module).items()):
-            if type(value).__name__ == "Autotuner":
-                best = getattr(value, "best_config", None)
-                if best is not None:
-                    found[name] = str(best)
+        for name, tuner in autotuners(module):
+            for key, config in tuner.cache.items():
+                found[f"{name} ({', '.join(map(str, key))})"] = str(config)
     return found
+
+
+def autotuners(module: Any) -> Iterator[tuple[str, Any]]:
+    """The autotuned Triton kernels of a module by name, below heuristics too."""
+    for name, value in list(vars(module).items()):
+        while type(value).__name__ in ("Autotuner", "Heuristics"):
+            if type(value).__name__ == "Autotuner":
+                yield name, value
+            value = getattr(value, "fn", None)
+
+
+def _triton_tuner() -> Any:
+    """Triton's class, where it is imported and keeps choices on disk: since 3.3."""
+    tuner = getattr(sys.modules.get("triton.runtime.autotuner"), "Autotuner", None)
+    return tuner if hasattr(tuner, "check_disk_cache") else None
+
+
+def _held_with_hooks(check_disk_cache: Callable[..., bool], folder: Path) -> Callable[..., bool]:
+    """Triton's look for a choice on disk, which then finds those of configs with hooks too."""
+
+    def check(
+        tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
+    ) -> bool:
+        if not any(config.pre_hook for config in configs):
+            return check_disk_cache(tuner, tuning_key, configs, bench_fn)
+        kernel = f"{tuner.base_fn.__module__}.{tuner.base_fn.__qualname__}"
+        file = _file(folder, [kernel, str(tuning_key), *map(str, configs)])
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            held = json.loads(file.read_text())
+            best = configs[held["index"]]
+            tuner.configs_timings = {best: held["timings_ms"]}
+            tuner.cache[tuning_key] = best
+            return True
+        bench_fn()
+        best = tuner.cache[tuning_key]
+        index = next(i for i, config in enumerate(configs) if config is best)
+        _write(file, {"index": index, "timings_ms": tuner.configs_timings[best]})
+        return False
+
+    return check
 
 
 def _held(
@@ -63,8 +115,7 @@ def _held(
         test = running()
         calls[test] = calls.get(test, 0) + 1
         name = f"{test} #{calls[test]}"
-        key = hashlib.sha256("\n".join([name, *map(str, space)]).encode()).hexdigest()
-        file = folder / f"{key[:32]}.json"
+        file = _file(folder, [name, *map(str, space)])
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             held = json.loads(file.read_text())
             best = tune.Measurement(config=space[held.pop("index")], **held)
@@ -86,6 +137,11 @@ def _held(
         return result
 
     return exhaustive_search
+
+
+def _file(folder: Path, parts: list[str]) -> Path:
+    """Where the choice that these texts tell from others is kept."""
+    return folder / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}.json"
 
 
 def _write(file: Path, value: dict[str, Any]) -> None:

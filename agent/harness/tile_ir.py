@@ -89,9 +89,9 @@ def verify(job: Job, reference: Reference, *, tile: bool) -> Step:
         ran = _run(job, Path(scratch), tile=tile)
         if isinstance(ran, str):
             return Step(phase, Status.FAILED, ran)
-        if failed := [f"{c.label}: {f['error']}" for c, f in ran.pairs(job) if f["error"]]:
+        if failed := [f"{label}: {f['error']}" for label, f in ran.labelled(job) if f["error"]]:
             return Step(phase, Status.FAILED, "the kernel fails", details=tuple(failed))
-        if idle := [c.label for c, f in ran.pairs(job) if not f["launches"]]:
+        if idle := [label for label, f in ran.labelled(job) if not f["launches"]]:
             names = ", ".join(job.call.kernels)
             reason = f"{job.call.function} launches none of {names} for {idle[0]}"
             return Step(phase, Status.FAILED, reason)
@@ -180,14 +180,18 @@ class _Ran:
     """What a kernel's process answered."""
 
     facts: tuple[Mapping[str, Any], ...]
-    """One for each case."""
+    """One for each case; in the interpreter one for each case and config of a kernel that tunes."""
 
-    def pairs(self, job: Job) -> list[tuple[Case, Mapping[str, Any]]]:
-        return list(zip(job.call.cases, self.facts, strict=True))
+    def labelled(self, job: Job) -> list[tuple[str, Mapping[str, Any]]]:
+        """With what tells a run from others."""
+        return [
+            (f"{job.call.cases[f['number']].label}{f' with {c}' if (c := f['config']) else ''}", f)
+            for f in self.facts
+        ]
 
     def failure(self, job: Job) -> str | None:
-        """The first case that raised."""
-        failed = (f"{c.label}: {f['error']}" for c, f in self.pairs(job) if f["error"])
+        """The first run that raised."""
+        failed = (f"{label}: {f['error']}" for label, f in self.labelled(job) if f["error"])
         return next(failed, None)
 
 
@@ -244,7 +248,7 @@ def _run(
         variables,
         scratch,
     )
-    facts: dict[int, Mapping[str, Any]] = {}
+    facts: list[Mapping[str, Any]] = []
     for answer in ended.answers:
         if answer["event"] == "import-failed":
             return f"{job.file.name} cannot be imported: {answer['text']}"
@@ -254,10 +258,10 @@ def _run(
                 said = answer["target_error"] or f"the target is {target['backend']}"
                 return f"ENABLE_TILE=1 did not make Tile IR compile: {said}"
         if answer["event"] == "case":
-            facts[answer["number"]] = answer
-    if len(facts) < len(job.call.cases):
-        return ended.fate
-    return _Ran(tuple(facts[n] for n in range(len(facts))))
+            facts.append(answer)
+        if answer["event"] == "ended":
+            return _Ran(tuple(facts))
+    return ended.fate
 
 
 def _judge(job: Job, ran: _Ran, reference: Reference, scratch: Path, phase: Phase) -> Step:
@@ -273,7 +277,10 @@ def _judge(job: Job, ran: _Ran, reference: Reference, scratch: Path, phase: Phas
             "reference": named,
             "arguments": [dict(a) for a in job.call.arguments],
             "cases": _cases(job.call),
-            "facts": [{k: f[k] for k in ("changed", "aliases", "broken")} for f in ran.facts],
+            "facts": [
+                {k: f[k] for k in ("number", "file", "changed", "aliases", "broken")}
+                for f in ran.facts
+            ],
             "out": str(scratch),
             "rtol": reference.rtol,
             "atol": reference.atol,
@@ -285,16 +292,19 @@ def _judge(job: Job, ran: _Ran, reference: Reference, scratch: Path, phase: Phas
     for answer in ended.answers:
         if answer["event"] in ("import-failed", "reference-failed"):
             raise UsageError(f"--reference fails ({answer['text']}): mend it")
-        judged[answer["number"]] = answer
-    if len(judged) < len(job.call.cases):
+        judged[answer["run"]] = answer
+    if len(judged) < len(ran.facts):
         raise UsageError(f"--reference did not come to its end: {ended.fate}")
     details = [
-        f"{case.label}: {problem}"
-        for number, case in enumerate(job.call.cases)
-        for problem in judged[number]["problems"]
+        f"{label}: {problem}"
+        for run, (label, _) in enumerate(ran.labelled(job))
+        for problem in judged[run]["problems"]
     ]
     how = "in Triton's interpreter, on the CPU" if _interpreted(job) else "on the GPU"
-    count = f"{len(judged)} case{'s' if len(judged) != 1 else ''}"
+    cases = len(job.call.cases)
+    count = f"{cases} case{'s' if cases != 1 else ''}"
+    if len(judged) > cases:
+        count = f"{len(judged)} runs, of {count} with each config,"
     return Step(
         phase,
         Status.FAILED if details else Status.PASSED,

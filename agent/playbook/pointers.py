@@ -6,7 +6,7 @@ import libcst as cst
 
 from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
-from agent.syntax import Source, assigned, descendants, positional
+from agent.syntax import Source, assigned, descendants, keyword, positional
 
 
 def root(source: Source, kernel: Kernel, address: cst.BaseExpression) -> str | None:
@@ -70,8 +70,9 @@ def _leftmost(source: Source, expression: cst.BaseExpression) -> cst.BaseExpress
         elif isinstance(expression, cst.Call):
             own = TRITON.owns(source.name(expression.func))
             values = positional(expression)
-            if own and values:
-                expression = values[0]
+            base = values[0] if values else keyword(expression, "base")
+            if own and base is not None:
+                expression = base
             elif isinstance(expression.func, cst.Attribute) and not own:
                 expression = expression.func.value
             else:

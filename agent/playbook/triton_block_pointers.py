@@ -11,7 +11,7 @@ from agent.backends.dialect import Kernel
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import value_of
 from agent.playbook.triton_spans import belongs_to, is_scalar
-from agent.syntax import Source, argument, descendants, keyword, positional
+from agent.syntax import Source, argument, descendants, keyword
 
 TL = "triton.language."
 MAKE, ADVANCE, LOAD, STORE = (
@@ -168,9 +168,9 @@ def _step(
                 )
             ]
         ) if target == name and source.name(call.func) == ADVANCE:
-            given = positional(call)
-            if len(given) == 2 and source.code(given[0]) == name:
-                by = _listed(source, source.line(call), given[1])
+            moved, offsets = argument(call, 0, "base"), argument(call, 1, "offsets")
+            if moved is not None and source.code(moved) == name:
+                by = _listed(source, source.line(call), offsets)
                 return by[::-1] if transposed else by
     return None
 
@@ -179,6 +179,8 @@ def _is_access(source: Source, call: cst.Call, use: cst.Name) -> bool:
     called = source.name(call.func)
     if called not in (LOAD, STORE) or argument(call, 0, "pointer") is not use:
         return False
+    if keyword(call, "volatile") is not None:
+        raise NotApplicable(f"line {source.line(call)} is volatile")
     padding = keyword(call, "padding_option")
     if padding is not None and source.code(padding) not in ('"zero"', "'zero'", '""', "''"):
         raise NotApplicable(f"line {source.line(call)} pads with {source.code(padding)}, not 0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import TypeVar
 
 import libcst as cst
 from libcst.metadata import PositionProvider
@@ -19,6 +20,7 @@ from agent.playbook.triton_host import launches_in_sight, triton_module
 from agent.syntax import Source, descendants
 
 ALIGNMENT_BYTES = 16
+Node = TypeVar("Node", cst.SimpleStatementLine, cst.BaseExpression)
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def branching(
         plain: what becomes of them where it is false.
         setup: statements that come before it where the constant is false.
     """
-    first, second = (_replaced(line, texts) for texts in (described, plain or {}))
+    first, second = (
+        replaced(line, texts).with_changes(leading_lines=()) for texts in (described, plain or {})
+    )
     before = [cst.parse_statement(text) for text in setup]
 
     def edit(updated: cst.SimpleStatementLine) -> cst.If:
@@ -139,16 +143,17 @@ def branching(
     return edit
 
 
-def _replaced(
-    line: cst.SimpleStatementLine, texts: Mapping[cst.Call, str]
-) -> cst.SimpleStatementLine:
+def replaced(node: Node, texts: Mapping[cst.Call, str]) -> Node:
+    """A node with other expressions in place of some of its calls."""
+
     class Replacing(cst.CSTTransformer):
         def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
             text = texts.get(original_node)
             return cst.parse_expression(text) if text is not None else updated_node
 
-    replaced = cst.ensure_type(line.visit(Replacing()), cst.SimpleStatementLine)
-    return replaced.with_changes(leading_lines=())
+    new = node.visit(Replacing())
+    assert isinstance(new, cst.CSTNode)
+    return new
 
 
 def only_where(flag: str, lines: Sequence[str]) -> cst.If:

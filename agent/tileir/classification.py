@@ -3,11 +3,11 @@
 The kinds and their decision tree are those of TensorRT-LLM's kernel-tileir-optimization skill. It
 decides by words of the file; here the question is what the stored values are computed from:
 
-- attention: a dot of the exponential of another dot
+- attention: a dot of the exponential of another dot, which is more than the divisor of a sigmoid
 - dot-related: any other dot
 - norm-like: a sum over a row goes into a tile that is stored along that same row
 - reduction: a reduction, a scan, an atomic, or a sum over a loop is stored, and no such tile
-- data movement: what is stored was loaded, and nothing computed
+- data movement: what is stored was loaded, perhaps selected by its place, and nothing computed
 - element-wise: anything else
 """
 
@@ -27,6 +27,7 @@ from agent.tileir.operations import (
     DOTS,
     EXPONENTIALS,
     LOADS,
+    RANDOM,
     REDUCTIONS,
     SCANS,
     SUMS,
@@ -125,13 +126,27 @@ class _Reader:
                 nodes = self.operations.behind(function, operand) if operand is not None else ()
                 for exponential in self._calls(nodes, EXPONENTIALS):
                     inner = self._calls(self._behind_call(exponential), DOTS)
-                    if inner:
+                    if inner and not self._only_divides(exponential):
                         return Kind.ATTENTION, [
                             self._line(inner[0], "a dot"),
                             self._line(exponential, "the exponential of its result"),
                             self._line(dot, "a dot of that"),
                         ]
         return None
+
+    def _only_divides(self, node: cst.CSTNode) -> bool:
+        """Whether a value is a part of divisors and of nothing else, as in a sigmoid."""
+        inner = node
+        for outer in self.source.ancestors(node):
+            match outer:
+                case cst.BinaryOperation(operator=cst.Divide(), right=right) if right is inner:
+                    return True
+                case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]):
+                    assignments = self.source.assignments(name)
+                    uses = [use for a in assignments for use in self.source.uses(a)]
+                    return len(assignments) == 1 and all(map(self._only_divides, uses))
+            inner = outer
+        return False
 
     def dot(self) -> _Found:
         dots = [self._line(call, "a dot") for _, call in self.operations.find(DOTS)]
@@ -246,8 +261,23 @@ class _Reader:
             or (isinstance(node, cst.Call) and self.operations.operation(node) in names)
         ]
         if self._calls(nodes, LOADS):
-            found = [n for n in found if self.operations.holds_load(self._function(n), n)]
+            found = [
+                n
+                for n in found
+                if self.operations.holds_load(self._function(n), n) and not self._selects(n)
+            ]
         return sorted(found, key=self.source.line)
+
+    def _selects(self, node: cst.CSTNode) -> bool:
+        """Whether it is a `tl.where` that asks for the place of an element, not for its value."""
+        if not isinstance(node, cst.Call) or self.operations.operation(node) != "where":
+            return False
+        condition, function = argument(node, 0, "condition"), self._function(node)
+        return (
+            condition is not None
+            and not self.operations.holds_load(function, condition)
+            and not self._calls(self.operations.behind(function, condition), RANDOM)
+        )
 
     def _line(self, node: cst.CSTNode, text: str) -> str:
         code = self.source.code(node)

@@ -21,6 +21,7 @@ SCANS = frozenset(("cumsum", "cumprod", "associative_scan", "sort", "topk", "his
 EXPONENTIALS = frozenset(("exp", "exp2", "softmax"))
 DOTS = frozenset(("dot", "dot_scaled"))
 LOADS = frozenset(("load", "load_tensor_descriptor", "gather_tensor_descriptor"))
+RANDOM = frozenset(("rand", "randn", "randint", "rand4x", "randn4x", "randint4x"))
 ATOMIC = "atomic_"
 MEMBERS = REDUCTIONS | SCANS | {"abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid",
                                 "cos", "sin", "erf", "floor", "ceil", "to", "cast"}  # fmt: skip

@@ -190,6 +190,9 @@ def test_classify_reads_any_file(tmp_path: Path) -> None:
     end = tile_agent(tmp_path, "classify", "--kernel", "double.py", "--json")
     assert end.json["kernel_class"] == "memory-bound"
     assert end.json["order"][0] == "warps-and-stages"
+    assert [(k["kernel"], k["kind"]) for k in end.json["kinds"]] == [
+        ("double_kernel", "element-wise")
+    ]
 
 
 def test_doctor_names_what_is_missing(tmp_path: Path) -> None:

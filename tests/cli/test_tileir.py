@@ -14,13 +14,23 @@ from tests.support.project import Outcome, tile_agent
 from tests.test_docs import rows
 from tests.tileir import machines
 from tests.tileir.kernels import ADD, IN_PLACE, MATMUL, SOFTMAX
-from tests.tileir.machines import B200, H200, NO_GPU, TRITON
+from tests.tileir.machines import B200, H200, NO_GPU, PLACEHOLDER, TRITON
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "tile_ir.md"
 TYPES: dict[str, type] = {
     "boolean": bool, "string": str, "number": float, "array": list, "object": dict,
     "null": type(None),
 }  # fmt: skip
+STATES: dict[str, tuple[dict[str, str], ...]] = {
+    "stock": (NO_GPU,),
+    "placeholder": (PLACEHOLDER, NO_GPU),
+    "no GPU": (TRITON, NO_GPU),
+    "Hopper": (TRITON, H200),
+    "Blackwell": (TRITON, B200),
+}
+"""The states a machine can be in. `tests/tileir/test_machine.py` checks `check` in each."""
+REAL = ("stock", "placeholder")
+"""Those whose Triton is the one that is installed."""
 VERIFY = ("--reference", "x + y", "--shapes", '{"x": ["N"], "y": ["N"]}', "--sizes", "130")
 
 
@@ -194,19 +204,52 @@ def test_a_backend_that_stays_inactive_is_not_validated(tmp_path: Path) -> None:
     assert step["reason"] == "ENABLE_TILE=1 did not make Tile IR compile: the target is cuda"
 
 
-@pytest.mark.parametrize("packages", [(TRITON, H200), (TRITON, NO_GPU)], ids=["Hopper", "no GPU"])
-def test_bench_where_tile_ir_cannot_run(
-    tmp_path: Path, packages: tuple[dict[str, str], ...]
-) -> None:
-    env = machines.variables(tmp_path / "machine", *packages)
-    done = tileir(tmp_path, "bench", ADD, *VERIFY, "--json", env=env)
+def machine(tmp_path: Path, state: str) -> dict[str, str]:
+    if state in REAL:
+        pytest.importorskip("triton", reason="triton is not installed")
+    return machines.variables(tmp_path / "machine", *STATES[state])
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_classify_and_apply_in_every_state(tmp_path: Path, state: str) -> None:
+    env = machine(tmp_path, state)
+    kind = tileir(tmp_path, "classify", SOFTMAX, "--json", env=env)
+    assert kind.code == ExitCode.DONE, kind.err
+    check_fields(kind.json)
+    done = tileir(tmp_path, "apply", SOFTMAX, "--output", "out.py", "--json", env=env)
+    assert done.code == ExitCode.DONE, done.err
+    check_fields(done.json)
+    assert done.json["classification"] == kind.json["classification"] == "norm-like"
+    assert done.json["optimized_code"] == (tmp_path / "out.py").read_text()
+    assert status(done.json, "transform") == "passed"
+    assert status(done.json, "validate") == ("ready" if state == "Blackwell" else "not run")
+
+
+@pytest.mark.parametrize("state", ["placeholder", "no GPU", "Hopper"])
+def test_verify_where_tile_ir_cannot_run(tmp_path: Path, state: str) -> None:
+    """Stock Triton is verified in tests/tileir/test_verify.py, and a Blackwell above."""
+    done = tileir(tmp_path, "verify", ADD, *VERIFY, "--json", env=machine(tmp_path, state))
+    assert done.code == ExitCode.DONE, done.err
+    found = done.json
+    check_fields(found)
+    assert found["correct"] is True
+    assert status(found, "compatibility") == "passed"
+    (step,) = (s for s in found["steps"] if s["phase"] == "validate")
+    assert step["status"] == "not run"
+    why = {"placeholder": "empty placeholder", "no GPU": "no GPU that NVML", "Hopper": "a Hopper"}
+    assert why[state] in step["reason"]
+
+
+@pytest.mark.parametrize("state", ["stock", "placeholder", "no GPU", "Hopper"])
+def test_bench_where_tile_ir_cannot_run(tmp_path: Path, state: str) -> None:
+    done = tileir(tmp_path, "bench", ADD, *VERIFY, "--json", env=machine(tmp_path, state))
     assert done.code == ExitCode.DONE, done.out
     found = done.json
     check_fields(found)
     assert status(found, "compatibility") == "passed"
     assert status(found, "validate") == "not run"
     assert status(found, "benchmark") == "not run"
-    assert len(found["rows"]) == (1 if packages[1] is H200 else 0)
+    assert len(found["rows"]) == (1 if state == "Hopper" else 0)
     assert found["speedup"] is None
     assert found["abort"] is None
 

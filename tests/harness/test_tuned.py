@@ -33,12 +33,6 @@ KERNEL = """
         time.sleep(cache["best"]["tile"] / 1e5)
 """
 TEST = """
-    import pathlib
-    import cuda.tile as ct
-
-    TUNED = pathlib.Path(__file__).parent.parent / "tuned-here"
-"""
-TEST = """
     from kernel import launch
 
     def test_perf(tile_bench):

@@ -176,6 +176,20 @@ def test_a_local_that_only_sized_the_launch_goes() -> None:
     assert 'triton.Config({"BLOCK": 512}, num_warps=8),' in tuned
 
 
+def test_kernels_that_share_a_constant_are_tuned_together(tmp_path: Path) -> None:
+    text = scale("SIZE", launch=LAUNCH + LAUNCH.replace("scale_kernel", "negate_kernel"))
+    text = text.replace("    scale_kernel[", "    x = x.clone()\n    scale_kernel[").replace(
+        "(x, y, n, BLOCK=SIZE)\n    return", "(y, x, n, BLOCK=SIZE)\n    return x\n    return"
+    )
+    second = text[text.index("@triton.jit\ndef scale_kernel") : text.index("def scale(")]
+    second = second.replace("scale_kernel", "negate_kernel").replace("twice(x)", "-x")
+    text = text.replace("def scale(", second + "def scale(")
+    tuned = apply("add-autotune", text)
+    assert tuned.count("@triton.autotune") == 2
+    assert "autotuned already" in refusal("add-autotune", tuned)
+    agree("scale", [[[5, 77]]], text, tuned, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -436,44 +450,6 @@ def test_descriptors_are_for_hopper_and_later() -> None:
         text = playbook.get(name).before
         assert refusal(name, text, sm=80) == "sm_80 has no tensor memory accelerator"
         assert playbook.get(name).variants(subject(text, sm=90))
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (('padding_option="zero"', 'padding_option="nan"'), "pads with"),
-        (("(1, 0))", "(0, 1, 2))"), "does not show all of itself"),
-        (("(stride, 1)", "(stride * 2, 1)"), "is no parameter"),
-        (("    total = tl.zeros", "    print(tile)\n    total = tl.zeros"), "otherwise"),
-    ],
-)
-def test_block_pointers_that_no_descriptor_replaces(change: tuple[str, str], reason: str) -> None:
-    assert reason in refusal(
-        "block-descriptors", playbook.get("block-descriptors").before.replace(*change)
-    )
-
-
-def test_a_block_pointer_with_its_order_turned(tmp_path: Path) -> None:
-    old = HEAD + (
-        "@triton.jit\ndef turn_kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):\n"
-        "    first = tl.program_id(0) * BLOCK\n"
-        "    tile = (BLOCK, BLOCK)\n"
-        "    source = tl.make_block_ptr(x_ptr, (N, M), (1, N), (0, first), tile, (0, 1))\n"
-        "    out = tl.make_block_ptr(y_ptr, (N, M), (M, 1), (0, first), tile, (1, 0))\n"
-        "    for _ in range(0, N, BLOCK):\n"
-        "        x = tl.load(source, boundary_check=(0, 1))\n"
-        "        tl.store(out, x, boundary_check=(0, 1))\n"
-        "        source = tl.advance(source, (BLOCK, 0))\n"
-        "        out = tl.advance(out, (BLOCK, 0))\n\n\n"
-        "def turn(x):\n    y = torch.empty(x.shape[1], x.shape[0])\n    M, N = x.shape\n"
-        "    turn_kernel[(triton.cdiv(M, 16),)](x, y, M, N, BLOCK=16)\n    return y\n"
-    )
-    new = apply("block-descriptors", old)
-    assert "make_block_ptr" not in new
-    assert "x = source_desc.load([source_0, source_1]).T" in new
-    agree(
-        "turn", [[[20, 36]], [[5, 7]]], "def turn(x):\n    return x.T.contiguous()\n", new, tmp_path
-    )
 
 
 # --- small ones ---------------------------------------------------------------------------------

@@ -225,3 +225,82 @@ TRAPS = {
     ),
 }
 """What a search for words gets wrong, and what it is."""
+MORE = {
+    "an online softmax in a helper": (
+        HEAD
+        + """\
+@triton.jit
+def step(total, top, q, k, v):
+    scores = tl.dot(q, tl.trans(k)) * 0.125
+    higher = tl.maximum(top, tl.max(scores, 1))
+    p = tl.math.exp2(scores - higher[:, None])
+    total = total * tl.math.exp2(top - higher)[:, None]
+    return tl.dot(p.to(tl.float16), v, total), higher
+
+
+@triton.jit
+def forward_kernel(q_ptr, k_ptr, v_ptr, o_ptr, n, M: tl.constexpr, D: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * D + tl.arange(0, D)[None, :]
+    q = tl.load(q_ptr + at)
+    total = tl.zeros((M, D), dtype=tl.float32)
+    top = tl.full((M,), float("-inf"), dtype=tl.float32)
+    for start in range(0, n, M):
+        k = tl.load(k_ptr + start * D + at)
+        total, top = step(total, top, q, k, tl.load(v_ptr + start * D + at))
+    tl.store(o_ptr + at, total)
+""",
+        "attention",
+    ),
+    "probabilities that are divided before the product": (
+        rows(
+            "e = tl.exp(tl.dot(x[:, None], x[None, :]))\n"
+            "p = e / tl.sum(e, axis=1)[:, None]\n"
+            "tl.store(y_ptr + cols[:, None] * n + cols[None, :], tl.dot(p, p))"
+        ),
+        "attention",
+    ),
+    "two products with a SiLU between": (
+        rows(
+            "h = tl.dot(x[:, None], x[None, :])\n"
+            "h = h / (1.0 + tl.exp(-h))\n"
+            "tl.store(y_ptr + cols[:, None] * n + cols[None, :], tl.dot(h, h))"
+        ),
+        "dot-related",
+    ),
+    "two products with a sigmoid between, step by step": (
+        rows(
+            "h = tl.dot(x[:, None], x[None, :])\n"
+            "divisor = 1.0 + tl.exp(-h)\n"
+            "gate = 1.0 / divisor\n"
+            "tl.store(y_ptr + cols[:, None] * n + cols[None, :], tl.dot(gate, x[:, None]))"
+        ),
+        "dot-related",
+    ),
+    "a transposition": (
+        rows(
+            "tile = tl.load(x_ptr + cols[:, None] * n + cols[None, :])\n"
+            "tl.store(y_ptr + cols[:, None] * n + cols[None, :], tl.trans(tile))"
+        ),
+        "data movement",
+    ),
+    "a copy to another type": (
+        rows("tl.store(y_ptr + row * n + cols, x.to(tl.float16), mask=mask)"),
+        "data movement",
+    ),
+    "a concatenation": (
+        rows(
+            "y = tl.load(x_ptr + cols, mask=cols >= n)\n"
+            "tl.store(y_ptr + row * n + cols, tl.where(cols < n, x, y))"
+        ),
+        "data movement",
+    ),
+    "a choice by value": (
+        rows("tl.store(y_ptr + row * n + cols, tl.where(x > 0, x, 0.0), mask=mask)"),
+        "element-wise",
+    ),
+    "a choice by chance": (
+        rows("tl.store(y_ptr + row * n + cols, tl.where(tl.rand(7, cols) > 0.5, x, 0.0))"),
+        "element-wise",
+    ),
+}
+"""Attention and data movement, which the skill does not know, and what looks like them."""

@@ -7,7 +7,7 @@ import pytest
 from agent.errors import UsageError
 from agent.syntax import Source
 from agent.tileir.classification import Kind, classify
-from tests.tileir.kernels import HEAD, KINDS, TRAPS, rows
+from tests.tileir.kernels import HEAD, KINDS, MORE, TRAPS, rows
 
 
 def only(text: str) -> str:
@@ -24,6 +24,12 @@ def test_each_kind(kind: str) -> None:
 @pytest.mark.parametrize("name", TRAPS)
 def test_what_words_get_wrong(name: str) -> None:
     text, kind = TRAPS[name]
+    assert only(text) == kind
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_attention_and_data_movement(name: str) -> None:
+    text, kind = MORE[name]
     assert only(text) == kind
 
 

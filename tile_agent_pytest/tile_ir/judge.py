@@ -28,7 +28,7 @@ EIGHT_BIT = (0.125, 0.125)
 
 
 def judge(job: Message, answer: Callable[..., None]) -> None:
-    """Compare every case; the job's keys are those of `agent.harness.tile_ir`."""
+    """Compare every run of a case; the job's keys are those of `agent.harness.tile_ir`."""
     try:
         import torch
 
@@ -37,16 +37,16 @@ def judge(job: Message, answer: Callable[..., None]) -> None:
         answer("import-failed", text=in_one_line(problem))
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    for number, case in enumerate(job["cases"]):
-        facts: Message = job["facts"][number]
+    for run, facts in enumerate(job["facts"]):
+        case = job["cases"][facts["number"]]
         try:
             made = make(job["arguments"], case, device)
             with torch.no_grad():
                 expected = flattened(reference(made))
             after = {k: v.cpu() for k, v in made.items() if isinstance(v, torch.Tensor)}
-            given = torch.load(Path(job["out"]) / f"{number}.pt", weights_only=True)
+            given = torch.load(Path(job["out"]) / facts["file"], weights_only=True)
         except BaseException as problem:
-            answer("reference-failed", number=number, text=in_one_line(problem))
+            answer("reference-failed", run=run, text=in_one_line(problem))
             return
         problems, differences = _compared(
             given, facts, [e.cpu() for e in expected], after, job["rtol"], job["atol"]
@@ -55,7 +55,7 @@ def judge(job: Message, answer: Callable[..., None]) -> None:
         absolute, relative = largest or (None, None)
         answer(
             "judged",
-            number=number,
+            run=run,
             problems=problems,
             max_abs_diff=absolute,
             max_rel_diff=relative,

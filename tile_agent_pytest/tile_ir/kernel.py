@@ -1,23 +1,30 @@
-"""Runs a kernel's wrapper on made inputs, keeps what it did, and times it where asked."""
+"""Runs a kernel's wrapper on made inputs, keeps what it did, and times it where asked.
+
+Triton's interpreter cannot time the configs of an autotuned kernel, so it runs every one.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.bench import count_for, open_sampler
 from tile_agent_pytest.tile_ir.inputs import broken_bands, flattened, make
 from tile_agent_pytest.tile_ir.probe import in_one_line, target
+from tile_agent_pytest.tuned import autotuners, take_first_configs
 
 Message = dict[str, Any]
 
 
 def run(job: Message, answer: Callable[..., None]) -> None:
-    """Call the wrapper once a case; the job's keys are those of `agent.harness.tile_ir`."""
+    """Call the wrapper once a case, or once a case and config.
+
+    The job's keys are those of `agent.harness.tile_ir`.
+    """
     try:
         import torch
 
@@ -30,19 +37,55 @@ def run(job: Message, answer: Callable[..., None]) -> None:
     interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     compiler, said = (None, None) if interpreted else target()
     answer("ready", device=device, interpreted=interpreted, target=compiler, target_error=said)
+    if interpreted:
+        take_first_configs()
     launches = _counting([getattr(module, name, None) for name in job["kernels"]])
+    out = Path(job["out"])
+    run_number = 0
     for number, case in enumerate(job["cases"]):
-        try:
-            facts = _once(wrapper, job, case, device, Path(job["out"]) / f"{number}.pt")
-            facts["launches"], launches[0] = launches[0], 0
-            if job["rep_ms"]:
-                facts["timing"] = _timed(wrapper, make(job["arguments"], case, device), job)
-        except BaseException as failure:
-            answer("case", number=number, error=in_one_line(failure))
-            if device == "cuda" and not isinstance(failure, Exception):
-                return  # killed from within: nothing after it can be believed
-        else:
-            answer("case", number=number, error=None, **facts)
+        for config in _each_config(module) if interpreted else (None,):
+            file = f"{run_number}.pt"
+            told: Message = {"number": number, "config": config, "file": file}
+            run_number += 1
+            try:
+                facts = _once(wrapper, job, case, device, out / file)
+                facts["launches"], launches[0] = launches[0], 0
+                if job["rep_ms"]:
+                    facts["timing"] = _timed(wrapper, make(job["arguments"], case, device), job)
+            except BaseException as failure:
+                answer("case", **told, error=in_one_line(failure))
+                if device == "cuda" and not isinstance(failure, Exception):
+                    answer("ended")  # killed from within: nothing after it can be believed
+                    return
+            else:
+                answer("case", **told, error=None, **facts)
+    answer("ended")
+
+
+def _each_config(module: Any) -> Iterator[str | None]:
+    """Hold every autotuned kernel of a module to one config after the other, and name it.
+
+    Configs that differ in warps or stages alone are one to the interpreter. Where a function of
+    the author's prunes them for each call, any other may be wrong: the first that is left is run.
+    """
+    distinct = [
+        (
+            tuner,
+            list({(str(c.kwargs), c.pre_hook): c for c in tuner.configs}.values()),
+            tuner.configs,
+        )
+        for _, tuner in autotuners(module)
+        if not getattr(tuner, "early_config_prune", None)
+    ]
+    for index in range(max((len(some) for _, some, _ in distinct), default=1)):
+        named: dict[str, None] = {}
+        for tuner, some, _ in distinct:
+            config = some[min(index, len(some) - 1)]
+            tuner.configs = [config]
+            named |= dict.fromkeys(f"{name}={value}" for name, value in config.kwargs.items())
+        yield ", ".join(named) or None
+    for tuner, _, configs in distinct:
+        tuner.configs = configs
 
 
 def load(file: str, name: str, sys_path: list[str]) -> Any:

@@ -25,8 +25,7 @@ from agent.backends.base import KernelClass
 from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
-from agent.playbook.provenance import Tile
-from agent.playbook.tiles import Tiles
+from agent.playbook.provenance import Tile, tile_names, tile_of
 from agent.playbook.triton_arguments import rewritten, size_parameters
 from agent.playbook.triton_configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
 from agent.playbook.triton_edits import Edit, above, fitted, without
@@ -135,16 +134,17 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[Tile, ...]]:
     kernels = [k for k in TRITON.kernels(source) if k.launches]
     if kernels and all(TRITON.autotuned(source, k.function) for k in kernels):
         raise NotApplicable(f"{', '.join(k.name for k in kernels)} is autotuned already")
-    try:
-        found = Tiles.of(TRITON, source).kernels
-    except NotApplicable as reason:
-        reasons.append(str(reason))
-        return {}
-    return {
-        name: chosen
-        for name, tiles in found.items()
-        if (chosen := tuple(t for t in tiles if t.constant in t.kernel.constants))
-    }
+    found: dict[str, tuple[Tile, ...]] = {}
+    for kernel in TRITON.launched(source):
+        tiles = []
+        for constant in tile_names(TRITON, source, kernel):
+            if constant in kernel.constants:
+                try:
+                    tiles.append(tile_of(TRITON, source, kernel, constant))
+                except NotApplicable as refusal:
+                    reasons.append(f"{constant} of {kernel.name}: {refusal}")
+        found[kernel.name] = tuple(tiles)
+    return found
 
 
 def _tuned(

@@ -13,7 +13,7 @@ Source: compiled with Triton 3.6 for sm_90, a block pointer never becomes TMA (2
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import libcst as cst
@@ -23,7 +23,7 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.layout import Call, laid_out
-from agent.playbook.triton_arguments import rewritten
+from agent.playbook.triton_arguments import names_in, rewritten
 from agent.playbook.triton_block_pointers import STORE, BlockPointer, block_pointers
 from agent.playbook.triton_descriptors import (
     Layout,
@@ -35,14 +35,17 @@ from agent.playbook.triton_descriptors import (
     descriptor_place,
     fitting,
     only_where,
+    replaced,
 )
 from agent.playbook.triton_edits import Edit, decorated, free_name, removing, with_parameters
 from agent.playbook.triton_host import language, triton_module
 from agent.playbook.triton_programs import unused
-from agent.syntax import Source, argument
+from agent.syntax import Source, argument, assigned, keyword
 
 FIRST_TMA = 90
 MAKE = "triton.language.make_tensor_descriptor"
+Described = tuple[BlockPointer, Sequence[str]]
+"""A block pointer with the names of its descriptor and of its offsets."""
 
 
 class BlockDescriptors(Optimization):
@@ -191,100 +194,154 @@ def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTN
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
     heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
     edits |= decorated(kernel, heuristic)
+    uses: dict[cst.SimpleStatementLine, dict[cst.Call, Described]] = {}
+    above: dict[cst.For | cst.While, list[str]] = {}
     for pointer in pointers:
         names = _names(kernel, pointer)
-        edits[pointer.made] = _making(source, pointer, names, tl, flag)
+        place = _loop_above(source, pointer)
+        descriptor = _descriptor(source, pointer, place or pointer.made, names[0], tl)
+        starts = [f"{n} = {s}" for n, s in zip(names[1:], pointer.starts, strict=True)]
+        edits[pointer.made] = _written(starts, [] if place else [only_where(flag, [descriptor])])
+        if place is not None:
+            above.setdefault(place, []).append(descriptor)
         for line, by in pointer.steps:
             moved = [f"{n} += {b}" for n, b in zip(names[1:], by, strict=True) if b != "0"]
             edits[line] = _written(moved)
         for call in pointer.accesses:
-            line = _line_of(source, call)
-            if line in edits:
-                raise NotApplicable(f"line {source.line(call)} uses two block pointers")
-            edits[line] = _accessing(source, kernel, call, pointer, names, tl, flag)
+            uses.setdefault(_line_of(source, call), {})[call] = (pointer, names)
+    for line, calls in uses.items():
+        if line in edits:
+            raise NotApplicable(f"line {source.line(line)} loads and moves on in one statement")
+        edits[line] = _accessing(source, kernel, line, calls, tl, flag)
+    for place, lines in above.items():
+        edits[place] = _above(only_where(flag, lines))
     return edits, fitting(fits, conditions(source, kernel, layouts))
 
 
 def _names(kernel: Kernel, pointer: BlockPointer) -> list[str]:
     """Of the descriptor, and of its offsets."""
-    stem = pointer.name.removesuffix("_ptr").removesuffix("_block")
+    stem = _stem(pointer)
     wanted = [f"{stem}_desc", *(f"{stem}_{axis}" for axis in range(len(pointer.shape)))]
     return [unused(kernel, name) for name in wanted]
 
 
-def _making(
-    source: Source, pointer: BlockPointer, names: Sequence[str], tl: str, flag: str
-) -> Edit:
+def _stem(pointer: BlockPointer) -> str:
+    return pointer.name.removesuffix("_ptr").removesuffix("_block")
+
+
+def _loop_above(source: Source, pointer: BlockPointer) -> cst.For | cst.While | None:
+    """The outermost loop around a block pointer that changes nothing its descriptor says."""
+    said = {pointer.base, *pointer.shape, *pointer.strides, *pointer.block}
+    said = said.union(*map(names_in, pointer.offsets))
+    found = None
+    for around in source.ancestors(pointer.made):
+        if isinstance(around, cst.FunctionDef):
+            break
+        if isinstance(around, cst.For | cst.While):
+            if said & {name for target, _ in assigned(around) for name in names_in(target)}:
+                break
+            found = around
+    return found
+
+
+def _descriptor(
+    source: Source, pointer: BlockPointer, place: cst.CSTNode, name: str, tl: str
+) -> str:
+    """The statement that makes a descriptor, to be written at a place."""
     base = " + ".join([pointer.base, *(source.code(offset) for offset in pointer.offsets)])
     strides = [*pointer.strides[:-1], "1"]
     sizes = [f"[{', '.join(s)}]" for s in (pointer.shape, strides, pointer.block)]
     made = Call(f"{tl}.make_tensor_descriptor", [base, *sizes])
-    place = descriptor_place(source, pointer.made, names[0])
-    starts = [f"{n} = {s}" for n, s in zip(names[1:], pointer.starts, strict=True)]
-    block = only_where(flag, [f"{names[0]} = {laid_out(made, place)}"])
-    written = _written(starts)
-
-    def edit(line: cst.SimpleStatementLine) -> Any:
-        return cst.FlattenSentinel([*written(line).nodes, block])
-
-    return edit
+    where = descriptor_place(source, place, name)
+    return f"{name} = {laid_out(made, where)}"
 
 
 def _accessing(
     source: Source,
     kernel: Kernel,
-    call: cst.Call,
-    pointer: BlockPointer,
-    names: Sequence[str],
+    line: cst.SimpleStatementLine,
+    calls: Mapping[cst.Call, Described],
     tl: str,
     flag: str,
 ) -> Edit:
-    """The edit of a load or store: through the descriptor, or with plain pointers."""
-    at = f"[{', '.join(names[1:])}]"
-    turned = ".T" if pointer.transposed else ""
-    axes = [unused(kernel, f"at_{axis}") for axis in range(len(names) - 1)]
-    inside = unused(kernel, "inside")
-    addresses = " + ".join([
-        pointer.base,
-        *(source.code(offset) for offset in pointer.offsets),
-        *(
-            axis if stride == "1" else f"{axis} * {stride}"
-            for axis, stride in zip(axes, pointer.strides, strict=True)
-        ),
-    ])  # fmt: skip
+    """The edit of a line with loads or a store: through descriptors, or with plain pointers."""
+    described: dict[cst.Call, str] = {}
+    plain: dict[cst.Call, str] = {}
+    setup: dict[str, None] = {}
+    nested_first = sorted(calls, key=lambda call: source.name(call.func) == STORE)
+    for call in nested_first:
+        pointer, names = calls[call]
+        prefix = f"{_stem(pointer)}_" if len(calls) > 1 else ""
+        axes = [unused(kernel, f"{prefix}at_{axis}") for axis in range(len(names) - 1)]
+        inside = unused(kernel, f"{prefix}inside")
+        setup |= dict.fromkeys(_places(pointer, names, axes, inside, tl))
+        addresses = " + ".join([
+            pointer.base,
+            *(source.code(offset) for offset in pointer.offsets),
+            *(
+                axis if stride == "1" else f"{axis} * {stride}"
+                for axis, stride in zip(axes, pointer.strides, strict=True)
+            ),
+        ])  # fmt: skip
+        hints = "".join(
+            f", {name}={source.code(given)}"
+            for name in ("cache_modifier", "eviction_policy")
+            if (given := keyword(call, name)) is not None
+        )
+        at = f"[{', '.join(names[1:])}]"
+        if source.name(call.func) == STORE:
+            value = argument(call, 1, "value")
+            if value is None or pointer.transposed:
+                raise NotApplicable(f"line {source.line(call)} stores a tile that is transposed")
+            code, element = (
+                source.module.code_for_node(replaced(value, texts)) for texts in (described, plain)
+            )
+            described[call] = f"{names[0]}.store({at}, {code})"
+            if not isinstance(value, cst.Name | cst.Call):
+                element = f"({element})"
+            element += f".to({pointer.base}.dtype.element_ty)"
+            plain[call] = f"{tl}.store({addresses}, {element}, mask={inside}{hints})"
+        else:
+            turned = ".T" if pointer.transposed else ""
+            described[call] = f"{names[0]}.load({at}){turned}"
+            plain[call] = f"{tl}.load({addresses}, mask={inside}, other=0{hints}){turned}"
+    return branching(line, described, flag, plain, list(setup))
+
+
+def _places(
+    pointer: BlockPointer, names: Sequence[str], axes: Sequence[str], inside: str, tl: str
+) -> Iterator[str]:
+    """The lines that compute where the elements of a block lie, and which the array has."""
     expanded = ("[:, None]", "[None, :]") if len(axes) == 2 else ("",)
-    setup = [
-        f"{axis} = ({name} + {tl}.arange(0, {extent}).to({tl}.int64)){how}"
-        for axis, name, extent, how in zip(axes, names[1:], pointer.block, expanded, strict=True)
-    ]
-    bounds = [
+    for axis, name, extent, how in zip(axes, names[1:], pointer.block, expanded, strict=True):
+        yield f"{axis} = ({name} + {tl}.arange(0, {extent}).to({tl}.int64)){how}"
+    bounds = (
         f"({axis} >= 0) & ({axis} < {length})"
         for axis, length in zip(axes, pointer.shape, strict=True)
-    ]
-    setup.append(f"{inside} = {' & '.join(bounds)}")
-    if source.name(call.func) == STORE:
-        value = argument(call, 1, "value")
-        if value is None or pointer.transposed:
-            raise NotApplicable(f"line {source.line(call)} stores a tile that is transposed")
-        code = source.code(value)
-        described = f"{names[0]}.store({at}, {code})"
-        element = f"({code}).to({pointer.base}.dtype.element_ty)"
-        plain = f"{tl}.store({addresses}, {element}, mask={inside})"
-    else:
-        described = f"{names[0]}.load({at}){turned}"
-        plain = f"{tl}.load({addresses}, mask={inside}, other=0){turned}"
-    return branching(_line_of(source, call), {call: described}, flag, {call: plain}, setup)
+    )
+    yield f"{inside} = {' & '.join(bounds)}"
 
 
-def _written(lines: Sequence[str]) -> Any:
+def _written(lines: Sequence[str], more: Sequence[cst.BaseStatement] = ()) -> Any:
     """The edit that writes statements in place of one."""
     added = [cst.ensure_type(cst.parse_statement(x), cst.SimpleStatementLine) for x in lines]
 
-    def edit(line: cst.SimpleStatementLine) -> cst.FlattenSentinel[cst.SimpleStatementLine]:
+    def edit(line: cst.SimpleStatementLine) -> cst.FlattenSentinel[cst.BaseStatement]:
         first, *rest = added
-        return cst.FlattenSentinel([first.with_changes(leading_lines=line.leading_lines), *rest])
+        first = first.with_changes(leading_lines=line.leading_lines)
+        return cst.FlattenSentinel([first, *rest, *more])
 
     return edit if added else removing
+
+
+def _above(statement: cst.If) -> Edit:
+    """The edit that writes a statement above a loop."""
+
+    def edit(loop: cst.For | cst.While) -> Any:
+        first = statement.with_changes(leading_lines=loop.leading_lines)
+        return cst.FlattenSentinel([first, loop.with_changes(leading_lines=())])
+
+    return edit
 
 
 def _line_of(source: Source, call: cst.Call) -> cst.SimpleStatementLine:

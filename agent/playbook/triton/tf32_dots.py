@@ -1,8 +1,8 @@
 """Multiply fp32 tiles on the tensor cores, with fewer bits of the operands.
 
 When: a Triton kernel whose `tl.dot` asks for `input_precision="ieee"`, or `allow_tf32=False`, on
-    sm_80 or later. It is an opt-in: the author has asked for the opposite, and only the tests can
-    say whether fewer bits would do.
+    sm_80 or later. The author has asked for the opposite, so that a run tries it only where it is
+    told to, `--only tf32-dots`; whether fewer bits do, the tests say.
 Do: ask for "tf32x3", which keeps nearly all bits in three products, or for "tf32", 10 bits.
 Risk: changes rounding: by about 1e-3 of the result with "tf32", 1e-6 with "tf32x3". Fp16 and bf16
     operands are multiplied as before.
@@ -38,6 +38,7 @@ class Tf32Dots(Optimization):
     hypothesis = "The tensor cores multiply what the plain cores do now."
     changes_rounding = True
     example: ClassVar[Params] = {"input_precision": "tf32x3"}
+    opt_in = True
     before = """\
 import torch
 import triton

@@ -1,0 +1,167 @@
+"""Block pointers beyond the entry's example: what becomes descriptors, and what is left alone.
+
+Triton 3.9 has no block pointers left, so that the numbers are compared with what torch computes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent import playbook
+from tests.playbook.test_triton_traps import HEAD, agree, apply, refusal
+
+PRODUCT = (
+    HEAD
+    + """\
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr, M, N, K, sa, sb, sc,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):
+    first = tl.program_id(0) * BM
+    pid_n = tl.program_id(1)
+    a_block_ptr = tl.make_block_ptr(
+        base=a_ptr, shape=(M, K), strides=(sa, 1), offsets=(first, 0),
+        block_shape=(BM, BK), order=(1, 0),
+    )
+    b_block_ptr = tl.make_block_ptr(
+        base=b_ptr, shape=(K, N), strides=(sb, 1), offsets=(0, pid_n * BN),
+        block_shape=(BK, BN), order=(1, 0),
+    )
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for _ in range(0, K, BK):
+        acc += tl.dot(
+            tl.load(a_block_ptr, boundary_check=(0, 1), eviction_policy="evict_last"),
+            tl.load(b_block_ptr, boundary_check=(0, 1)),
+        )
+        a_block_ptr = tl.advance(base=a_block_ptr, offsets=(0, BK))
+        b_block_ptr = tl.advance(b_block_ptr, offsets=(BK, 0))
+    c_block_ptr = tl.make_block_ptr(
+        base=c_ptr, shape=(M, N), strides=(sc, 1), offsets=(first, pid_n * BN),
+        block_shape=(BM, BN), order=(1, 0),
+    )
+    tl.store(c_block_ptr, acc, boundary_check=(0, 1))
+
+
+def matmul(a, b):
+    M, K = a.shape
+    N = b.shape[1]
+    c = torch.empty((M, N), device=a.device, dtype=a.dtype)
+    grid = (triton.cdiv(M, 16), triton.cdiv(N, 16))
+    matmul_kernel[grid](
+        a, b, c, M, N, K, a.stride(0), b.stride(0), c.stride(0), BM=16, BN=16, BK=16
+    )
+    return c
+"""
+)
+ROWS = (
+    HEAD
+    + """\
+@triton.jit
+def twice_kernel(x_ptr, y_ptr, M, N, stride, B: tl.constexpr):
+    col = tl.program_id(0) * B
+    for row in range(0, M, B):
+        src = tl.make_block_ptr(x_ptr, (M, N), (stride, 1), (row, col), (B, B), (1, 0))
+        dst = tl.make_block_ptr(y_ptr, (M, N), (stride, 1), (row, col), (B, B), (1, 0))
+        tl.store(dst, 2 * tl.load(src, boundary_check=(0, 1)), boundary_check=(0, 1))
+
+
+def twice(x):
+    y = torch.empty_like(x)
+    M, N = x.shape
+    twice_kernel[(triton.cdiv(N, 16),)](x, y, M, N, x.stride(0), B=16)
+    return y
+"""
+)
+
+
+def test_two_block_pointers_in_one_statement(tmp_path: Path) -> None:
+    new = apply("block-descriptors", PRODUCT)
+    assert "acc += tl.dot(\n                a_desc.load([a_0, a_1]),\n" in new
+    assert "b_desc.load([b_0, b_1])," in new
+    assert "a_1 += BK" in new
+    assert "b_0 += BK" in new
+    assert 'mask=a_inside, other=0, eviction_policy="evict_last")' in new
+    right = "import torch\n\n\ndef matmul(a, b):\n    return a @ b\n"
+    agree("matmul", [[[20, 36], [36, 24]], [[5, 7], [7, 9]]], right, new, tmp_path)
+
+
+def test_a_descriptor_is_made_above_the_loop_that_makes_block_pointers(tmp_path: Path) -> None:
+    new = apply("block-descriptors", ROWS)
+    made = "        src_desc = tl.make_tensor_descriptor(x_ptr, [M, N], [stride, 1], [B, B])\n"
+    assert f"    if DESCRIPTORS:\n{made}" in new
+    assert new.index("dst_desc = ") < new.index("for row in") < new.index("src_0 = row")
+    assert "dst_desc.store([dst_0, dst_1], 2 * src_desc.load([src_0, src_1]))" in new
+    agree("twice", [[[20, 36]], [[5, 7]]], "def twice(x):\n    return 2 * x\n", new, tmp_path)
+
+
+def test_a_descriptor_that_changes_stays_in_its_loop(tmp_path: Path) -> None:
+    batched = (
+        ROWS.replace("for row in range(0, M, B):", "for batch in range(0, M):\n        row = 0")
+        .replace("x_ptr, (M, N)", "x_ptr + batch * stride, (1, N)")
+        .replace("y_ptr, (M, N)", "y_ptr + batch * stride, (1, N)")
+    )
+    new = apply("block-descriptors", batched)
+    assert new.index("for batch in") < new.index("src_desc = ")
+    agree("twice", [[[20, 36]], [[5, 7]]], "def twice(x):\n    return 2 * x\n", new, tmp_path)
+
+
+@pytest.mark.parametrize("sm", [80, 90, 100])
+@pytest.mark.parametrize("fit", [True, False])
+def test_they_compile(sm: int, fit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.playbook.test_triton_compiles import P, compiled
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    sizes: list[Any] = [*["i32"] * 6, 64, 64, 32, fit]
+    for text, kernel, types in (
+        (PRODUCT, "matmul_kernel", [P, P, P, *sizes]),
+        (ROWS, "twice_kernel", [P, P, "i32", "i32", "i32", 32, fit]),
+    ):
+        path = tmp_path / f"{kernel}.py"
+        path.write_text(apply("block-descriptors", text))
+        ptx = compiled(path, kernel, types, sm, {}).asm["ptx"]
+        assert ("cp.async.bulk.tensor" in ptx) is (fit and sm >= 90)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (('padding_option="zero"', 'padding_option="nan"'), "pads with"),
+        (("tl.load(tile, ", "tl.load(tile, volatile=True, "), "line 12 is volatile"),
+        (("(1, 0))", "(0, 1, 2))"), "does not show all of itself"),
+        (("(stride, 1)", "(stride * 2, 1)"), "is no parameter"),
+        (("    total = tl.zeros", "    print(tile)\n    total = tl.zeros"), "otherwise"),
+    ],
+)
+def test_block_pointers_that_no_descriptor_replaces(change: tuple[str, str], reason: str) -> None:
+    assert reason in refusal(
+        "block-descriptors", playbook.get("block-descriptors").before.replace(*change)
+    )
+
+
+def test_a_block_pointer_with_its_order_turned(tmp_path: Path) -> None:
+    old = HEAD + (
+        "@triton.jit\ndef turn_kernel(x_ptr, y_ptr, M, N, BLOCK: tl.constexpr):\n"
+        "    first = tl.program_id(0) * BLOCK\n"
+        "    tile = (BLOCK, BLOCK)\n"
+        "    source = tl.make_block_ptr(x_ptr, (N, M), (1, N), (0, first), tile, (0, 1))\n"
+        "    out = tl.make_block_ptr(y_ptr, (N, M), (M, 1), (0, first), tile, (1, 0))\n"
+        "    for _ in range(0, N, BLOCK):\n"
+        "        x = tl.load(source, boundary_check=(0, 1))\n"
+        "        tl.store(out, x, boundary_check=(0, 1))\n"
+        "        source = tl.advance(source, (BLOCK, 0))\n"
+        "        out = tl.advance(out, (BLOCK, 0))\n\n\n"
+        "def turn(x):\n    y = torch.empty(x.shape[1], x.shape[0])\n    M, N = x.shape\n"
+        "    turn_kernel[(triton.cdiv(M, 16),)](x, y, M, N, BLOCK=16)\n    return y\n"
+    )
+    new = apply("block-descriptors", old)
+    assert "make_block_ptr" not in new
+    assert "x = source_desc.load([source_0, source_1]).T" in new
+    agree(
+        "turn", [[[20, 36]], [[5, 7]]], "def turn(x):\n    return x.T.contiguous()\n", new, tmp_path
+    )
