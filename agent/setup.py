@@ -124,7 +124,6 @@ class Session:
         return Diagnostician(wanted, gpu, self.examiner)
 
 
-
 # --- opening ------------------------------------------------------------------------------------
 
 
