@@ -40,8 +40,8 @@ def main() -> int:
     return max(codes)
 
 
-def run(example: str, out: Path) -> int:
-    """One example. Returns 0 when the run came to its end."""
+def prepared(example: str, out: Path) -> Path:
+    """A copy of an example, in a repository of its own."""
     work = out / "work" / example
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(ROOT / "examples" / example, work, ignore=shutil.ignore_patterns("__pycache__"))
@@ -51,6 +51,12 @@ def run(example: str, out: Path) -> int:
         ["-c", "user.name=x", "-c", "user.email=x@localhost", "commit", "-qm", "As it is"],
     ):
         subprocess.run(["git", "-C", str(work), *command], check=True)
+    return work
+
+
+def run(example: str, out: Path) -> int:
+    """One example. Returns 0 when the run came to its end."""
+    work = prepared(example, out)
     kernel = f"{example.partition('_')[2]}.py"
     command = [sys.executable, "-m", "agent", "run", "--yes", "--json", "--kernel", kernel]
     begin = time.monotonic()
