@@ -8,6 +8,7 @@
     └── WorkerError         a worker process that could not do its job
         ├── WorkerTimedOut
         ├── WorkerDied
+        ├── NoLaunch
         └── WrongImport
 
 Expected failures (a candidate that does not compile, a wrong result, a deadline) are not
@@ -75,6 +76,10 @@ class WorkerTimedOut(WorkerError):
 
 class WorkerDied(WorkerError):
     """A worker ended without answering: a crash, a signal, `os._exit`."""
+
+
+class NoLaunch(WorkerError):
+    """A candidate launches no kernel of its file where the incumbent does."""
 
 
 class WrongImport(WorkerError):

@@ -145,6 +145,8 @@ class Baselined(Event):
     """Tests that skip themselves on this machine; they judge nothing from here on."""
     compared: tuple[str, ...] = ()
     """The perf tests that comparisons run, where all of them would take too long; else empty."""
+    launching: tuple[str, ...] = ()
+    """The correctness tests that launch a kernel of the file: candidates have to do so, too."""
     comparison_s: float = 0.0
     """What a comparison takes, about."""
 

@@ -125,6 +125,7 @@ class Effects:
         def call(run: Run) -> Event:
             if baseline := run.baseline:
                 self.judge.leave_out(baseline.skipped)
+                self.judge.expect_launches(baseline.launching)
                 self.judge.compare_on(() if run.phase is Phase.FINISH else baseline.compared)
             return effect(run)
 
@@ -154,6 +155,7 @@ class Effects:
             correctness_tests=verified.passed,
             pass_s=timing.pass_s,
             skipped=(*verified.skipped, *timing.skipped),
+            launching=verified.launching,
             compared=compared if len(chosen) < len(timing.costs) else (),
             comparison_s=round(comparison_s(chosen, PAIRS), 1),
         )

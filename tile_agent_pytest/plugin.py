@@ -6,14 +6,19 @@ and onto one line of the terminal summary. Under tile-agent the worker takes the
 
 from __future__ import annotations
 
+import contextlib
 import statistics
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tile_agent_pytest.bench import Gate, TileBench, Timing
+from tile_agent_pytest.guards import Guards
 
 PROPERTY = "tile_bench"
+GUARDS = pytest.StashKey[Guards]()
+"""What watches Triton's interpreter in this session."""
 
 gate: Gate | None = None
 """Set by a worker while its parent wants to order the samples block by block."""
@@ -33,10 +38,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="with --tile-cpu: the seed of the order in which blocks run (default: 0)",
     )
+    group.addoption(
+        "--triton-guards",
+        action="store_true",
+        help="in Triton's interpreter: fail a kernel that loads or stores outside of its tensors",
+    )
+    group.addoption(
+        "--triton-repeat",
+        action="store_true",
+        help="in Triton's interpreter: run each launch again and tell what differs; with guards",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before collection: test modules ask for a GPU when they are imported."""
+    if config.getoption("--triton-guards") or config.getoption("--triton-repeat"):
+        _guard(config)
     if not config.getoption("--tile-cpu"):
         return
     from tile_agent_pytest.tile_cpu.errors import UnsupportedVersion
@@ -51,8 +68,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: cpu.__exit__(None, None, None))
 
 
+def _guard(config: pytest.Config) -> None:
+    try:
+        guards = Guards(repeat=config.getoption("--triton-repeat"))
+        guards.__enter__()
+    except ImportError as problem:
+        raise pytest.UsageError(f"--triton-guards: {problem}") from problem
+    config.stash[GUARDS] = guards
+    config.add_cleanup(lambda: guards.__exit__(None, None, None))
+
+
 @pytest.fixture
-def tile_bench(request: pytest.FixtureRequest, record_property: Any) -> TileBench:
+def tile_bench(request: pytest.FixtureRequest, record_property: Any) -> Iterator[TileBench]:
     """Time a kernel: `tile_bench(lambda: softmax(x))` returns the median latency in ms."""
     if request.config.getoption("--tile-cpu"):
         pytest.skip("--tile-cpu is for correctness; it has no latencies")
@@ -67,11 +94,18 @@ def tile_bench(request: pytest.FixtureRequest, record_property: Any) -> TileBenc
             },
         )
 
-    return TileBench(emit, gate)
+    guards = request.config.stash.get(GUARDS, None)
+    with guards.suspended() if guards else contextlib.nullcontext():
+        yield TileBench(emit, gate)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line a timing, for people who run their perf tests by hand."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """One line a timing, for people who run their perf tests by hand, and one a note."""
+    guards = config.stash.get(GUARDS, None)
+    if guards and guards.notes:
+        terminalreporter.section("Triton kernels that differ from themselves")
+        for note in guards.notes:
+            terminalreporter.write_line(note)
     lines = [
         f"{report.nodeid} {value['config']}: "
         f"{statistics.median(value['samples_ms']):.6f} ms "

@@ -15,6 +15,7 @@ captured output and pytest-benchmark data travel as a structure.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import random
 import shutil
@@ -30,6 +31,7 @@ import pytest
 from tile_agent_pytest import artifacts, plugin, tuned
 from tile_agent_pytest.bench import Sampler, Timing, open_sampler
 from tile_agent_pytest.wire import Channel, Closed, Message
+from tile_agent_pytest.witness import Witness
 
 MAX_TEXT = 20_000
 """Characters of a test's output that travel; the whole is in the worker's log."""
@@ -42,9 +44,12 @@ def work(channel: Channel) -> int:
 
     A job holds `cwd` (root of the checkout), `sys_path` (put first, in order), `log` (file for
     stdout and stderr), `args` (pytest arguments), `tests` (node ids to keep, or None for all),
-    `kernel` (path of the kernel within the checkout), `tuned` (folder for what its tuner chooses)
-    and `env` (variables to set). A job with `artifacts` is one for `tile_agent_pytest.artifacts`,
-    which says what it holds besides; its end is told as {"event": "done"}.
+    `kernel` (path of the kernel within the checkout), `tuned` (folder for what its tuner chooses),
+    `env` (variables to set) and perhaps `witness` (tell of each test whether it launched a kernel
+    of the file) and `repeat` (Triton launches that are interpreted run twice; what differs comes
+    back as `notes`). A job with `artifacts` is one for
+    `tile_agent_pytest.artifacts`, which says what it holds besides; its end is told as
+    {"event": "done"}.
     """
     job = channel.receive()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -60,7 +65,7 @@ def work(channel: Channel) -> int:
     sys.path[:0] = job["sys_path"]
     sys.dont_write_bytecode = True  # two candidates of one second and one size share a .pyc
     session = Session(channel, job)
-    arguments = [*job["args"], *_standing_arguments(session.scratch)]
+    arguments = [*job["args"], *_standing_arguments(session.scratch), *_guards(job)]
     try:
         code = int(pytest.main(arguments, plugins=[plugin, session]))
     finally:
@@ -83,6 +88,13 @@ def _standing_arguments(scratch: str) -> list[str]:
     ]
 
 
+def _guards(job: Message) -> list[str]:
+    """Arguments for a worker whose Triton is interpreted: nothing else keeps a kernel in bounds."""
+    if os.environ.get("TRITON_INTERPRET") != "1" or importlib.util.find_spec("triton") is None:
+        return []
+    return ["--triton-guards", *(["--triton-repeat"] if job.get("repeat") else [])]
+
+
 class Session:
     """The pytest plugin that puts a run loop of our own in place of pytest's."""
 
@@ -95,6 +107,9 @@ class Session:
         self._benchmark_s: list[float] = []
         self._exception = ""
         self._running = ""
+        self._config: Any = None
+        self._witness = Witness(self._kernel_name)
+        self._watches = bool(job.get("witness"))
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running)
         self._pid = os.getpid()
         self.scratch = f"{job['log']}.scratch"
@@ -107,6 +122,7 @@ class Session:
 
         Options of plugins, which may be installed, or loaded, or neither: no argument fits all.
         """
+        self._config = config
         if hasattr(config.option, "dist"):
             config.option.dist, config.option.tx = "no", []
         if hasattr(config.option, "benchmark_storage"):
@@ -162,19 +178,23 @@ class Session:
             _seed(item.nodeid)
             following = items[index + 1] if index + 1 < len(items) else None
             started = time.perf_counter()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            with self._witness.watching() if self._watches else contextlib.nullcontext():
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._stay_alone()
             outcome = _outcome(item.nodeid, self._reports)
+            outcome["launched"] = self._watches and self._witness.seen
             outcome["seconds"] = time.perf_counter() - started
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
         modules = loaded_from(self._kernel_name)
+        guards = self._config.stash.get(plugin.GUARDS, None)
         return {
             "event": "ran",
             "tests": tests,
             "modules": modules,
             "chosen": self._chosen | tuned.triton_choices(modules),
+            "notes": list(guards.notes) if guards else [],
             "seconds": time.perf_counter() - begin,
         }
 
@@ -183,7 +203,7 @@ class Session:
         self._stay_alone()
         self._channel.send({"event": "at", "nodeid": self._running, "config": config})
         try:
-            return Stepper(config, fn, self._channel).serve()
+            return Stepper(config, fn, self._channel, self._witness).serve()
         except Closed:
             raise
         except BaseException as problem:
@@ -223,10 +243,13 @@ class Stepper:
     Where the callable raises, the answer is `failed` and the test fails with it.
     """
 
-    def __init__(self, config: str, fn: Callable[[], Any], channel: Channel) -> None:
+    def __init__(
+        self, config: str, fn: Callable[[], Any], channel: Channel, witness: Witness
+    ) -> None:
         self._config = config
         self._fn = fn
         self._channel = channel
+        self._witness = witness
         self._sampler: Sampler | None = None
         self._samples_ms: list[float] = []
 
@@ -250,6 +273,8 @@ class Stepper:
 
     def _prepare(self, method: str | None) -> Message:
         try:
+            with self._witness.watching():
+                self._fn()
             self._sampler, estimate_ms = open_sampler(self._fn, method)
         except RuntimeError as problem:
             if method is None:
@@ -260,6 +285,7 @@ class Stepper:
             "method": type(self._sampler).__name__,
             "label": self._sampler.method,
             "estimate_ms": estimate_ms,
+            "launched": self._witness.seen,
         }
 
 

@@ -41,6 +41,8 @@ class Prepared:
     """Name of the sampler, for the other arm to use the same."""
     label: str
     estimate_ms: float
+    launched: bool
+    """Whether the callable launched a kernel of the file."""
 
 
 class Arm:
@@ -54,6 +56,7 @@ class Arm:
         *,
         arguments: Sequence[str],
         tests: Sequence[str] | None,
+        witness: bool = False,
     ) -> None:
         """Start the session; it collects while the caller goes on.
 
@@ -63,6 +66,7 @@ class Arm:
             log: file for the worker's output.
             arguments: for pytest: files, node ids, `-k`.
             tests: node ids to keep, in this order; all when None.
+            witness: look whether each test launches a kernel of the file; launches take longer.
         """
         self.checkout = checkout
         self._log = log
@@ -75,6 +79,7 @@ class Arm:
                 "args": [f"--rootdir={checkout.root}", *arguments],
                 "tests": None if tests is None else list(tests),
                 "kernel": checkout.kernel,
+                "witness": witness,
                 "tuned": str(log.parent / "tuned" / _digest(checkout)),
                 "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
             }
@@ -127,7 +132,9 @@ class Arm:
             raise WorkerDied(_early_end(answer))
         if "error" in answer:
             return str(answer["error"])
-        return Prepared(answer["method"], answer["label"], answer["estimate_ms"])
+        return Prepared(
+            answer["method"], answer["label"], answer["estimate_ms"], answer["launched"]
+        )
 
     def block(self, count: int, deadline: float) -> tuple[float, ...]:
         """So many samples, in ms."""

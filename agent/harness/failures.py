@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.decision import Status
-from agent.errors import WorkerError, WorkerTimedOut, WrongImport
+from agent.errors import NoLaunch, WorkerError, WorkerTimedOut, WrongImport
 from agent.harness.arm import Arm
 from agent.harness.results import TestResult
 from agent.measurement import Failure
@@ -43,6 +43,8 @@ def worker_failure(problem: WorkerError, *, correct: bool) -> Failure:
     """The worker itself ended, hung or answered nonsense."""
     if isinstance(problem, WrongImport):  # a verdict on nobody: the tests judge other code
         return Failure(Status.CRASH, correct=False, reason=str(problem), incumbent=True)
+    if isinstance(problem, NoLaunch):
+        return Failure(Status.REVERT, correct=False, reason=str(problem))
     prefix = "timed out: " if isinstance(problem, WorkerTimedOut) else ""
     return Failure(Status.CRASH, correct=correct, reason=f"{prefix}{problem}")
 

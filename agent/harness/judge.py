@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.decision import Rules
+from agent.decision import Rules, Status
 from agent.errors import WorkerError
 from agent.events import Record, TestPlan
 from agent.harness.arm import Arm, Checkout
@@ -27,6 +27,9 @@ from agent.screening import Look
 from agent.statistics import Comparison, geometric_mean
 from tile_agent_pytest.plugin import PROPERTY
 
+VERIFY = "verify"
+"""The purpose of an arm that is to say which tests launch a kernel of the file."""
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -35,6 +38,8 @@ class Verification:
     passed: int
     skipped: tuple[str, ...] = ()
     """Tests that skipped themselves, where that was allowed."""
+    launching: tuple[str, ...] = ()
+    """Tests that launched a kernel of the file."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,9 @@ class Judge(Protocol):
 
     def compare_on(self, nodeids: tuple[str, ...]) -> None:
         """Time and compare on these perf tests only; on all when empty."""
+
+    def expect_launches(self, nodeids: tuple[str, ...]) -> None:
+        """Of candidates too, these correctness tests must launch a kernel of the file."""
 
     def verify(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
@@ -110,6 +118,7 @@ class PytestJudge:
         self._logs = logs
         self._watch = watch
         self._plan = Plan()
+        self._launching: frozenset[str] = frozenset()
         self._numbers = itertools.count(1)
 
     def leave_out(self, nodeids: tuple[str, ...]) -> None:
@@ -127,12 +136,16 @@ class PytestJudge:
         perf = tuple(nodeid for nodeid in self._tests.perf if nodeid in chosen)
         self._compared = replace(self._tests, perf=perf)
 
+    def expect_launches(self, nodeids: tuple[str, ...]) -> None:
+        """A result that no kernel of the file computed is not the candidate's."""
+        self._launching = frozenset(nodeids)
+
     def verify(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
     ) -> Verification | Failure:
-        """Run the correctness tests once; every one of them must pass."""
+        """Run the correctness tests once; every one of them must pass, by kernels of the file."""
         try:
-            with self._arm(checkout, "verify", self._tests.correctness) as arm:
+            with self._arm(checkout, VERIFY, self._tests.correctness) as arm:
                 if problem := import_failure(arm, deadline):
                     return problem
                 done = arm.run(self._tests.correctness, deadline)
@@ -143,7 +156,11 @@ class PytestJudge:
             return test_failure(bad, correct=False)
         if len(skipped) == len(done.tests):
             return test_failure(done.tests, correct=False)
-        return Verification(len(done.tests) - len(skipped), skipped)
+        launching = tuple(test.nodeid for test in done.tests if test.launched)
+        if idle := sorted(self._launching.difference(launching, skipped)):
+            reason = f"{idle[0]} passes without a launch of a kernel of {checkout.kernel}"
+            return Failure(Status.REVERT, correct=False, reason=reason)
+        return Verification(len(done.tests) - len(skipped), skipped, launching)
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
@@ -231,6 +248,7 @@ class PytestJudge:
             self._logs / f"{next(self._numbers):04d}-{purpose}.log",
             arguments=self._tests.files,
             tests=tests,
+            witness=purpose == VERIFY,
         )
 
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from agent.blocks import Block, ConfigBlocks, RawPair
-from agent.errors import WorkerDied, WorkerError, WorkerTimedOut
+from agent.errors import NoLaunch, WorkerDied, WorkerError, WorkerTimedOut
 from agent.events import TestPlan
 from agent.harness.arm import Arm, Checkout, Stop
 from agent.harness.failures import blame, crash, import_failure, test_failure, worker_failure
@@ -155,6 +155,7 @@ class WorkerPairs:
         timing, deadline = self.timing, self.deadline
         method: str | None = None
         estimate_ms: dict[bool, float] = {}
+        launched: dict[bool, bool] = {}
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
             for whose in (True, False):
@@ -164,10 +165,14 @@ class WorkerPairs:
                     problem = prepared
                     break
                 method, estimate_ms[whose] = prepared.method, prepared.estimate_ms
+                launched[whose] = prepared.launched
             if not problem:
                 break
         else:
             raise WorkerDied(f"{name} cannot be timed: {problem}")
+        if launched[True] and not launched[False]:
+            with _at(False):
+                raise NoLaunch(f"{name} launches no kernel of {arms[False].checkout.kernel}")
         count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
         for whose in order[:2]:
             with _at(whose):

@@ -28,6 +28,8 @@ class TestResult:
     """pytest-benchmark's samples, in seconds."""
     seconds: float = 0.0
     """Wall time of the test with its setup and teardown."""
+    launched: bool = False
+    """Whether it launched a kernel of the file, where that was looked at."""
 
     @property
     def headline(self) -> str:
@@ -94,6 +96,7 @@ def read_pass(message: Message) -> Pass:
                 stdout=test["stdout"],
                 benchmark_s=tuple(test["benchmark_s"]),
                 seconds=test["seconds"],
+                launched=test["launched"],
             )
             for test in message["tests"]
         ),
