@@ -147,6 +147,8 @@ class Baselined(Event):
     """The perf tests that comparisons run, where all of them would take too long; else empty."""
     launching: tuple[str, ...] = ()
     """The correctness tests that launch a kernel of the file: candidates have to do so, too."""
+    notes: tuple[str, ...] = ()
+    """Kernels that differ from themselves when a launch is repeated."""
     comparison_s: float = 0.0
     """What a comparison takes, about."""
 

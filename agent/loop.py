@@ -156,6 +156,7 @@ class Effects:
             pass_s=timing.pass_s,
             skipped=(*verified.skipped, *timing.skipped),
             launching=verified.launching,
+            notes=verified.notes,
             compared=compared if len(chosen) < len(timing.costs) else (),
             comparison_s=round(comparison_s(chosen, PAIRS), 1),
         )

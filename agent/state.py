@@ -184,6 +184,7 @@ def _step(run: Run, event: Event) -> Run:
                 baseline=event,
                 incumbent_ms=latency_ms,
                 iteration=1,
+                notes=(*run.notes, *event.notes),
                 rows=(row,),
             )
         case ((Phase.CALIBRATE | Phase.PROPOSE), Calibrated()):

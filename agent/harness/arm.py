@@ -57,6 +57,7 @@ class Arm:
         arguments: Sequence[str],
         tests: Sequence[str] | None,
         witness: bool = False,
+        repeat: bool = False,
     ) -> None:
         """Start the session; it collects while the caller goes on.
 
@@ -67,6 +68,7 @@ class Arm:
             arguments: for pytest: files, node ids, `-k`.
             tests: node ids to keep, in this order; all when None.
             witness: look whether each test launches a kernel of the file; launches take longer.
+            repeat: have each launch of Triton's interpreter repeated, and note what differs.
         """
         self.checkout = checkout
         self._log = log
@@ -80,6 +82,7 @@ class Arm:
                 "tests": None if tests is None else list(tests),
                 "kernel": checkout.kernel,
                 "witness": witness,
+                "repeat": repeat,
                 "tuned": str(log.parent / "tuned" / _digest(checkout)),
                 "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
             }

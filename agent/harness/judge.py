@@ -40,6 +40,8 @@ class Verification:
     """Tests that skipped themselves, where that was allowed."""
     launching: tuple[str, ...] = ()
     """Tests that launched a kernel of the file."""
+    notes: tuple[str, ...] = ()
+    """Kernels that differ from themselves, where that was looked at."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class PytestJudge:
     ) -> Verification | Failure:
         """Run the correctness tests once; every one of them must pass, by kernels of the file."""
         try:
-            with self._arm(checkout, VERIFY, self._tests.correctness) as arm:
+            with self._arm(checkout, VERIFY, self._tests.correctness, repeat=may_skip) as arm:
                 if problem := import_failure(arm, deadline):
                     return problem
                 done = arm.run(self._tests.correctness, deadline)
@@ -160,7 +162,7 @@ class PytestJudge:
         if idle := sorted(self._launching.difference(launching, skipped)):
             reason = f"{idle[0]} passes without a launch of a kernel of {checkout.kernel}"
             return Failure(Status.REVERT, correct=False, reason=reason)
-        return Verification(len(done.tests) - len(skipped), skipped, launching)
+        return Verification(len(done.tests) - len(skipped), skipped, launching, done.notes)
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
@@ -241,7 +243,9 @@ class PytestJudge:
             numbers=self._numbers,
         )
 
-    def _arm(self, checkout: Checkout, purpose: str, tests: tuple[str, ...]) -> Arm:
+    def _arm(
+        self, checkout: Checkout, purpose: str, tests: tuple[str, ...], *, repeat: bool = False
+    ) -> Arm:
         return Arm(
             self._server,
             checkout,
@@ -249,6 +253,7 @@ class PytestJudge:
             arguments=self._tests.files,
             tests=tests,
             witness=purpose == VERIFY,
+            repeat=repeat,
         )
 
 

@@ -49,6 +49,8 @@ class Pass:
     seconds: float
     chosen: Mapping[str, str] = field(default_factory=dict)
     """What kernels that tune themselves run with: kernel or test -> config."""
+    notes: tuple[str, ...] = ()
+    """Kernels that differ from themselves, where their launches were repeated."""
 
     def not_passed(self) -> tuple[TestResult, ...]:
         """The tests that failed or were skipped."""
@@ -103,4 +105,5 @@ def read_pass(message: Message) -> Pass:
         modules=tuple(message["modules"]),
         seconds=message["seconds"],
         chosen=message["chosen"],
+        notes=tuple(message["notes"]),
     )

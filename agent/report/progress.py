@@ -31,7 +31,10 @@ def lines(run: Run, event: Event) -> list[str]:
                 f"baseline   {run.incumbent_ms:.6f} ms over {configs}; "
                 f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)",
                 f"cost       a comparison takes about {event.comparison_s:.0f} s",
-                *(f"note       {note}" for note in (*_skipped(event), *_subset(event))),
+                *(
+                    f"note       {note}"
+                    for note in (*_skipped(event), *_subset(event), *event.notes)
+                ),
             ]
         case Calibrated():
             text = describe_resolution(event.calibration, run.options.rules)
