@@ -107,9 +107,13 @@ class CuTile(Dialect):
         )
 
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:
-        """Bounds are checked unless told not to; what a load pads with is undetermined, though."""
+        """Bounds are checked unless told not to; what a load pads with is undetermined, though.
+
+        Of `check_bounds=NAME` the launches decide, which `agent.playbook.provenance` looks at.
+        """
         unchecked = keyword(access, "check_bounds")
-        if unchecked is not None and source.code(unchecked) != "True":
+        by_launch = isinstance(unchecked, cst.Name) and unchecked.value != "True"
+        if unchecked is not None and not by_launch and source.code(unchecked) != "True":
             return False
         padded = keyword(access, "padding_mode") is not None
         return padded or not in_loop or source.name(access.func) != f"{CT}load"

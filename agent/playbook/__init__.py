@@ -27,6 +27,7 @@ from agent.playbook.cutile.occupancy_hint import OccupancyHint
 from agent.playbook.cutile.opt_level import OptLevel
 from agent.playbook.cutile.persistent_blocks import PersistentBlocks
 from agent.playbook.cutile.rows_per_block import RowsPerBlock
+from agent.playbook.cutile.slices_per_block import SlicesPerBlock
 from agent.playbook.cutile.static_shapes import StaticShapes
 from agent.playbook.cutile.store_latency import StoreLatency
 from agent.playbook.cutile.store_without_tma import StoreWithoutTma
@@ -39,8 +40,10 @@ from agent.playbook.triton.add_autotune import AddAutotune
 from agent.playbook.triton.aligned_offsets import AlignedOffsets
 from agent.playbook.triton.block_descriptors import BlockDescriptors
 from agent.playbook.triton.block_size import BlockSize
+from agent.playbook.triton.blocks_and_warps import BlocksAndWarps
 from agent.playbook.triton.cache_modifiers import CacheModifiers
 from agent.playbook.triton.causal_skip import CausalSkip
+from agent.playbook.triton.causal_split import CausalSplit
 from agent.playbook.triton.epilogue_halves import EpilogueHalves
 from agent.playbook.triton.even_blocks import EvenBlocks
 from agent.playbook.triton.eviction_policy import EvictionPolicy
@@ -49,6 +52,7 @@ from agent.playbook.triton.fused_kernels import FusedKernels
 from agent.playbook.triton.grouped_programs import GroupedPrograms
 from agent.playbook.triton.hoisted_reciprocal import HoistedReciprocal
 from agent.playbook.triton.host_descriptors import HostDescriptors
+from agent.playbook.triton.longest_first import LongestFirst
 from agent.playbook.triton.loop_stages import LoopStages
 from agent.playbook.triton.online_softmax import OnlineSoftmax
 from agent.playbook.triton.persistent_programs import PersistentPrograms
@@ -84,9 +88,12 @@ PLAYBOOK: tuple[Optimization, ...] = (
     OptLevel(),
     StaticShapes(),
     RowsPerBlock(),
+    SlicesPerBlock(),
     AssumeDivisible(),
     DeadParameters(),
+    CheckBounds(),
     Autotune(),
+    BlocksAndWarps(),
     WarpsAndStages(),
     BlockSize(),
     LoopStages(),
@@ -98,8 +105,10 @@ PLAYBOOK: tuple[Optimization, ...] = (
     AddAutotune(),
     WidenConfigs(),
     GroupedPrograms(),
+    LongestFirst(),
     EvenBlocks(),
     FoldedExp2(),
+    CausalSplit(),
     TileDescriptors(),
     PersistentPrograms(),
     AlignedOffsets(),
@@ -112,7 +121,6 @@ PLAYBOOK: tuple[Optimization, ...] = (
 )
 
 ADVICE: tuple[Advice, ...] = (
-    CheckBounds(),
     ZeroPadding(),
     BatchedCopies(),
     CustomPlan(),

@@ -113,3 +113,22 @@ def unused(kernel: Kernel, wanted: str, taken: Collection[str] = ()) -> str:
     while name in used:
         name, number = f"{wanted}_{number}", number + 1
     return name
+
+
+def line_of(source: Source, node: cst.CSTNode) -> cst.SimpleStatementLine:
+    """The statement that holds a launch, or what it is given. Raises `NotApplicable` otherwise."""
+    for around in source.ancestors(node):
+        if isinstance(around, cst.SimpleStatementLine):
+            return around
+        if isinstance(around, cst.Lambda | cst.BaseComp):
+            break
+    raise NotApplicable(f"line {source.line(node)} launches inside another expression")
+
+
+def preceded(line: cst.SimpleStatementLine, statements: Sequence[str]) -> Any:
+    """A line with statements before it, which take over its comments."""
+    first, *rest = (
+        cst.ensure_type(cst.parse_statement(text), cst.SimpleStatementLine) for text in statements
+    )
+    first = first.with_changes(leading_lines=line.leading_lines)
+    return cst.FlattenSentinel([first, *rest, line.with_changes(leading_lines=[])])

@@ -80,12 +80,17 @@ class Flow:
         If not, the present size is taken to divide the axis, as its halves then do.
         """
         in_loop = self.in_loop
-        accesses = {*self.dialect.loads, *self.dialect.stores}
         return all(
-            self.dialect.guarded(self.source, call, in_loop=in_loop)
-            for call in self.dialect.find(self.source, self.body, accesses)
-            if any(self.carries(a.value) or self._mentions(a.value) for a in call.args)
+            self.dialect.guarded(self.source, call, in_loop=in_loop) for call in self.accesses
         )
+
+    @property
+    def accesses(self) -> Iterator[cst.Call]:
+        """Loads and stores that depend on it."""
+        names = {*self.dialect.loads, *self.dialect.stores}
+        for call in self.dialect.find(self.source, self.body, names):
+            if any(self.carries(a.value) or self._mentions(a.value) for a in call.args):
+                yield call
 
     def _carries(self, node: cst.CSTNode, names: set[str] | frozenset[str]) -> bool:
         if isinstance(node, cst.Name):

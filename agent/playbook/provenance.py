@@ -4,7 +4,8 @@ A tile size can be changed when
 
 - the kernel uses it as one, and no result depends on it (`agent.playbook.flow`);
 - every launch binds it to the same integer of the file;
-- that integer serves no other purpose there: its names are used for tiles and grids only;
+- that integer serves no other purpose there: its names are used for tiles and grids only, and for
+  the condition under which the kernel checks its bounds;
 - the grid or a loop of the kernel is computed from it, so that every element is still covered.
 
 Otherwise the reason is told, in one line.
@@ -20,7 +21,9 @@ from libcst.metadata import Assignment
 from agent.backends.dialect import Dialect, Kernel, Launch
 from agent.playbook.base import NotApplicable
 from agent.playbook.flow import Flow, drops_remainder
-from agent.syntax import Literal, Source, Untraceable, descendants
+from agent.syntax import Literal, Source, Untraceable, descendants, keyword
+
+CHECK = "check_bounds"
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> 
     size = literals[0].value
     if size < 1 or size & (size - 1):
         raise NotApplicable(f"{size} is no power of two")
-    may_grow = flow.guarded()
+    may_grow = flow.guarded() and _checks_follow(flow, literals)
     for literal in literals:
         may_grow &= _only_tiles(dialect, source, literal)
     return Tile(kernel, constant, literals, may_grow)
@@ -148,12 +151,63 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
             if flow is not None:
                 if (refusal := _refusal(flow, (literal,))) is not None:
                     raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
-                may_grow &= flow.guarded()
+                may_grow &= flow.guarded() and _checks_follow(flow, (literal,))
             elif any(node in grids for node in around):
                 _check_grid_use(source, use, grids, set())
-            elif use not in literal.names:
+            elif use not in literal.names and not _decides_checks(source, use, kernels):
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
     return may_grow
+
+
+def _checks_follow(flow: Flow, literals: tuple[Literal, ...]) -> bool:
+    """Whether accesses that leave their check to the launches have it computed from the size."""
+    integers = {literal.node for literal in literals}
+    checks = [keyword(call, CHECK) for call in flow.accesses]
+    constants = {c.value for c in checks if isinstance(c, cst.Name) and c.value != "True"}
+    for launch in flow.kernel.launches:
+        for constant in constants:
+            given = launch.arguments.get(constant)
+            condition = flow.source.resolve(given) if given is not None else None
+            names = descendants(condition, cst.Name) if condition is not None else ()
+            if not any(flow.source.resolve(name) in integers for name in names):
+                return False
+    return True
+
+
+def _decides_checks(source: Source, use: cst.Name, kernels: tuple[Kernel, ...]) -> bool:
+    """Whether a name is used for what kernels are given to decide on their checks alone."""
+    assign = next((a for a in source.ancestors(use) if isinstance(a, cst.Assign)), None)
+    if assign is None or len(assign.targets) != 1:
+        return False
+    target = assign.targets[0].target
+    if not isinstance(target, cst.Name):
+        return False
+    deciding = {
+        id(value)
+        for kernel in kernels
+        for launch in kernel.launches
+        for name, value in launch.arguments.items()
+        if name in kernel.constants and _only_checks(kernel, name)
+    }
+    uses = [other for a in source.assignments(target) for other in source.uses(a)]
+    return bool(uses) and all(id(other) in deciding for other in uses)
+
+
+def _only_checks(kernel: Kernel, constant: str) -> bool:
+    """Whether a kernel checks bounds, and chooses what it pads with, by a constant alone."""
+    body = kernel.function.node.body
+    allowed: set[int] = set()
+    for call in descendants(body, cst.Call):
+        check, padding = keyword(call, CHECK), keyword(call, "padding_mode")
+        allowed.add(id(check))
+        if isinstance(padding, cst.IfExp):
+            allowed.add(id(padding.test))
+    names = [name for name in descendants(body, cst.Name) if name.value == constant]
+    return all(id(name) in allowed for name in names if not _is_keyword(body, name))
+
+
+def _is_keyword(body: cst.BaseSuite, name: cst.Name) -> bool:
+    return any(argument.keyword is name for argument in descendants(body, cst.Arg))
 
 
 def _check_grid_use(

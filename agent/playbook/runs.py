@@ -14,7 +14,7 @@ from agent.backends.cutile import CT
 from agent.playbook.definitions import definition, value_of
 from agent.syntax import Source, argument, keyword, positional
 
-SCALARS = tuple(f"{CT}{name}" for name in ("bid", "num_blocks", "num_tiles"))
+SCALARS = tuple(f"{CT}{name}" for name in ("assume_divisible_by", "bid", "num_blocks", "num_tiles"))
 ARITHMETIC = (
     *("min", "max", "builtins.min", "builtins.max"),
     *(

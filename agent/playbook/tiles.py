@@ -78,6 +78,17 @@ class Tiles:
             raise NotApplicable("every tile size worth trying is out of bounds or already there")
         return found[:MOST_VARIANTS]
 
+    def doubled(self) -> Sequence[Params]:
+        """The accumulator of the file's one matrix product twice as high, and twice as wide."""
+        if len(self.kernels) != 1:
+            return []
+        (tiles,) = self.kernels.values()
+        sizes = {t.constant: t.size for t in tiles}
+        mnk = _matmul_names(self.dialect, self.source, tiles)
+        edges = mnk[:2] if mnk is not None and len(_tied(tiles)) == 3 else ()
+        grown = [{**sizes, edge: 2 * sizes[edge]} for edge in edges]
+        return [g for g in grown if self._fits(tiles, g)]
+
     def resize(self, params: Params) -> str:
         """The source with other tile sizes. Raises `NotApplicable` when nothing changes."""
         sizes = dict(params)

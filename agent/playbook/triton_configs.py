@@ -1,7 +1,8 @@
 """Which `triton.Config`s are worth tuning over, by formula, for a kernel's tile constants.
 
-The formulas follow what Helion seeds its search with for H100 and what the Triton tutorials list:
-at most 32768 fp32 accumulators, 8 warps from 16384 of them, as many stages as shared memory holds.
+They follow what Helion seeds its search with for H100 and what the Triton tutorials list: at most
+32768 fp32 accumulators, 8 warps from 16384 of them, as many stages as shared memory holds; 8 to 32
+elements a thread where nothing is multiplied.
 """
 
 from __future__ import annotations
@@ -16,31 +17,54 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.definitions import value_of
 from agent.playbook.flow import Flow
+from agent.playbook.provenance import Tile
 from agent.syntax import Source, descendants, positional
 
-DOT_TILES = (
-    (128, 256, 64),
-    (256, 128, 64),
-    (128, 128, 64),
-    (128, 64, 64),
-    (64, 128, 64),
-    (64, 256, 32),
-    (128, 128, 32),
-    (64, 64, 64),
+DOT = (
+    (128, 256, 64, 8, 3),
+    (128, 128, 64, 4, 4),
+    (256, 128, 64, 8, 3),
+    (128, 128, 32, 4, 4),
+    (128, 256, 64, 8, 4),
+    (128, 128, 64, 8, 4),
+    (64, 128, 64, 4, 4),
+    (128, 64, 64, 4, 4),
+    (128, 128, 64, 4, 3),
+    (256, 128, 64, 8, 4),
+    (128, 128, 64, 8, 3),
+    (64, 256, 32, 4, 4),
+    (64, 64, 64, 4, 4),
 )
-"""M, N and K of a matrix product's tiles."""
-STAGES = (3, 4)
-ATTENTION = ((64, 32), (64, 64), (64, 128), (128, 32), (128, 64), (128, 128))
-"""Queries and keys of an attention's tiles."""
-BOTH_WARPS = 128 * 128
-"""Accumulators with which 4 and 8 warps are both worth a try."""
+"""M, N and K of a matrix product's tiles, warps and stages, the most promising first."""
+ATTENTION = (
+    (128, 64, 8, 3),
+    (128, 128, 8, 2),
+    (128, 128, 8, 3),
+    (64, 64, 4, 2),
+    (128, 64, 8, 2),
+    (64, 64, 4, 3),
+    (128, 32, 4, 3),
+    (64, 32, 4, 3),
+    (128, 64, 4, 3),
+    (64, 64, 4, 4),
+    (64, 128, 4, 2),
+)
+"""Queries and keys of an attention's tiles, warps and stages."""
 STREAMED = (
-    (512, 4), (1024, 4), (1024, 8), (2048, 4), (2048, 8), (4096, 8), (4096, 16), (8192, 8),
-    (8192, 16), (16384, 16),
+    (2048, 8), (4096, 8), (1024, 4), (2048, 4), (8192, 16), (8192, 8), (4096, 4), (16384, 16),
+    (512, 4), (1024, 8), (4096, 16),
 )  # fmt: skip
 """Elements and warps of a block that steps through a row, or takes its share of a vector."""
-PLANES = ((32, 32), (32, 64), (64, 32), (64, 64), (32, 128), (128, 32), (64, 128), (128, 64))
-"""Edges of a two-dimensional tile without a dot."""
+PLANES = (
+    (64, 64, 8), (64, 64, 4), (64, 128, 8), (128, 64, 8), (128, 128, 16), (128, 128, 8),
+    (32, 128, 8), (128, 32, 8), (32, 64, 4), (64, 32, 4), (32, 32, 4),
+)  # fmt: skip
+"""Edges and warps of a two-dimensional tile without a dot."""
+PLANE_EDGES = range(8, 257)
+"""Edges that make a tile a plane, not a handful of rows."""
+STAGES = (3, 4)
+SMALLEST_DOT = 16
+"""Edge of a tile that the tensor cores take."""
 SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448,
                 103: 232448, 120: 101376, 121: 101376}  # fmt: skip
 """What a block may have, by compute capability; 0, no GPU, is taken for Hopper."""
@@ -74,29 +98,60 @@ class Axis:
     most: int | None = None
 
 
+def axes_of(tiles: Sequence[Tile]) -> tuple[Axis, ...]:
+    """The constants in groups that one integer sets: those may have to be equal."""
+    groups: dict[frozenset[cst.Integer], list[Tile]] = {}
+    for tile in tiles:
+        groups.setdefault(frozenset(x.node for x in tile.literals), []).append(tile)
+    return tuple(
+        Axis(
+            tuple(t.constant for t in group),
+            group[0].size,
+            None if all(t.may_grow for t in group) else group[0].size,
+        )
+        for group in groups.values()
+    )
+
+
 def configs(source: Source, kernel: Kernel, axes: Sequence[Axis], sm: int) -> tuple[Config, ...]:
-    """What to tune over besides what the kernel has; sizes out of an axis's bounds are left out."""
-    has_dot = TRITON.has_dot(source, kernel)
-    order = _matmul_order(source, kernel, axes) if has_dot else None
-    if order is not None:
-        found = _matmul(order, sm)
-    elif has_dot:
-        found = _attention(axes) if len(axes) == 2 else _scaled(axes, STAGES)
-    elif len(axes) == 1:
-        found = (Config(_all(axes, (size,)), warps) for size, warps in STREAMED)
-    elif len(axes) == 2:
-        found = (Config(_all(axes, edges), w) for edges in PLANES for w in (4, 8))
-    else:
-        found = _scaled(axes, (None,))
+    """What to tune over besides what the kernel has, the most promising first.
+
+    Sizes out of an axis's bounds are left out.
+    """
     nested = _nested(source, kernel, axes)
     limits = {name: axis.most for axis in axes for name in axis.constants}
     within = (
         config
-        for config in found
+        for config in _candidates(source, kernel, axes, sm)
         if all((most := limits[name]) is None or size <= most for name, size in config.constants)
         and all(dict(config.constants)[a] % dict(config.constants)[b] == 0 for a, b in nested)
     )
     return tuple(dict.fromkeys(within))[:MOST]
+
+
+def _candidates(source: Source, kernel: Kernel, axes: Sequence[Axis], sm: int) -> Iterable[Config]:
+    edges = _accumulated(source, kernel, axes)
+    if TRITON.has_dot(source, kernel):
+        rest = [axis for axis in axes if axis not in edges]
+        if len(edges) == 2 and len(rest) == 1:
+            return _matmul((*edges, *rest), sm)
+        if len(edges) == 1 and len(rest) == 1:
+            return _listed((*edges, *rest), ATTENTION)
+        found = _scaled(axes, STAGES)
+        return (c for c in found if all(size >= SMALLEST_DOT for _, size in c.constants))
+    if all(name in _counted(source, kernel) for axis in axes for name in axis.constants):
+        if len(axes) == 1 == len(_counted(source, kernel)):
+            return (Config(_all(axes, (size,)), warps) for size, warps in STREAMED)
+        if len(axes) == 2 and all(axis.size in PLANE_EDGES for axis in axes):
+            return (Config(_all(axes, edges), warps) for *edges, warps in PLANES)
+    return _scaled(axes, (None,))
+
+
+def _counted(source: Source, kernel: Kernel) -> frozenset[str]:
+    """What the kernel counts elements up to: the extents of its tiles, as it writes them."""
+    found = TRITON.find(source, kernel.function.node.body, TRITON.iotas)
+    ends = (TRITON.shapes["triton.language.arange"].of(call) for call in found)
+    return frozenset(source.code(end) for end in ends if end is not None)
 
 
 def _nested(source: Source, kernel: Kernel, axes: Sequence[Axis]) -> set[tuple[str, str]]:
@@ -130,19 +185,14 @@ def _bounds(source: Source, loop: cst.For) -> tuple[tuple[cst.BaseExpression, ..
 
 def _matmul(axes: Sequence[Axis], sm: int) -> Iterable[Config]:
     shared = SHARED_BYTES.get(sm, SHARED_BYTES[90])
-    for m, n, k in DOT_TILES:
-        area = m * n
-        for stages in STAGES if area >= BOTH_WARPS and k > 32 else STAGES[-1:]:
-            if stages * (m + n) * k * ELEMENT_BYTES <= shared:
-                for warps in (4, 8) if area == BOTH_WARPS else (8 if area > BOTH_WARPS else 4,):
-                    yield Config(_all(axes, (m, n, k)), warps, stages)
+    for m, n, k, warps, stages in DOT:
+        if stages * (m + n) * k * ELEMENT_BYTES <= shared:
+            yield Config(_all(axes, (m, n, k)), warps, stages)
 
 
-def _attention(axes: Sequence[Axis]) -> Iterable[Config]:
-    for edges in ATTENTION:
-        for warps in (4, 8) if edges[0] == 128 else (4,):
-            for stages in (2, 3):
-                yield Config(_all(axes, edges), warps, stages)
+def _listed(axes: Sequence[Axis], found: Iterable[Sequence[int]]) -> Iterable[Config]:
+    for *sizes, warps, stages in found:
+        yield Config(_all(axes, sizes), warps, stages)
 
 
 def _scaled(axes: Sequence[Axis], stages: Sequence[int | None]) -> Iterable[Config]:
@@ -156,19 +206,15 @@ def _all(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[tuple[str, int], .
     return tuple((n, s) for axis, s in zip(axes, sizes, strict=True) for n in axis.constants)
 
 
-def _matmul_order(
-    source: Source, kernel: Kernel, axes: Sequence[Axis]
-) -> tuple[Axis, Axis, Axis] | None:
-    """The axes as M, N and K: M x N is the shape of the dot's accumulator."""
-    if len(axes) != 3:
-        return None
+def _accumulated(source: Source, kernel: Kernel, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """The axes that are edges of the dot's accumulator, in its order; none for a square of one."""
     by_name = {name: axis for axis in axes for name in axis.constants}
     for call in TRITON.find(source, kernel.function.node.body, TRITON.accumulators):
         shape = TRITON.shapes[TRITON.called(source, call) or ""].of(call)
         shape = value_of(source, shape) if shape is not None else None
         if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 2:
-            m, n = (by_name.get(source.code(e.value)) for e in shape.elements)
-            rest = [axis for axis in axes if axis not in (m, n)]
-            if m is not None and n is not None and len(rest) == 1:
-                return m, n, rest[0]
-    return None
+            found = [by_name.get(source.code(e.value)) for e in shape.elements]
+            known = tuple(axis for axis in found if axis is not None)
+            if known and len(set(known)) == len(known):
+                return known
+    return ()

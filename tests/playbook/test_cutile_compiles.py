@@ -42,6 +42,8 @@ ARGUMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "static-shapes": ("scale_kernel", ((F32, 2), (F32, 2), 2.0)),
     "rows-per-block": ("softmax_kernel", ((F32, 2), (F32, 2), 1024)),
     "assume-divisible": ("copy_kernel", ((F32, 1), (F32, 1), "int32", 1024)),
+    "check-bounds": ("double_kernel", ((F32, 2), (F32, 2))),
+    "slices-per-block": ("scale_kernel", ((F32, 3), (F32, 2), (F32, 3))),
     "dead-parameters": ("negate_kernel", ((F32, 2), (F32, 2), "int32", 1024)),
 }
 """Kernel and parameters of each example: (dtype, dimensions) of an array, or a constant; a
@@ -49,6 +51,7 @@ string is the type of a scalar. An array's third item are its extents, None for 
 AFTER: dict[str, tuple[Any, ...]] = {
     "static-shapes": ((F32, 2, (None, 4096)), (F32, 2, (None, 4096)), 2.0),
     "assume-divisible": ((F32, 1), (F32, 1), "int32", 1024, 16),
+    "check-bounds": ((F32, 2), (F32, 2), False),
     "dead-parameters": ((F32, 2), (F32, 2), 1024),
     "tile-sizes": ((F16, 2), (F16, 2), (F16, 2), 128, 128, 64),
     "persistent-blocks": ((F32, 2), (F32, 2), 4096),

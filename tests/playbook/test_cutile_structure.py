@@ -86,12 +86,12 @@ def test_a_kernel_that_is_handed_on_keeps_its_blocks() -> None:
 def test_a_product_gets_few_blocks() -> None:
     entry = playbook.get("persistent-blocks")
     product = playbook.get("grouped-order").before
-    assert entry.variants(subject(product)) == [{"blocks_per_sm": 1}, {"blocks_per_sm": 2}]
+    assert entry.variants(subject(product, sm=80)) == [{"blocks_per_sm": 1}, {"blocks_per_sm": 2}]
 
 
 def test_a_product_that_was_told_its_occupancy_is_told_again() -> None:
     entry = playbook.get("persistent-blocks")
-    product = subject(playbook.get("grouped-order").before.replace("@ct.kernel", HINTED))
+    product = subject(playbook.get("grouped-order").before.replace("@ct.kernel", HINTED), sm=80)
     alone, both = entry.variants(product)
     assert (alone, both) == ({"blocks_per_sm": 1, "occupancy": 1}, {"blocks_per_sm": 2})
     assert "@ct.kernel(occupancy=1)" in entry.apply(product, alone)
@@ -281,3 +281,76 @@ def test_a_plan_begins_with_what_is_loaded_twice() -> None:
     assert advice("custom-plan").fits(subject(plain)) == "the last resort for k"
     with pytest.raises(NotApplicable, match="no cuTile kernel"):
         advice("custom-plan").fits(subject("import torch\n"))
+
+
+# --- slices-per-block ---------------------------------------------------------------------------
+
+ROTATED = (
+    "def k(x, angle, y):\n    head = ct.bid({axis})\n    i, batch = ct.bid({other}), ct.bid(2)\n"
+    "    turn = ct.load(angle, (i, 0), (16, 8), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    one = ct.load(x, (batch, head, i, 0), (1, 1, 16, 8), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    two = ct.load(x, (batch, head, i, 1), (1, 1, 16, 8), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    ct.store(y, (batch, head, i, 0), one * turn - two)\n"
+    "    ct.store(y, (batch, head, i, 1), two * turn + one)\n"
+)
+HEADS = "def run(x, angle):\n    y = torch.empty_like(x)\n    batch, heads, n, _ = x.shape\n"
+
+
+@pytest.mark.parametrize(("axis", "grid"), [(1, "(n_tiles, heads, batch)"),
+                                            (0, "(heads, n_tiles, batch)")])  # fmt: skip
+def test_heads_that_share_their_angles(axis: int, grid: str, tmp_path: Path) -> None:
+    kernel = ROTATED.format(axis=axis, other=1 - axis)
+    host = f"{HEADS}    n_tiles = ct.cdiv(n, 16)\n"
+    text = file(kernel, host, grid=grid, arguments="x, angle, y")
+    calls = [(torch.randn(2, heads, n, 16), torch.randn(n, 8)) for heads, n in ((5, 40), (8, 16))]
+    new = rewritten("slices-per-block", text, *calls, folder=tmp_path)
+    assert new.count("(1, 2, 16, 8)") == 2
+    assert "ct.cdiv(heads, 2)" in new
+    checked = rewritten("check-bounds", new, *calls, folder=tmp_path)
+    assert "or ct.cdiv(heads, 2) * 2 > x.shape[1]" in checked
+    assert "does not check bounds" in refusal("slices-per-block", checked)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("one * turn", "ct.cumsum(one, 1) * turn", "calls `ct.cumsum`"),
+        ("one * turn", "one * head", "uses `head` for more than the index of a tile"),
+        ("(1, 1, 16, 8)", "(1, 2, 16, 8)", "the tile at line 14 is not one slice"),
+        ("(i, 0), (16, 8)", "(0, 0, i, 0), (1, 1, 16, 8)", "reaches to the axis of `head`"),
+        ("16), heads", "16), heads + 1", "a block for each index along axis 1 of y"),
+        ("ct.store(y, (batch, head, i, 0)", "ct.store(y, (batch, 0, i, 0)", "without regard to"),
+    ],
+)
+def test_slices_that_are_not_alone(old: str, new: str, reason: str) -> None:
+    kernel = ROTATED.format(axis=1, other=0).replace("ct.bid(2)", "0")
+    text = file(kernel, HEADS, grid="(ct.cdiv(n, 16), heads)", arguments="x, angle, y")
+    assert reason in refusal("slices-per-block", text.replace(old, new))
+
+
+# --- pairs of thread blocks ---------------------------------------------------------------------
+
+
+def test_a_pair_of_thread_blocks_is_given_a_tile_of_twice_the_size() -> None:
+    text = playbook.get("tile-sizes").before.replace("64, 64, 64", "128, 128, 64")
+    pairs = playbook.get("num-ctas")
+    tried = list(pairs.variants(subject(text, sm=90)))
+    assert tried == [
+        {"num_ctas": 2},
+        {"num_ctas": 2, "TILE_M": 256, "TILE_N": 128, "TILE_K": 64},
+        {"num_ctas": 2, "TILE_M": 128, "TILE_N": 256, "TILE_K": 64},
+    ]
+    new = pairs.apply(subject(text, sm=90), tried[1])
+    assert "@ct.kernel(num_ctas=2)" in new
+    assert "= 256, 128, 64 " in new
+    with pytest.raises(NotApplicable):
+        pairs.variants(subject(new, sm=90))
+    persistent = playbook.get("persistent-blocks")
+    params = list(persistent.variants(subject(new, sm=90)))
+    assert "n_sms // 2)" in persistent.apply(subject(new, sm=90), params[0])
+    assert "n_sms // 2 * 2)" in persistent.apply(subject(new, sm=90), params[1])
+    at_once = list(persistent.variants(subject(text, sm=90)))[2]
+    assert at_once == {"blocks_per_sm": 1, **tried[1]}
+    assert persistent.apply(subject(text, sm=90), at_once) == persistent.apply(
+        subject(new, sm=90), params[0]
+    )

@@ -215,3 +215,22 @@ def test_reciprocal_square_roots(expression: str, changed: str) -> None:
 def test_other_square_roots_stay(expression: str) -> None:
     text = LOOP.format(loop="range(n)", body=f"tl.store(y_ptr + i, {expression})")
     assert "no launched kernel divides" in refusal("reciprocal-square-root", text)
+
+
+# --- persistent-programs ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("warps", "programs"),
+    [
+        ("num_warps=8", {4, 8, 16}),
+        ("num_warps=32", {1, 2, 4}),
+        ("num_warps=64", {1, 2}),
+        ("num_warps=pick(n_cols)", {1, 2, 4, 8}),
+    ],
+)
+def test_as_many_programs_as_their_warps_leave_room_for(warps: str, programs: set[int]) -> None:
+    text = playbook.get("persistent-programs").before
+    found = variants("persistent-programs", text.replace("BLOCK=block)", f"BLOCK=block, {warps})"))
+    assert {params["programs_per_sm"] for params in found} == programs
+    assert any("num_stages" in params for params in found)

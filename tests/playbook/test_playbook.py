@@ -137,8 +137,8 @@ def test_the_order_follows_the_class() -> None:
 
     assert first("cutile", KernelClass.MEMORY) == "occupancy-hint"
     assert first("cutile", KernelClass.COMPUTE) == "tf32-guard"
-    assert first("triton", KernelClass.MEMORY) == "warps-and-stages"
-    assert first("triton", KernelClass.COMPUTE) == "block-size"
+    assert first("triton", KernelClass.MEMORY) == "row-in-registers"
+    assert first("triton", KernelClass.COMPUTE) == "blocks-and-warps"
     assert playbook.ordered("triton", KernelClass.COMPUTE)[-1].name == "eviction-policy"
 
 

@@ -290,3 +290,89 @@ def test_one_integer_for_two_sizes_takes_one_value() -> None:
         "c, m, n, k", "c, t, t, t")  # fmt: skip
     found = variants(text, "tile-sizes")
     assert found == [{"M": size, "N": size, "K": size} for size in (32, 128, 256)]
+
+
+# --- blocks-and-warps ---------------------------------------------------------------------------
+
+
+def with_warps(text: str) -> list[Params]:
+    return variants(text, "blocks-and-warps")
+
+
+def test_blocks_come_with_the_warps_that_hold_them() -> None:
+    text = COPY + "def run(x, y, n):\n    block = 256\n" + GRID + (
+        "    copy[grid](x, y, n, BLOCK=block, num_warps=2)\n"
+    )  # fmt: skip
+    found = with_warps(text)
+    assert found[0] == {"BLOCK": 2048, "num_warps": 8}
+    assert len(found) == 8
+    assert all(8 <= p["BLOCK"] // p["num_warps"] // 32 <= 32 for p in found)
+    subject = Subject(Source(HEAD + text), KernelClass.MEMORY, Hardware())
+    entry = playbook.get("blocks-and-warps")
+    changed = entry.apply(subject, found[0]).removeprefix(HEAD)
+    assert changed == text.replace("= 256", "= 2048").replace("num_warps=2", "num_warps=8")
+    again = Subject(Source(HEAD + changed), KernelClass.MEMORY, Hardware())
+    assert found[0] not in entry.variants(again)
+    with pytest.raises(NotApplicable, match="these blocks and warps already"):
+        entry.apply(again, found[0])
+
+
+def test_only_the_warps_change_where_the_blocks_are_right() -> None:
+    text = COPY + "def run(x, y, n):\n    block = 2048\n" + GRID + (
+        "    copy[grid](x, y, n, BLOCK=block)\n"
+    )  # fmt: skip
+    assert {"BLOCK": 2048, "num_warps": 4} not in with_warps(text)
+    subject = Subject(Source(HEAD + text), KernelClass.MEMORY, Hardware())
+    params = {"BLOCK": 2048, "num_warps": 8}
+    changed = playbook.get("blocks-and-warps").apply(subject, params).removeprefix(HEAD)
+    assert changed == text.replace("BLOCK=block)", "BLOCK=block, num_warps=8)")
+
+
+def test_a_handful_of_rows_is_scaled_and_no_vector() -> None:
+    text = (
+        "@triton.jit\ndef copy(x_ptr, y_ptr, m, n, ROWS: tl.constexpr, WIDTH: tl.constexpr):\n"
+        "    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)\n"
+        "    cols = tl.arange(0, WIDTH)\n"
+        "    mask = (rows[:, None] < m) & (cols[None, :] < n)\n"
+        "    x = tl.load(x_ptr + rows[:, None] * n + cols[None, :], mask=mask)\n"
+        "    tl.store(y_ptr + rows[:, None] * n + cols[None, :], x, mask=mask)\n\n"
+        "def run(x, y, m, n):\n    rows = 4\n    width = triton.next_power_of_2(n)\n"
+        "    copy[(triton.cdiv(m, rows),)](x, y, m, n, ROWS=rows, WIDTH=width)\n"
+    )
+    assert {p["ROWS"] for p in with_warps(text)} == {2, 4, 8}
+
+
+ATTENTION = playbook.get("causal-split").before
+
+
+def test_the_tiles_of_an_attention_are_known_by_their_accumulator() -> None:
+    found = with_warps(ATTENTION)
+    assert found[0] == {"BLOCK_M": 128, "BLOCK_N": 64, "num_warps": 8, "num_stages": 3}
+    assert all(p["BLOCK_M"] % p["BLOCK_N"] == 0 for p in found)  # its loop ends at a block of rows
+    assert "multiplies tiles, whose sizes go with their warps" in refusal(ATTENTION)
+
+
+def test_the_blocks_of_a_product_go_with_warps_and_stages() -> None:
+    text = playbook.get("tile-descriptors").before
+    for edge in ("M", "N"):
+        text = text.replace(f"cdiv({edge}, 64)", f'cdiv({edge}, META["BLOCK_{edge}"])')
+    found = with_warps(text.replace("grid = (", "grid = lambda META: ("))
+    assert {
+        "BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64, "num_warps": 8, "num_stages": 3
+    } in found  # fmt: skip
+    assert all(p["num_warps"] == 8 for p in found if p["BLOCK_M"] * p["BLOCK_N"] > 128 * 128)
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        ("BLOCK=block, num_warps=pick(n))", "num_warps of the launch at line 15 is computed"),
+        ("BLOCK=block, **options)", "does not show what it is given"),
+        ("BLOCK=triton.next_power_of_2(n))", "gives is computed"),
+    ],
+)
+def test_blocks_and_warps_that_are_not_ours_to_set(launch: str, reason: str) -> None:
+    text = (
+        COPY + "def run(x, y, n):\n    block = 64\n" + GRID + f"    copy[grid](x, y, n, {launch}\n"
+    )
+    assert reason in refusal(text, "blocks-and-warps")

@@ -18,6 +18,8 @@ P = "*fp32"
 KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "warps-and-stages": ("softmax_kernel", [P, P, "i32", "i32", 1024], {}, {"num_warps": 8}),
     "block-size": ("gelu_kernel", [P, P, "i32", 1024], {}, {}),
+    "blocks-and-warps": ("swish_kernel", [P, P, "i32", 512], {}, {"num_warps": 8}),
+    "causal-split": ("prefix_kernel", [P, P, P, "i32", 32, 16, 16], {}, {}),
     "loop-stages": ("row_sum_kernel", [P, P, "i32", "i32", 1024], {}, {}),
     "eviction-policy": ("rms_norm_kernel", [P, P, P, "i32", "i32", "fp32", 1024], {}, {}),
     "reciprocal-square-root": ("layer_norm_kernel", [P, P, "i32", "i32", "fp32", 1024], {}, {}),
@@ -26,6 +28,7 @@ KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "add-autotune": ("add_kernel", [P, P, P, "i32", 1024], {}, {}),
     "widen-configs": ("relu_kernel", [P, P, "i32", 1024], {}, {}),
     "grouped-programs": ("matmul_kernel", [P, P, P, "i32", "i32", "i32", 64, 64, 32], {}, {}),
+    "longest-first": ("prefix_sum_kernel", [P, P, "i32", 256], {}, {}),
     "even-blocks": ("scale_kernel", [P, P, "i32", "fp32", 1024], {}, {}),
     "folded-exp2": ("scaled_softmax_kernel", [P, P, P, "fp32", "i32", 1024], {}, {}),
     "tile-descriptors": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
@@ -42,6 +45,7 @@ KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
 """Kernel, types of its parameters (an integer is a constant), options before and after."""
 AFTER: dict[str, list[Any]] = {
     "block-size": [P, P, "i32", 2048],
+    "blocks-and-warps": [P, P, "i32", 2048],
     "row-in-registers": [P, P, "i32", "i32", 1024, 1024],
     "even-blocks": [P, P, "i32", "fp32", 1024, True],
     "tile-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True],

@@ -30,6 +30,8 @@ PRODUCTS: list[list[list[int]]] = [
 SHAPES: dict[str, tuple[str, list[list[list[int]]]]] = {
     "warps-and-stages": ("softmax", ROWS),
     "block-size": ("gelu", ROWS),
+    "blocks-and-warps": ("swish", ROWS),
+    "causal-split": ("prefix", [[[n, 16], [n, 16]] for n in (1, 32, 77, 128)]),
     "loop-stages": ("row_sum", ROWS),
     "eviction-policy": ("rms_norm", [[*shapes, shapes[0][1:]] for shapes in ROWS]),
     "reciprocal-square-root": ("layer_norm", ROWS),
@@ -38,6 +40,7 @@ SHAPES: dict[str, tuple[str, list[list[list[int]]]]] = {
     "add-autotune": ("add", [[shapes[0], shapes[0]] for shapes in ROWS]),
     "widen-configs": ("relu", ROWS),
     "grouped-programs": ("matmul", PRODUCTS),
+    "longest-first": ("prefix_sum", [[[1]], [[256]], [[1000]]]),
     "even-blocks": ("scale", ROWS),
     "folded-exp2": ("scaled_softmax", ROWS),
     "tile-descriptors": ("matmul", PRODUCTS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,16 @@ def refusal(name: str, text: str, **hardware: int) -> str:
 
 
 def agree(wrapper: str, calls: list[list[list[int]]], old: str, new: str, folder: Path) -> None:
+    agree_all(wrapper, calls, old, [new], folder)
+
+
+def agree_all(
+    wrapper: str, calls: list[list[list[int]]], old: str, new: list[str], folder: Path
+) -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     from tests.support.triton_numbers import disagreement
 
-    assert disagreement(wrapper, calls, old, [new], rounding=True, folder=folder) == ""
+    assert disagreement(wrapper, calls, old, new, rounding=True, folder=folder) == ""
 
 
 # --- block sizes that are more than that --------------------------------------------------------
@@ -71,6 +78,7 @@ def test_the_granularity_of_a_quantization_is_not_tuned() -> None:
         '@triton.autotune(configs=[triton.Config({"BLOCK": 128})], key=["n"])\n@triton.jit',
     ).replace(", n, BLOCK=128)", ", n)")
     assert "is more than a block size" in refusal("widen-configs", tuned)
+    assert "reduces along it, block by block" in refusal("block-size", QUANTIZE)
 
 
 # --- in place -----------------------------------------------------------------------------------
@@ -218,6 +226,22 @@ def test_arguments_behind_a_star_stop_whoever_edits_a_launch() -> None:
 def test_every_config_of_a_tuned_kernel_is_right(tmp_path: Path) -> None:
     text = scale("SIZE")
     agree("scale", [[[5, 77]], [[3000]]], text, apply("add-autotune", text), tmp_path)
+
+
+# --- masked loads without `other` ---------------------------------------------------------------
+
+
+def test_lanes_that_are_masked_off_stay_nobodys(tmp_path: Path) -> None:
+    """Their values are undefined; a kernel that uses them is told so by the guards."""
+    old = scale("SIZE").replace(", other=0.0", "")
+    asked = subject(old)
+    changed = []
+    for entry in playbook.for_backend("triton"):
+        with contextlib.suppress(NotApplicable):
+            changed += [entry.apply(asked, params) for params in entry.variants(asked)]
+    assert len(changed) > 8
+    assert not [text for text in changed if "other=" in text]
+    agree_all("scale", [[[5, 77]], [[3000]]], old, changed, tmp_path)
 
 
 # --- even blocks --------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ class AssumeDivisible(Optimization):
     backend = "cutile"
     family = "alignment"
     priority: ClassVar = {
-        KernelClass.MEMORY: 70,
-        KernelClass.BALANCED: 170,
+        KernelClass.MEMORY: 50,
+        KernelClass.BALANCED: 180,
         KernelClass.COMPUTE: 160,
     }
     expected = "a quarter of the load and store instructions; its time is not measured"

@@ -33,9 +33,9 @@ class Autotune(Optimization):
     backend = "cutile"
     family = "autotune"
     priority: ClassVar = {
-        KernelClass.MEMORY: 140,
-        KernelClass.BALANCED: 160,
-        KernelClass.COMPUTE: 110,
+        KernelClass.MEMORY: 160,
+        KernelClass.BALANCED: 170,
+        KernelClass.COMPUTE: 120,
     }
     expected = "at least what the best fixed config gives, for every shape and GPU"
     hypothesis = "Each shape has its own best occupancy and tile sizes; the search finds them."

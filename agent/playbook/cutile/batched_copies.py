@@ -33,7 +33,7 @@ class BatchedCopies(Advice):
     title = "several small launches as one"
     backend = "cutile"
     family = "launches"
-    priority: ClassVar = {KernelClass.MEMORY: 200, KernelClass.BALANCED: 220}
+    priority: ClassVar = {KernelClass.MEMORY: 210, KernelClass.BALANCED: 230}
     expected = "TileGym claims +10 % to +70 % where launches dominate"
     hypothesis = "A launch costs microseconds, which a small copy does not need."
 

@@ -36,8 +36,13 @@ class Exp2(Optimization):
     title = "exponentials to the base two"
     backend = "cutile"
     family = "arithmetic"
-    priority: ClassVar = {KernelClass.MEMORY: 60, KernelClass.BALANCED: 40, KernelClass.COMPUTE: 30}
+    priority: ClassVar = {
+        KernelClass.MEMORY: 110,
+        KernelClass.BALANCED: 40,
+        KernelClass.COMPUTE: 30,
+    }
     expected = "1 to 5 % (TileGym); nothing where memory is the limit"
+    measured = "H200, cuda-tile 1.7: attention +12.5 %"
     hypothesis = (
         "The base-two exponential is one instruction; the natural one is corrected around it."
     )

@@ -37,8 +37,9 @@ class LoadWithoutTma(Optimization):
     title = "load without TMA"
     backend = "cutile"
     family = "tma"
-    priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 80}
+    priority: ClassVar = {KernelClass.MEMORY: 20, KernelClass.BALANCED: 80}
     expected = "up to some ten percent for row-wise kernels, a loss for others"
+    measured = "H200, cuda-tile 1.7: layer norm +18.9 %, rms norm +8.4 %"
     hypothesis = "A row goes from memory to registers at once, not through shared memory."
     example: ClassVar[Params] = {}
     before = """\

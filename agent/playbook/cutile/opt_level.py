@@ -32,8 +32,8 @@ class OptLevel(Optimization):
     backend = "cutile"
     family = "opt-level"
     priority: ClassVar = {
-        KernelClass.MEMORY: 210,
-        KernelClass.BALANCED: 230,
+        KernelClass.MEMORY: 220,
+        KernelClass.BALANCED: 240,
         KernelClass.COMPUTE: 190,
     }
     expected = "not known; seldom more than a few percent"

@@ -29,10 +29,14 @@ from agent.playbook.blocks import (
     block_indices,
     grid_of,
     launches,
+    line_of,
+    preceded,
     replacing,
     spelling,
     unused,
 )
+from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
+from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.definitions import binds
 from agent.playbook.hints import hint_of, hintable, with_hint
 from agent.playbook.layout import Call, Place, laid_out
@@ -56,9 +60,9 @@ class PersistentBlocks(Optimization):
     backend = "cutile"
     family = "scheduling"
     priority: ClassVar = {
-        KernelClass.MEMORY: 130,
-        KernelClass.BALANCED: 150,
-        KernelClass.COMPUTE: 75,
+        KernelClass.MEMORY: 150,
+        KernelClass.BALANCED: 160,
+        KernelClass.COMPUTE: 80,
     }
     expected = "TileGym claims +50 % to +300 % for many small blocks; a loss for some products"
     measured = (
@@ -121,20 +125,27 @@ def double(x):
         """Blocks a multiprocessor; fewer for a product, whose blocks are large.
 
         A product that was told its occupancy is told again: as many as stay. What two blocks
-        share is too little for one that also keeps a loop over tiles in registers.
+        share is too little for one that also keeps a loop over tiles in registers. Pairs of thread
+        blocks with tiles of twice the size gain together with this what neither gains alone.
         """
         source, kernels = subject.source, _regular(subject.source)
         if not any(CUTILE.has_dot(source, kernel) for kernel in kernels):
             return [{"blocks_per_sm": count} for count in SWEEP]
         told = {hint_of(source, kernel, OCCUPANCY) for kernel in kernels} - {None}
-        return [
+        found: list[Params] = [
             {"blocks_per_sm": count} | ({OCCUPANCY: count} if told - {count} else {})
             for count in SWEEP_DOT
         ]
+        return found + [{**found[0], **pair} for pair in _pairs(subject)]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that can be, and all its launches."""
         source = subject.source
+        if THREAD_BLOCKS in params:
+            pair = {
+                name: v for name, v in params.items() if name not in ("blocks_per_sm", OCCUPANCY)
+            }
+            source = Source(NumCtas().apply(subject, pair), source.path)
         edits: dict[cst.CSTNode, Edit] = {}
         for kernel in _regular(source):
             edits |= _looped(source, kernel)
@@ -146,6 +157,14 @@ def double(x):
         persistent = Source(text, source.path)
         kernels = hintable(persistent, OCCUPANCY, CUTILE.launched(persistent))
         return with_hint(persistent, kernels, OCCUPANCY, int(params[OCCUPANCY]))
+
+
+def _pairs(subject: Subject) -> list[Params]:
+    """Pairs of thread blocks, each with the tile for two."""
+    try:
+        return [pair for pair in NumCtas().variants(subject) if len(pair) > 1]
+    except NotApplicable:
+        return []
 
 
 def _regular(source: Source) -> tuple[Kernel, ...]:
@@ -296,12 +315,12 @@ def _launched(
     """The edits of one launch: a smaller grid, and the extents of the old one as arguments."""
     indices, counts = _asked(source, kernel)
     extents = _extents(source, kernel, (*indices, *counts))
-    line = _line_of(source, launch.node)
+    line = line_of(source, launch.node)
     given = argument(launch.node, 3, "kernel_args")
     listed = source.resolve(given) if given is not None else None
     if not isinstance(listed, cst.Tuple | cst.List):
         raise NotApplicable(f"the arguments at line {source.line(launch.node)} are no tuple")
-    place = _line_of(source, listed)
+    place = line_of(source, listed)
     if place is not line and isinstance(given, cst.Name):
         assigned = source.assignments(given)
         if len(assigned) != 1 or len(source.uses(assigned[0])) != 1:
@@ -321,7 +340,7 @@ def _launched(
         )
     torch = _torch(source)
     properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
-    resident = SMS if blocks_per_sm == 1 else f"{SMS} * {blocks_per_sm}"
+    resident = _resident(source, kernel, blocks_per_sm)
     text = [
         *(f"{name} = {value}" for name, value in zip(extents, values, strict=False)),
         f"{SMS} = {properties}.multi_processor_count",
@@ -330,18 +349,16 @@ def _launched(
     edits: dict[cst.CSTNode, Edit] = {
         launch.grid: lambda _: cst.Name(GRID),
         listed: lambda updated: _with_elements(source, listed, updated, extents),
-        place: lambda updated: _preceded(updated, text),
+        place: lambda updated: preceded(updated, text),
     }
     return edits
 
 
-def _line_of(source: Source, node: cst.CSTNode) -> cst.SimpleStatementLine:
-    for around in source.ancestors(node):
-        if isinstance(around, cst.SimpleStatementLine):
-            return around
-        if isinstance(around, cst.Lambda | cst.BaseComp):
-            break
-    raise NotApplicable(f"line {source.line(node)} launches inside another expression")
+def _resident(source: Source, kernel: Kernel, blocks_per_sm: int) -> str:
+    """How many blocks stay; one that is a pair of thread blocks takes two places."""
+    together = hint_of(source, kernel, THREAD_BLOCKS) or 1
+    held = SMS if together == 1 else f"{SMS} // {together}"
+    return held if blocks_per_sm == 1 else f"{held} * {blocks_per_sm}"
 
 
 def _with_elements(
@@ -362,12 +379,6 @@ def _with_elements(
     return updated.with_changes(
         elements=[*updated.elements[:-1], last.with_changes(comma=separator), *added]
     )
-
-
-def _preceded(line: cst.SimpleStatementLine, text: Sequence[str]) -> Any:
-    first, *rest = (cst.ensure_type(cst.parse_statement(t), cst.SimpleStatementLine) for t in text)
-    first = first.with_changes(leading_lines=line.leading_lines)
-    return cst.FlattenSentinel([first, *rest, line.with_changes(leading_lines=[])])
 
 
 def _torch(source: Source) -> str:

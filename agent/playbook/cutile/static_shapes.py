@@ -36,12 +36,15 @@ class StaticShapes(Optimization):
     backend = "cutile"
     family = "static-shapes"
     priority: ClassVar = {
-        KernelClass.MEMORY: 50,
+        KernelClass.MEMORY: 60,
         KernelClass.BALANCED: 90,
         KernelClass.COMPUTE: 150,
     }
-    expected = "35 to 83 % fewer instructions in row kernels; its time is not measured"
-    measured = "H200, cuda-tile 1.7: rope +0.9 %, copy of columns -0.1 % (noise)"
+    expected = "35 to 83 % fewer instructions in row kernels"
+    measured = (
+        "H200, cuda-tile 1.7: softmax +16.0 %, layer norm +14.1 %, rope +0.9 %, "
+        "copy of columns -0.1 % (noise)"
+    )
     hypothesis = "What the compiler knows of a row's length, no thread has to compute or to check."
     example: ClassVar[Params] = {"dimension": -1}
     before = """\

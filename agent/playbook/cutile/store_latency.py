@@ -33,8 +33,8 @@ class StoreLatency(Optimization):
     backend = "cutile"
     family = "pipelining"
     priority: ClassVar = {
-        KernelClass.MEMORY: 150,
-        KernelClass.BALANCED: 180,
+        KernelClass.MEMORY: 170,
+        KernelClass.BALANCED: 190,
         KernelClass.COMPUTE: 170,
     }
     expected = "a few percent either way"

@@ -38,7 +38,7 @@ class Tf32Guard(Optimization):
     backend = "cutile"
     family = "precision"
     priority: ClassVar = {
-        KernelClass.MEMORY: 170,
+        KernelClass.MEMORY: 190,
         KernelClass.BALANCED: 50,
         KernelClass.COMPUTE: 10,
     }

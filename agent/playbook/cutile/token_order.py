@@ -43,7 +43,7 @@ class TokenOrder(Optimization):
     title = "stores that may overtake"
     backend = "cutile"
     family = "order"
-    priority: ClassVar = {KernelClass.MEMORY: 160, KernelClass.BALANCED: 190}
+    priority: ClassVar = {KernelClass.MEMORY: 180, KernelClass.BALANCED: 200}
     expected = "TileGym calls it variable; only loops that wait for their stores gain"
     hypothesis = "Without a chain of tokens a store need not wait for that of the round before."
     example: ClassVar[Params] = {}

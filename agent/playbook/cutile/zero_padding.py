@@ -35,8 +35,8 @@ class ZeroPadding(Advice):
     backend = "cutile"
     family = "tma"
     priority: ClassVar = {
-        KernelClass.MEMORY: 190,
-        KernelClass.BALANCED: 200,
+        KernelClass.MEMORY: 200,
+        KernelClass.BALANCED: 220,
         KernelClass.COMPUTE: 140,
     }
     expected = "a product gets its TMA loads back; for row kernels it can go either way"

@@ -27,7 +27,7 @@ from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.provenance import Tile, tile_names, tile_of
 from agent.playbook.triton_arguments import rewritten, size_parameters
-from agent.playbook.triton_configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
+from agent.playbook.triton_configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.playbook.triton_edits import Edit, above, fitted, without
 from agent.playbook.triton_grid import grid_from_meta, without_unused
 from agent.playbook.triton_host import launches_in_sight, triton_module
@@ -43,7 +43,7 @@ class AddAutotune(Optimization):
     title = "autotune"
     backend = "triton"
     family = "tuning"
-    priority: ClassVar = {KernelClass.COMPUTE: 12, KernelClass.BALANCED: 12, KernelClass.MEMORY: 24}
+    priority: ClassVar = {KernelClass.COMPUTE: 74, KernelClass.BALANCED: 74, KernelClass.MEMORY: 74}
     expected = "10 to 50 % over a guessed size (TileGym); more where shapes differ"
     hypothesis = "Each problem size has its own best blocks, warps and stages; Triton times them."
     changes_rounding = True
@@ -78,15 +78,16 @@ def add(x, y):
 @triton.autotune(
     configs=[
         triton.Config({"BLOCK": 1024}, num_warps=8),
-        triton.Config({"BLOCK": 512}, num_warps=4),
-        triton.Config({"BLOCK": 1024}, num_warps=4),
-        triton.Config({"BLOCK": 2048}, num_warps=4),
         triton.Config({"BLOCK": 2048}, num_warps=8),
         triton.Config({"BLOCK": 4096}, num_warps=8),
-        triton.Config({"BLOCK": 4096}, num_warps=16),
-        triton.Config({"BLOCK": 8192}, num_warps=8),
+        triton.Config({"BLOCK": 1024}, num_warps=4),
+        triton.Config({"BLOCK": 2048}, num_warps=4),
         triton.Config({"BLOCK": 8192}, num_warps=16),
+        triton.Config({"BLOCK": 8192}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=4),
         triton.Config({"BLOCK": 16384}, num_warps=16),
+        triton.Config({"BLOCK": 512}, num_warps=4),
+        triton.Config({"BLOCK": 4096}, num_warps=16),
     ],
     key=["n"],
 )
@@ -160,7 +161,7 @@ def _tuned(
         raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")
     restored = rewritten(source, kernel)
     first = _present(source, kernel, tiles)
-    axes = _axes(tiles)
+    axes = axes_of(tiles)
     found = [first, *(c for c in configs(source, kernel, axes, sm) if not _same(c, first))]
     if len(found) == 1:
         raise NotApplicable(f"no other block size of {kernel.name} is safe: an access is unguarded")
@@ -208,21 +209,6 @@ def _present(source: Source, kernel: Kernel, tiles: Sequence[Tile]) -> Config:
         raise NotApplicable(f"the launches of {kernel.name} give it different warps or stages")
     ((warps, stages),) = given
     return Config(tuple((t.constant, t.size) for t in tiles), warps, stages)
-
-
-def _axes(tiles: Sequence[Tile]) -> tuple[Axis, ...]:
-    """The constants in groups that one integer sets: those may have to be equal."""
-    groups: dict[frozenset[cst.Integer], list[Tile]] = {}
-    for tile in tiles:
-        groups.setdefault(frozenset(x.node for x in tile.literals), []).append(tile)
-    return tuple(
-        Axis(
-            tuple(t.constant for t in group),
-            group[0].size,
-            None if all(t.may_grow for t in group) else group[0].size,
-        )
-        for group in groups.values()
-    )
 
 
 def _same(one: Config, other: Config) -> bool:

@@ -55,7 +55,7 @@ class BlockDescriptors(Optimization):
     title = "descriptors for block pointers"
     backend = "triton"
     family = "tma"
-    priority: ClassVar = {KernelClass.COMPUTE: 44, KernelClass.BALANCED: 44, KernelClass.MEMORY: 63}
+    priority: ClassVar = {KernelClass.COMPUTE: 15, KernelClass.BALANCED: 30, KernelClass.MEMORY: 63}
     expected = "a few to 15 % for large products on sm_90 and later"
     hypothesis = "One thread asks for a whole tile; the others no longer compute addresses."
     example: ClassVar[Params] = {}

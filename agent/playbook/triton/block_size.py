@@ -1,12 +1,13 @@
 """Change the sizes of the blocks that a program works on.
 
 When: a Triton kernel whose `tl.constexpr` tile sizes are set to integers in the file. Not one whose
-    block must hold a whole row, as with `next_power_of_2(n_cols)`.
-Do: for a matrix product try combinations of M, N and K; else half, double and four times the size.
+    block must hold a whole row, as with `next_power_of_2(n_cols)`. A matrix product is a matter of
+    `blocks-and-warps`.
+Do: half, double and four times the size, with the warps that are there.
 Risk: none to results while the constant is a tile size only, which is checked; a kernel without
     masks is only given smaller sizes, which divide what the present one divides.
 Source: Triton's tutorials and Helion's heuristics: about 8 KiB of traffic a program for
-    element-wise kernels on H100, at most 32768 fp32 accumulators for a matrix product.
+    element-wise kernels on H100.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class BlockSize(Optimization):
     backend = "triton"
     family = "tiles"
     climbs = True
-    priority: ClassVar = {KernelClass.COMPUTE: 10, KernelClass.BALANCED: 10, KernelClass.MEMORY: 20}
+    priority: ClassVar = {KernelClass.COMPUTE: 56, KernelClass.BALANCED: 50, KernelClass.MEMORY: 36}
     expected = "10 to 50 % over a guessed size, as TileGym reports of tuning"
     hypothesis = "A larger block reuses more and launches less; a smaller one leaves more of them."
     example: ClassVar[Params] = {"BLOCK": 2048}
@@ -59,7 +60,14 @@ def gelu(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sizes worth trying for the constants that are tile sizes and nothing else."""
-        return _tiles(subject).variants()
+        tiles = _tiles(subject)
+        products = [k.name for k in TRITON.launched(subject.source)
+                    if k.name in tiles.kernels and TRITON.has_dot(subject.source, k)]  # fmt: skip
+        if not subject.hardware.interpreted and len(products) == len(tiles.kernels):
+            raise NotApplicable(
+                f"{products[0]} multiplies tiles, whose sizes go with their warps: blocks-and-warps"
+            )
+        return tiles.variants()
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them where the launches take them from."""

@@ -38,7 +38,7 @@ class EpilogueHalves(Optimization):
     title = "epilogue in halves"
     backend = "triton"
     family = "epilogue"
-    priority: ClassVar = {KernelClass.COMPUTE: 65, KernelClass.BALANCED: 65}
+    priority: ClassVar = {KernelClass.COMPUTE: 52, KernelClass.BALANCED: 60}
     expected = "a few percent of a product with large tiles, or nothing"
     hypothesis = "A half of the result needs half of the room on its way out."
     example: ClassVar[Params] = {}

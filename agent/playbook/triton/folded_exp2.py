@@ -37,7 +37,7 @@ class FoldedExp2(Optimization):
     title = "exponentials to the base two"
     backend = "triton"
     family = "arithmetic"
-    priority: ClassVar = {KernelClass.COMPUTE: 35, KernelClass.BALANCED: 35, KernelClass.MEMORY: 62}
+    priority: ClassVar = {KernelClass.COMPUTE: 10, KernelClass.BALANCED: 12, KernelClass.MEMORY: 62}
     expected = "a few percent of an attention, which waits for its exponentials"
     hypothesis = "One multiplication for each score less, where the scores are the bottleneck."
     changes_rounding = True

@@ -40,7 +40,7 @@ class GroupedPrograms(Optimization):
     title = "grouped order of programs"
     backend = "triton"
     family = "order"
-    priority: ClassVar = {KernelClass.COMPUTE: 30, KernelClass.BALANCED: 50}
+    priority: ClassVar = {KernelClass.COMPUTE: 20, KernelClass.BALANCED: 34}
     expected = "5 to 15 % for large products (TileGym); nothing for those that fit into L2"
     hypothesis = "Programs that run together share rows and columns, found in the L2 cache."
     example: ClassVar[Params] = {"group": 8}

@@ -30,7 +30,7 @@ class LoopStages(Optimization):
     title = "loop stages"
     backend = "triton"
     family = "pipelining"
-    priority: ClassVar = {KernelClass.MEMORY: 30, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 50}
+    priority: ClassVar = {KernelClass.MEMORY: 18, KernelClass.BALANCED: 22, KernelClass.COMPUTE: 50}
     expected = "asynchronous copies appear; the gain is to be measured"
     hypothesis = "The loads of later iterations overlap with the computation of this one."
     example: ClassVar[Params] = {"num_stages": 3}

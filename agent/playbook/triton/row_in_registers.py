@@ -55,7 +55,7 @@ class RowInRegisters(Optimization):
     title = "row in registers"
     backend = "triton"
     family = "reuse"
-    priority: ClassVar = {KernelClass.MEMORY: 11, KernelClass.BALANCED: 11, KernelClass.COMPUTE: 80}
+    priority: ClassVar = {KernelClass.MEMORY: 4, KernelClass.BALANCED: 8, KernelClass.COMPUTE: 80}
     expected = "up to the number of passes, where the row does not stay in the L1 cache"
     hypothesis = "The row is read from memory once and stays where it is computed with."
     changes_rounding = True

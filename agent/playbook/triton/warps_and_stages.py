@@ -13,20 +13,18 @@ Source: Liger's and Unsloth's choice of 4 to 32 warps by row length; Helion's he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
-
-import libcst as cst
 
 from agent.backends.base import KernelClass
 from agent.backends.dialect import Kernel, Launch
 from agent.backends.intensity import tile_extent
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
-from agent.syntax import Literal, Source, Untraceable, setting
+from agent.playbook.triton_options import DEFAULTS, check, now, setting_options
+from agent.syntax import Source
 
-DEFAULTS = {"num_warps": 4, "num_stages": 3}
 WARPS = (1, 2, 4, 8, 16, 32)
 DOT_WARPS = (4, 8)
 DOT_STAGES = (2, 3, 4, 5)
@@ -41,9 +39,10 @@ class WarpsAndStages(Optimization):
     title = "warps and stages"
     backend = "triton"
     family = "warps"
-    priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 15, KernelClass.COMPUTE: 20}
+    priority: ClassVar = {KernelClass.MEMORY: 14, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 34}
     expected = "large where a long row spills with 4 warps; a few to 20 % for a dot in a loop"
     hypothesis = "The right number of warps fills the registers without spilling them."
+    revisit_after = frozenset({"tiles", "tma"})
     example: ClassVar[Params] = {"num_warps": 8}
     before = """\
 import torch
@@ -78,16 +77,16 @@ def softmax(x):
     )
 
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """Warps alone, or warps and stages; less what every launch says already."""
+        """Warps alone, or for a dot warps and stages; less what every launch says already."""
         source = subject.source
         kernels, has_dot = _kernels(subject)
+        launches = [launch for k in kernels for launch in k.launches]
         if has_dot:
-            sweep = [{"num_warps": w, "num_stages": s} for w in DOT_WARPS for s in DOT_STAGES]
+            sweep = _of_dot(source, launches)
         else:
             smallest = min((_elements(source, k) for k in kernels), default=0)
             sweep = [{"num_warps": w} for w in WARPS if not smallest or w * LANES <= smallest]
-        launches = [launch for k in kernels for launch in k.launches]
-        found = [p for p in sweep if any(_now(source, x, n) != v for x in launches
+        found = [p for p in sweep if any(now(source, x, n) != v for x in launches
                                          for n, v in p.items())]  # fmt: skip
         if not found:
             raise NotApplicable("the tile is too small for another number of warps")
@@ -96,21 +95,21 @@ def softmax(x):
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them at every launch of the kernels concerned."""
         source = subject.source
-        edits: dict[cst.CSTNode, Callable[..., cst.CSTNode]] = {}
-        for launch in (launch for kernel in _kernels(subject)[0] for launch in kernel.launches):
-            settings = []
-            for name, value in params.items():
-                literal = _given(source, launch, name)
-                if literal is not None and literal.names:
-                    if literal.value != value:
-                        edits[literal.node] = _replacing(str(value))
-                elif _now(source, launch, name) != value:
-                    settings.append(setting(name, str(value)))
-            if settings:
-                edits[launch.node] = _all(settings)
+        launches = [launch for kernel in _kernels(subject)[0] for launch in kernel.launches]
+        edits = setting_options(source, launches, params)
         if not edits:
             raise NotApplicable("every launch says this already")
         return source.rewrite(edits)
+
+
+def _of_dot(source: Source, launches: Sequence[Launch]) -> list[dict[str, int]]:
+    """Warps and stages: all pairs over the defaults, each alone over what a launch says."""
+    pairs = [{"num_warps": w, "num_stages": s} for w in DOT_WARPS for s in DOT_STAGES]
+    told = {name: now(source, x, name) for x in launches for name in DEFAULTS if name in x.hints}
+    if not told:
+        return pairs
+    present = DEFAULTS | told
+    return [p for p in pairs if any(p[name] == present[name] for name in present)]
 
 
 def _kernels(subject: Subject) -> tuple[list[Kernel], bool]:
@@ -126,40 +125,8 @@ def _kernels(subject: Subject) -> tuple[list[Kernel], bool]:
             f"Triton tunes the warps itself: {names} is autotuned" if names else "no launch found"
         )
     dots = [k for k in free if TRITON.has_dot(source, k)]
-    for launch in (launch for kernel in dots or free for launch in kernel.launches):
-        if not launch.complete:
-            line = source.line(launch.node)
-            raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
-        for name in DEFAULTS:
-            _given(source, launch, name)
+    check(source, (launch for kernel in dots or free for launch in kernel.launches))
     return (dots or free), bool(dots)
-
-
-def _given(source: Source, launch: Launch, name: str) -> Literal | None:
-    """The integer a launch gives an option. Raises `NotApplicable` when it is computed.
-
-    A kernel may take the option as a parameter of the same name as well.
-    """
-    given = launch.hints.get(name) or launch.arguments.get(name)
-    if given is None:
-        return None
-    line = source.line(launch.node)
-    try:
-        literal = source.trace(given)
-    except Untraceable as reason:
-        raise NotApplicable(f"{name} of the launch at line {line} {reason}") from None
-    if literal.is_default:
-        raise NotApplicable(f"a caller chooses {name} of the launch at line {line}")
-    for assignment in literal.assignments:
-        if len(source.uses(assignment)) > 1:
-            raise NotApplicable(f"{name} of the launch at line {line} is used elsewhere too")
-    return literal
-
-
-def _now(source: Source, launch: Launch, name: str) -> int:
-    """What an option is at a launch."""
-    literal = _given(source, launch, name)
-    return literal.value if literal else DEFAULTS[name]
 
 
 def _elements(source: Source, kernel: Kernel) -> int:
@@ -170,16 +137,3 @@ def _elements(source: Source, kernel: Kernel) -> int:
         if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
     }
     return prod(extent or 0 for extent in extents.values()) if extents else 0
-
-
-def _replacing(text: str) -> Callable[[cst.Integer], cst.Integer]:
-    return lambda old: old.with_changes(value=text)
-
-
-def _all(edits: Sequence[Callable[[cst.Call], cst.Call]]) -> Callable[[cst.Call], cst.Call]:
-    def edit(call: cst.Call) -> cst.Call:
-        for each in edits:
-            call = each(call)
-        return call
-
-    return edit

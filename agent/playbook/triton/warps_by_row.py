@@ -27,7 +27,7 @@ from agent.playbook.triton_edits import Edit, giving
 from agent.playbook.triton_host import HostView, launches_in_sight
 from agent.syntax import Source
 
-SWEEP = (128, 256, 512, 1024, 2048)
+SWEEP = (128, 256, 512, 1024, 2048, 4096)
 MOST = 32
 """Warps: 1024 threads are what a block may have."""
 NEXT_POWER = "triton.next_power_of_2"
@@ -41,7 +41,7 @@ class WarpsByRow(Optimization):
     title = "warps by row length"
     backend = "triton"
     family = "warps"
-    priority: ClassVar = {KernelClass.MEMORY: 12, KernelClass.BALANCED: 16, KernelClass.COMPUTE: 70}
+    priority: ClassVar = {KernelClass.MEMORY: 6, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 70}
     expected = "large for rows over 4096, which spill with 4 warps; some for rows below 512"
     hypothesis = "Each row length gets the warps whose registers just hold it."
     revisit_after = frozenset({"reuse"})

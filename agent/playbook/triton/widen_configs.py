@@ -73,15 +73,16 @@ def relu(x):
         '        triton.Config({"BLOCK": 1024}, num_warps=4),\n',
         """\
         triton.Config({"BLOCK": 1024}, num_warps=4),
-        triton.Config({"BLOCK": 512}, num_warps=4),
-        triton.Config({"BLOCK": 1024}, num_warps=8),
-        triton.Config({"BLOCK": 2048}, num_warps=4),
         triton.Config({"BLOCK": 2048}, num_warps=8),
         triton.Config({"BLOCK": 4096}, num_warps=8),
-        triton.Config({"BLOCK": 4096}, num_warps=16),
-        triton.Config({"BLOCK": 8192}, num_warps=8),
+        triton.Config({"BLOCK": 2048}, num_warps=4),
         triton.Config({"BLOCK": 8192}, num_warps=16),
+        triton.Config({"BLOCK": 8192}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=4),
         triton.Config({"BLOCK": 16384}, num_warps=16),
+        triton.Config({"BLOCK": 512}, num_warps=4),
+        triton.Config({"BLOCK": 1024}, num_warps=8),
+        triton.Config({"BLOCK": 4096}, num_warps=16),
 """,
     )
 

@@ -1,0 +1,143 @@
+"""Giving a block more of what it has one of: which index is the block's, and a grid that shrinks.
+
+Shared by the entries that widen a tile along an axis on which each block had a single element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import libcst as cst
+
+from agent.backends.cutile import CT, CUTILE
+from agent.backends.dialect import Kernel, Launch
+from agent.playbook.base import NotApplicable
+from agent.playbook.extents import Sizes
+from agent.syntax import Source, argument, assigned, descendants
+
+LOAD, STORE = f"{CT}load", f"{CT}store"
+
+
+def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False) -> str:
+    """The name that holds the block along an axis of the grid; it is used in indices only.
+
+    Args:
+        source: the file.
+        kernel: what asks for its block.
+        axis: of the grid.
+        first: it has to be the first of the indices.
+
+    Raises:
+        NotApplicable: the kernel asks for it otherwise, or uses it for more.
+    """
+    if not kernel.launches:
+        raise NotApplicable("this file does not launch it")
+    if len(CUTILE.reached(source, kernel)) > 1:
+        raise NotApplicable("it calls helpers")
+    body = kernel.function.node.body
+    blocks = [call for call in CUTILE.find(source, body, CUTILE.program_ids)
+              if source.code(argument(call, 0, "axis") or call) == str(axis)]  # fmt: skip
+    if len(blocks) != 1:
+        raise NotApplicable(
+            f"it asks {len(blocks)} times for the block along the grid's axis {axis}"
+        )
+    names = [t.value for t, value in _assigned_each(body)
+             if value is blocks[0] and isinstance(t, cst.Name)]  # fmt: skip
+    if len(names) != 1:
+        raise NotApplicable("its block is not kept under a name")
+    (name,) = names
+    last = 1 if first else None
+    targets = [n for t, _ in assigned(body) for n in descendants(t, cst.Name) if n.value == name]
+    indices = [item for call in CUTILE.find(source, body, (LOAD, STORE))
+               for item in elements(argument(call, 1, "index"))[:last]]  # fmt: skip
+    uses = [n for n in descendants(body, cst.Name) if n.value == name and n not in targets]
+    other = next((use for use in uses if not any(use is item for item in indices)), None)
+    if len(targets) != 1 or other is not None:
+        line = source.line(other or targets[-1])
+        what = "row" if first else "index"
+        raise NotApplicable(f"line {line} uses `{name}` for more than the {what} of a tile")
+    return name
+
+
+def place_of(call: cst.Call, name: str) -> int | None:
+    """Where a name is among the indices of a load or store."""
+    for place, item in enumerate(elements(argument(call, 1, "index"))):
+        if isinstance(item, cst.Name) and item.value == name:
+            return place
+    return None
+
+
+def count(
+    source: Source, kernel: Kernel, launch: Launch, axis: int, places: Mapping[str, int]
+) -> cst.BaseExpression:
+    """The extent of a grid along an axis, if what the kernel stores to ends with it.
+
+    Args:
+        source: the file.
+        kernel: what is launched.
+        launch: where the grid is.
+        axis: of the grid.
+        places: the array's axis that the grid's stands for, of each array that is stored to.
+    """
+    line = source.line(launch.node)
+    grid = source.resolve(launch.grid)
+    if not isinstance(grid, cst.Tuple) or (grid is not launch.grid and _is_shared(source, launch)):
+        raise NotApplicable(f"the launch at line {line} shows no grid of its own")
+    ranks = {array.value: len(elements(argument(call, 1, "index")))
+             for call in CUTILE.find(source, kernel.function.node.body, (LOAD, STORE))
+             if isinstance(array := argument(call, 0, "array"), cst.Name)}  # fmt: skip
+    sizes = Sizes(source, kernel, launch, ranks)
+    for call in CUTILE.find(source, kernel.function.node.body, (STORE,)):
+        array = argument(call, 0, "array")
+        place = places.get(array.value) if isinstance(array, cst.Name) else None
+        if array is None or place is None or sizes.extent(array, place) != sizes.grid(axis):
+            name = source.code(array) if array is not None else "an array"
+            what = "row" if place == 0 else f"index along axis {place}"
+            raise NotApplicable(
+                f"nothing says that the grid at line {line} has a block for each {what} of {name}"
+            )
+    if axis >= len(grid.elements):
+        raise NotApplicable(f"the grid at line {line} has no axis {axis}")
+    return grid.elements[axis].value
+
+
+def divided(tile: str, by: str) -> Callable[[Any], cst.CSTNode]:
+    """The edit that makes an extent of a grid `by` times smaller, rounded up."""
+
+    def edit(whole: cst.BaseExpression) -> cst.CSTNode:
+        call = cst.ensure_type(cst.parse_expression(f"{tile}.cdiv(0, {by})"), cst.Call)
+        return call.with_changes(args=[call.args[0].with_changes(value=whole), call.args[1]])
+
+    return edit
+
+
+def elements(node: cst.BaseExpression | None) -> tuple[cst.BaseExpression, ...]:
+    """The elements of a tuple that is written in place; none otherwise."""
+    if isinstance(node, cst.Tuple | cst.List):
+        return tuple(element.value for element in node.elements)
+    return ()
+
+
+def casts(call: cst.Call) -> bool:
+    """Whether it is `tile.astype(...)`."""
+    return isinstance(call.func, cst.Attribute) and call.func.attr.value == "astype"
+
+
+def _is_shared(source: Source, launch: Launch) -> bool:
+    if not isinstance(launch.grid, cst.Name):
+        return True
+    uses = {use for a in source.assignments(launch.grid) for use in source.uses(a)}
+    return uses != {launch.grid}
+
+
+def _assigned_each(
+    body: cst.BaseSuite,
+) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """What is assigned, element by element where a tuple is assigned to a tuple."""
+    for target, value in assigned(body):
+        if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+            for one, other in zip(target.elements, value.elements, strict=False):
+                yield one.value, other.value
+        else:
+            yield target, value
