@@ -130,7 +130,7 @@ def offer(
         if declined:
             if run.offer is None:
                 raise UsageError("nothing is offered that could be declined: `tile-agent next`")
-            draft.reset(subject.source.text)
+            draft.set_aside(subject.source.text, f"{run.iteration:02d}-{run.offer.optimization}")
             if run.offer.optimization == OWN_IDEA:
                 return Turn(run, FINISH, "every optimization has been tried or declined")
             run = _append(run, journal, Skipped(run.offer.optimization, " ".join(declined.split())))
@@ -141,6 +141,7 @@ def offer(
             return Turn(run, FINISH, "every optimization has been tried or declined")
         if run.offer is None or run.offer.optimization != task.optimization:
             run = _append(run, journal, Offered(task.optimization, task.family, task.title))
+        _forget_what_was_judged(workspace, run, draft)
         edited = draft.prepare(subject.source.text)
         return Turn(
             run,
@@ -186,7 +187,7 @@ def attempt(
             return now.phase is Phase.DONE or at_rest
 
         run = drive(run, journal, effects.table(), observer(session), judged_once)
-        draft.reset(_subject(session.workspace, run).source.text)
+        _forget_what_was_judged(session.workspace, run, draft, proposer.text if proposer else "")
         session.workspace.close()
     judged_now = run.iteration > began
     return Turn(
@@ -244,7 +245,21 @@ def _continued(
             run = drive(run, journal, session.effects().table(), observer(session), _waits)
             session.workspace.close()
         do, reason = pending(run)
-    return Turn(run, do, reason, resumed=True)
+    return Turn(run, do, reason or "this run waits already; its options hold", resumed=True)
+
+
+def _forget_what_was_judged(workspace: Workspace, run: Run, draft: Draft, text: str = "") -> None:
+    """Begin anew from the incumbent, unless the draft holds what nobody has judged yet.
+
+    What was judged is a commit of the run, kept or not.
+    """
+    started = run.started
+    assert started is not None
+    judged_shas = {row.sha for row in run.rows[-1:]} | {c.sha for c in run.candidates}
+    texts = {workspace.repository.read(sha, started.kernel) for sha in judged_shas}
+    texts.add(text.encode())
+    if draft.path.is_file() and not draft.path.is_symlink() and draft.path.read_bytes() in texts:
+        draft.reset(workspace.repository.read(run.incumbent_sha, started.kernel).decode())
 
 
 def _append(run: Run, journal: Journal, event: Event) -> Run:

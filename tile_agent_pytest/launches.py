@@ -48,8 +48,8 @@ def _tensors(name: str, value: Any) -> Iterator[Tensor]:
             yield from _tensors(f"{name}[{index}]", item)
         return
     tensor = getattr(value, "base", value)  # Triton's host descriptors hold theirs so
-    if not hasattr(tensor, "untyped_storage"):
-        return
+    if not (hasattr(tensor, "untyped_storage") and hasattr(tensor, "storage_offset")):
+        return  # a stand-in of a library's own
     shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
     own = math.prod(n for n, stride in zip(shape, strides, strict=True) if stride)
     yield Tensor(

@@ -47,8 +47,14 @@ class Draft:
         self.reset(text)
         return False
 
+    def set_aside(self, text: str, name: str) -> None:
+        """Put the text into it, and what stood there beside it, where it is another."""
+        if self.prepare(text):
+            self.path.rename(self.path.with_name(f"{self.path.stem}.{name}.py"))
+            self.reset(text)
+
     def reset(self, text: str) -> None:
-        """Put the text into it. What stood there is a commit of the run, or is given up."""
+        """Put the text into it. What stood there is a commit of the run, or no text."""
         self.path.unlink(missing_ok=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(text.encode())

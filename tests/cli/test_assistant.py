@@ -73,7 +73,7 @@ EDITS = {
     "BLOCK_SIZE = 1024": "BLOCK_SIZE = 8  # smaller",
 }
 """What the scripted assistant makes of the code as it finds it: one good idea, then a bad one."""
-DEATHS = {"begin": ["baseline"], "try": ["try", "right"], "finish": []}
+DEATHS = {"begin": ["baseline"], "try": ["right"], "finish": []}
 """Progress lines upon which a verb is killed, before it is called once more."""
 
 
@@ -222,6 +222,12 @@ def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None
     assert second["optimization"] != first["optimization"]
     status = tile_agent(begun, "status", "--json").json["runs"][-1]
     assert {"optimization": first["optimization"], "reason": "rows are long"} in status["skipped"]
+    draft = Path(second["file"])
+    draft.write_text(KERNEL.replace("= 256", "= 512"))
+    third = tile_agent(begun, "next", "--decline", "half done", "--json").json
+    assert third["optimization"] != second["optimization"] and not third["edited"]
+    kept = draft.with_name(f"double.01-{second['optimization']}.py")
+    assert (draft.read_text(), kept.read_text()) == (KERNEL, KERNEL.replace("= 256", "= 512"))
     own = tile_agent(begun, "next", "--choose", "own-idea", "--json").json
     assert own["optimization"] == "own-idea"
     assert tile_agent(begun, "next", "--json").json["optimization"] == "own-idea"

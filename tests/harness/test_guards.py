@@ -15,7 +15,6 @@ from agent.decision import Rules
 from agent.events import TestPlan
 from agent.harness.arm import deadline_in
 from agent.harness.judge import PytestJudge, Verification
-from agent.harness.server import ForkServer
 from tests.support.workers import Project, start_server
 
 pytest.importorskip("triton", reason="triton is not installed")
@@ -242,16 +241,15 @@ def test_workers_watch_where_triton_is_interpreted(folder: Path, tmp_path: Path)
     assert "careful_kernel stores up to 4 bytes behind the end of y_ptr" in result.headline
 
 
-def test_the_baseline_is_told_of_a_kernel_that_differs_from_itself(
-    server: ForkServer, tmp_path: Path
-) -> None:
+def test_the_baseline_is_told_of_a_kernel_that_differs_from_itself(tmp_path: Path) -> None:
     test = "from kernel import *\n\ndef test_it(): careless_kernel[(1,)](X, torch.zeros(1), 6, 8)\n"
     project = Project(tmp_path / "project", f"{test}\nX = torch.ones(6)\n", KERNELS)
     (tmp_path / "logs").mkdir()
     plan = TestPlan(("test_kernel.py",), ("test_kernel.py::test_it",), ())
-    judge = PytestJudge(server, plan, framework="triton", rules=Rules(), logs=tmp_path / "logs")
-    baseline = judge.verify(project.checkout(), deadline_in(60), may_skip=True)
+    with start_server(tmp_path / "server.log", TRITON_INTERPRET="1") as server:
+        judge = PytestJudge(server, plan, framework="triton", rules=Rules(), logs=tmp_path / "logs")
+        baseline = judge.verify(project.checkout(), deadline_in(60), may_skip=True)
+        candidate = judge.verify(project.checkout(), deadline_in(60))
     assert isinstance(baseline, Verification)
     assert "careless_kernel: y_ptr depends on what a load gives" in baseline.notes[0]
-    candidate = judge.verify(project.checkout(), deadline_in(60))
     assert isinstance(candidate, Verification) and candidate.notes == ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from agent.harness.server import ForkServer
 from agent.measurement import Failure, Plan
 from tests.support.project import KERNEL, PROJECT
 from tests.support.repo import write
+from tests.support.workers import start_server
 
 LAUNCH = "    double_kernel[grid](x, y, x.numel(), BLOCK_SIZE=BLOCK_SIZE)\n"
 SMALL_ONLY = f"    if x.numel() > 1000:\n        return 2 * x\n{LAUNCH}"
@@ -25,6 +28,18 @@ TESTS = TestPlan(
     correctness=("tests/test_double.py::test_double_triton",),
     perf=("tests/test_double.py::test_perf_double_triton",),
 )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """One of its own: other files kill theirs."""
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PYTEST_")]:
+            patch.delenv(name)
+        running = start_server(log, TRITON_INTERPRET="1")
+    with running:
+        yield running
 
 
 @pytest.fixture

@@ -28,7 +28,6 @@ class BlockSize(Optimization):
     title = "block size"
     backend = "triton"
     family = "tiles"
-    climbs = True
     priority: ClassVar = {KernelClass.COMPUTE: 56, KernelClass.BALANCED: 50, KernelClass.MEMORY: 36}
     expected = "10 to 50 % over a guessed size, as TileGym reports of tuning"
     hypothesis = "A larger block reuses more and launches less; a smaller one leaves more of them."
