@@ -14,6 +14,8 @@ import psutil
 import pytest
 
 from agent.errors import ExitCode
+from agent.journal import Journal
+from tests.support.history import HISTORY
 from tests.support.project import PROJECT, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
 
@@ -212,8 +214,9 @@ def test_doctor_names_what_is_missing(tmp_path: Path) -> None:
 
 def test_playbook_list_and_show(tmp_path: Path) -> None:
     listed = tile_agent(tmp_path, "playbook", "list", "--json").json["optimizations"]
-    assert {entry["backend"] for entry in listed} == {"cutile", "triton"}
-    for entry in listed:
+    first = {entry["backend"]: entry for entry in reversed(listed)}
+    assert set(first) == {"cutile", "triton"}
+    for entry in first.values():
         shown = json.loads(tile_agent(tmp_path, "playbook", "show", entry["name"], "--json").out)
         assert "When:" in shown["prose"]
 
@@ -231,12 +234,15 @@ def test_a_branch_that_could_not_move_is_not_pointed_at(repo: Path) -> None:
 
 
 def test_a_damaged_journal_does_not_hide_the_other_runs(repo: Path) -> None:
-    first = tile_agent(repo, "run", "--kernel", "double.py", "--only", "loop-stages", "--json")
-    write(repo, {"sandbox/runs/bad/journal.jsonl": "x\ny\n"})
+    write(repo, {"sandbox/runs/bad/journal.jsonl": "x\ny\n", "sandbox/runs/good/.keep": ""})
+    journal = Journal(repo / "sandbox/runs/good/journal.jsonl")
+    for event in HISTORY:
+        journal.append(event)
+    journal.close()
     runs = {
         run["run"]: run["standing"] for run in tile_agent(repo, "status", "--json").json["runs"]
     }
-    assert runs == {"bad": "damaged", first.json["run"]: "done"}
+    assert runs == {"bad": "damaged", "good": "done"}
 
 
 @pytest.mark.parametrize("wrong", [["--max-iterations", "-1"], ["--time-budget-s", "inf"]])
