@@ -65,6 +65,8 @@ class Options:
     empty."""
     recalibrate_every: int = 5
     """Iterations after which the noise floor is measured again."""
+    counters: bool = True
+    """Read hardware counters of the baseline and of what is kept, where Nsight Compute is."""
     rules: Rules = field(default_factory=Rules)
     proposers: tuple[str, ...] = (PLAYBOOK,)
     """Who writes candidates, one after the other: when the first has nothing left, the next."""

@@ -121,7 +121,7 @@ class Session:
         gpu = self.environment.gpu
         sms = (gpu.sm,) if gpu else ()
         wanted = Wanted(self.target.backend, sms, python=self.python, has_gpu=False)
-        return Diagnostician(wanted, gpu, self.examiner)
+        return Diagnostician(wanted, gpu, self.examiner, counters=self.options.counters)
 
 
 # --- opening ------------------------------------------------------------------------------------

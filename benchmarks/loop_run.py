@@ -45,7 +45,7 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
     command = [sys.executable, "-m", "agent", "run", "--yes", "--kernel", spec.kernel.name]
     command += ["--keep-going", "--patience", str(PATIENCE), "--max-iterations", str(PATIENCE)]
     command += ["--time-budget-s", f"{limits.budget_s:.0f}"]
-    command += ["--iteration-timeout-s", f"{ITERATION_S:.0f}"]
+    command += ["--iteration-timeout-s", f"{ITERATION_S:.0f}", "--no-counters"]
     log = work / f"{spec.framework}-{spec.name}.log"
     with log.open("w") as output:
         cut = _cut_off(command, repository, output.fileno(), limits.deadline_s)

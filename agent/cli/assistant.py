@@ -14,6 +14,7 @@ from agent.cli.options import (
     Branch,
     CompareOn,
     CorrectnessK,
+    Counters,
     IterationTimeoutS,
     Json,
     KeepGoing,
@@ -60,6 +61,7 @@ def begin(
     keep_going: KeepGoing = False,
     time_budget_s: TimeBudgetS = None,
     iteration_timeout_s: IterationTimeoutS = 600.0,
+    counters: Counters = True,
     playbook_first: Annotated[
         bool,
         typer.Option("--playbook-first", help="Let the program go through the playbook before."),
@@ -82,6 +84,7 @@ def begin(
         iteration_timeout_s=run_options.limit("--iteration-timeout-s", iteration_timeout_s),
         only=run_options.entries(only),
         compare_on=tuple(compare_on or ()),
+        counters=counters,
         proposers=(PLAYBOOK, ASSISTANT) if playbook_first else (ASSISTANT,),
     )
     request = Request(

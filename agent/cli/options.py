@@ -44,6 +44,12 @@ TimeBudgetS = Annotated[float | None, typer.Option(min=0, help="Stop after so ma
 IterationTimeoutS = Annotated[
     float, typer.Option(min=1, help="Give one iteration at most so many seconds.")
 ]
+Counters = Annotated[
+    bool,
+    typer.Option(
+        help="Profile the baseline and what is kept with Nsight Compute, where it is installed."
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")]
 
 _MODEL = "Language model"

@@ -17,6 +17,7 @@ from agent.cli.options import (
     CommandTimeoutS,
     CompareOn,
     CorrectnessK,
+    Counters,
     IterationTimeoutS,
     Json,
     KeepGoing,
@@ -68,6 +69,7 @@ def run(
     keep_going: KeepGoing = False,
     time_budget_s: TimeBudgetS = None,
     iteration_timeout_s: IterationTimeoutS = 600.0,
+    counters: Counters = True,
     python: Python = sys.executable,
     proposer: Proposers = "playbook",
     model: Model = "",
@@ -97,6 +99,7 @@ def run(
         iteration_timeout_s=run_options.limit("--iteration-timeout-s", iteration_timeout_s),
         only=run_options.entries(only),
         compare_on=tuple(compare_on or ()),
+        counters=counters,
         proposers=run_options.proposers(proposer),
         model=ModelOptions(
             model=model,

@@ -35,6 +35,8 @@ class Diagnostician:
     gpu: Gpu | None
     """That the latencies are of; None: there are none that count."""
     examiner: Examiner | None
+    counters: bool = True
+    """Profile the slowest perf test."""
     _counterless: str = field(default="", init=False)
     """Why there are no counters here: it is not tried again."""
 
@@ -80,7 +82,7 @@ class Diagnostician:
         """Of the perf test that takes longest."""
         if self._counterless:
             return NoCounters(self._counterless)
-        if self.gpu is None or not timed:
+        if not self.counters or self.gpu is None or not timed:
             return NoCounters("")
         work, _ = max(timed, key=lambda pair: pair[1])
         found = counters_of(checkout, work.test, work.kernels, self.wanted)

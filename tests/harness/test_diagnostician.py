@@ -131,3 +131,18 @@ def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: P
         Checkout(root, (root,), "kernel.py"), ("test_kernel.py",), {}
     )
     assert any("scale_kernel(TILE=1024) for sm_90 is not compiled" in s for s in found.evidence)
+
+
+def test_counters_are_not_read_unasked(
+    scale: tuple[Checkout, Compiled], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr("agent.harness.ncu.find_ncu", lambda: asked.append("ncu"))
+    checkout, made = scale
+    levels_ms = {"test_kernel.py::test_perf_run": 0.0032}
+    Diagnostician(wanted("triton"), H200, None, counters=False).diagnose(
+        checkout, (), levels_ms, made
+    )
+    assert not asked
+    Diagnostician(wanted("triton"), H200, None).diagnose(checkout, (), levels_ms, made)
+    assert asked

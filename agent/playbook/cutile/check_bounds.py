@@ -48,7 +48,7 @@ class CheckBounds(Optimization):
     backend = "cutile"
     family = "bounds"
     priority: ClassVar = {
-        KernelClass.MEMORY: 100,
+        KernelClass.MEMORY: 80,
         KernelClass.BALANCED: 140,
         KernelClass.COMPUTE: 180,
     }

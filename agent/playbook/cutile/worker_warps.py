@@ -34,7 +34,7 @@ class WorkerWarps(Optimization):
     family = "warps"
     revisit_after = frozenset({"rows", "tiles"})
     priority: ClassVar = {
-        KernelClass.MEMORY: 120,
+        KernelClass.MEMORY: 90,
         KernelClass.BALANCED: 150,
         KernelClass.COMPUTE: 100,
     }
