@@ -6,7 +6,8 @@ with a known truth, which is how the error rates of the decisions are measured i
 The protocol: process pairs, each with blocks in the order ABBA or BAAB. A pair whose blocks were
 disturbed is no evidence for anybody: it is taken again, a few times, and then the comparison ends
 as 'could not be measured'. There are two looks, after 5 and after 10 pairs, each at a one-sided
-error rate of 1.25 %, so that both together stay below 2.5 %.
+error rate of 1.25 %. An improvement of the rules' size that even bounds of 0.05 % confirm ends it
+after 3 pairs. Together the error rates stay below 2.6 %.
 """
 
 from __future__ import annotations
@@ -106,6 +107,10 @@ class Plan:
     glances: tuple[int, ...] = (2, 3)
     """Numbers of pairs after which a clear regression ends the comparison. Nothing is kept here,
     so that these looks cost none of the error rate of a keep."""
+    sure_after: int = 3
+    """Number of pairs after which an improvement beyond doubt ends it too."""
+    sure_alpha: float = 0.0005
+    """One-sided error rate of the bounds that say so."""
     disturbed: int = 4
     """So many disturbed pairs are taken again before the comparison is given up."""
 
@@ -125,7 +130,8 @@ def measure(
     floor = calibration.noise_floor if calibration else 0.0
     taken = _Undisturbed(source, plan, calibration)
     comparison: Comparison | None = None
-    for look in sorted({*plan.looks, *(n for n in plan.glances if n < plan.looks[0])}):
+    early = {n for n in (*plan.glances, plan.sure_after) if n < plan.looks[0]}
+    for look in sorted({*plan.looks, *early}):
         if failure := taken.up_to(look):
             return failure
         try:
@@ -135,9 +141,12 @@ def measure(
         if len(taken.pairs) < look:
             break
         if look in plan.looks:
-            if is_settled(comparison, rules, floor):
-                break
-        elif is_hopeless(comparison, rules):
+            done = is_settled(comparison, rules, floor)
+        else:
+            done = is_hopeless(comparison, rules) or (
+                look == plan.sure_after and is_sure(taken.pairs, rules, floor, plan.sure_alpha)
+            )
+        if done:
             break
     assert comparison is not None  # a plan has at least one look
     return replace(comparison, equal_clock=equal_clock(taken.pairs, plan.alpha))
@@ -196,6 +205,13 @@ def is_hopeless(comparison: Comparison, rules: Rules) -> bool:
     of eight configs that never changed, one in hostile surroundings would too often.
     """
     return any(config.effect.high < -rules.regression for config in comparison.configs)
+
+
+def is_sure(pairs: Sequence[RawPair], rules: Rules, noise_floor: float, alpha: float) -> bool:
+    """Whether every config gained what the rules reward most, by bounds that hardly ever fail."""
+    found = compare([raw.blocks() for raw in pairs], alpha=alpha)
+    least = min(effect.low for effect in (found.overall, *(c.effect for c in found.configs)))
+    return least > max(rules.major, noise_floor)
 
 
 def calibrate(

@@ -255,6 +255,8 @@ def test_the_readme_gives_the_numbers_of_the_code() -> None:
     rules, defaults, plan = Rules(), Options(), Plan()
     for phrase in (
         f"*process pairs*: {plan.looks[0]}, and {plan.looks[1]} where {plan.looks[0]} do not",
+        f"settle it; {plan.sure_after} where every config",
+        f"error rate of {100 * plan.sure_alpha:.3g} %",
         f"({plan.least} at least",
         f"blocks of {Timing().block_ms:.0f} ms",
         f"taken again every {defaults.recalibrate_every} iterations",

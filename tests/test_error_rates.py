@@ -82,7 +82,10 @@ def test_one_slower_config_among_eight_reverts(surroundings: Surroundings) -> No
     assert kept(found) <= 0.05
 
 
-def test_a_large_gain_needs_one_look_only() -> None:
+@pytest.mark.parametrize(
+    ("takes", "pairs"), [(0.8, Plan().sure_after), (0.93, Plan().looks[0])], ids=str
+)
+def test_a_large_gain_needs_few_pairs(takes: float, pairs: int) -> None:
     calls = []
 
     class Counting(SimulatedPairs):
@@ -90,10 +93,17 @@ def test_a_large_gain_needs_one_look_only() -> None:
             calls.append(number)
             return super().pair(number)
 
-    comparison = measure(Counting(TYPICAL, {"c": 0.8}, seed=1), Rules(), Plan())
+    comparison = measure(Counting(TYPICAL, {"c": takes}, seed=1), Rules(), Plan())
     assert not isinstance(comparison, Failure)
     assert decide(comparison, Rules()).gain is Gain.MAJOR
-    assert len(calls) == Plan().looks[0]
+    assert len(calls) == pairs
+
+
+def test_one_config_in_doubt_among_large_gains_is_looked_at_longer() -> None:
+    source = SimulatedPairs(TYPICAL, {"c": 0.5, "d": 0.97}, seed=1)
+    comparison = measure(source, Rules(), Plan())
+    assert not isinstance(comparison, Failure)
+    assert comparison.pairs == Plan().looks[0]
 
 
 COOL = Telemetry(sm_mhz=1980, power_w=400, temperature_c=50, event_reasons=0)

@@ -56,6 +56,19 @@ def test_a_variant_that_fails_is_out_even_if_it_fails_late() -> None:
     assert results[1].latency_ms is None
 
 
+def test_what_is_far_behind_is_not_looked_at_again() -> None:
+    """Four variants: halving alone would look at two of them longer."""
+    looks: list[str] = []
+
+    def look(sha: str, _quads: int) -> Look:
+        looks.append(sha)
+        return faster_by({"a": 30.0, "b": 10.0, "c": -50.0, "d": 5.0}[sha])
+
+    _, ranking = halve(("a", "b", "c", "d"), look)
+    assert looks == ["a", "b", "c", "d"]
+    assert ranking[0] == "a"
+
+
 def test_when_time_runs_out_what_was_seen_is_ranked() -> None:
     left = iter([faster_by(1), faster_by(3), None])
     results, ranking = halve(("a", "b", "c"), lambda _sha, _quads: next(left))

@@ -8,11 +8,16 @@ from agent.playbook.base import NotApplicable, Optimization, Subject
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
 
+HEAD_START = 3
+"""Places that an optimization is ahead of its own where the diagnosis names its family. The order
+of the class rests on measurements, a diagnosis on one kernel's symptoms: in front of everything,
+what it named took the place of what would have gained more."""
+
 
 class PlaybookProposer:
-    """Tries each optimization once: what the diagnosis names first, then the order of the class.
+    """Tries each optimization once, in the order of the class.
 
-    Families that gained little come last.
+    What the diagnosis names is ahead of its place; families that gained little come last.
 
     One whose best value depends on what has been kept since is tried again: the occupancy that
     suited a kernel with TMA stores need not suit the same kernel without them.
@@ -30,7 +35,7 @@ class PlaybookProposer:
             for entry in self._playbook
             if _is_open(entry, run) and (entry.name in only if only else not entry.opt_in)
         ]
-        left.sort(key=lambda entry: run.family_rank(entry.family))  # stable
+        left.sort(key=lambda entry: self._place(run, entry))
         if not left:
             return Exhausted()
         entry = left[0]
@@ -43,6 +48,12 @@ class PlaybookProposer:
             )
         except NotApplicable as reason:
             return Declined(entry.name, str(reason))
+
+    def _place(self, run: Run, entry: Optimization) -> tuple[bool, int, int]:
+        own = self._playbook.index(entry)
+        named = run.diagnosis.families if run.diagnosis else ()
+        ahead = HEAD_START if entry.family in named else 0
+        return entry.family in run.demoted, own - ahead, own
 
 
 def _is_open(entry: Optimization, run: Run) -> bool:

@@ -28,8 +28,8 @@ def test_priorities_are_tens_and_no_two_are_alike(kernel_class: KernelClass) -> 
         (
             KernelClass.MEMORY,
             ["occupancy-hint", "load-without-tma", "store-without-tma", "fast-math",
-             "static-shapes", "tile-sizes", "rows-per-block", "check-bounds", "exp2",
-             "load-latency", "gather-to-load", "persistent-blocks", "autotune",
+             "static-shapes", "tile-sizes", "check-bounds", "worker-warps", "exp2",
+             "load-latency", "gather-to-load", "rows-per-block", "persistent-blocks", "autotune",
              "dead-parameters"],
         ),
         (

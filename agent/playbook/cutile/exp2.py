@@ -37,7 +37,7 @@ class Exp2(Optimization):
     backend = "cutile"
     family = "arithmetic"
     priority: ClassVar = {
-        KernelClass.MEMORY: 110,
+        KernelClass.MEMORY: 100,
         KernelClass.BALANCED: 40,
         KernelClass.COMPUTE: 30,
     }

@@ -45,7 +45,7 @@ class GatherToLoad(Optimization):
     backend = "cutile"
     family = "tma"
     priority: ClassVar = {
-        KernelClass.MEMORY: 140,
+        KernelClass.MEMORY: 120,
         KernelClass.BALANCED: 70,
         KernelClass.COMPUTE: 110,
     }

@@ -33,7 +33,7 @@ class LoadLatency(Optimization):
     backend = "cutile"
     family = "pipelining"
     priority: ClassVar = {
-        KernelClass.MEMORY: 130,
+        KernelClass.MEMORY: 110,
         KernelClass.BALANCED: 100,
         KernelClass.COMPUTE: 90,
     }

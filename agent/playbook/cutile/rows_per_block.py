@@ -45,7 +45,7 @@ class RowsPerBlock(Optimization):
     title = "rows a block"
     backend = "cutile"
     family = "rows"
-    priority: ClassVar = {KernelClass.MEMORY: 136, KernelClass.BALANCED: 110}
+    priority: ClassVar = {KernelClass.MEMORY: 140, KernelClass.BALANCED: 110}
     expected = "not known; something for rows of a few hundred elements, a loss for long ones"
     measured = "H200, cuda-tile 1.7: softmax -3.1 %"
     hypothesis = "More bytes are on their way in each block, and fewer blocks are started."

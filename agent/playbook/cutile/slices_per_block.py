@@ -52,7 +52,7 @@ class SlicesPerBlock(Optimization):
     backend = "cutile"
     family = "slices"
     revisit_after = frozenset({"tiles"})
-    priority: ClassVar = {KernelClass.MEMORY: 134, KernelClass.BALANCED: 130}
+    priority: ClassVar = {KernelClass.MEMORY: 130, KernelClass.BALANCED: 130}
     expected = "not known; up to half of the instructions where as much is shared as is not"
     hypothesis = "What several blocks need is loaded, converted and addressed once."
     example: ClassVar[Params] = {"slices": 4}
