@@ -120,8 +120,16 @@ def _check_body(source: Source, kernel: Kernel) -> None:
 # --- the kernel ---------------------------------------------------------------------------------
 
 
-def kernel_edits(rounds: Rounds, num_stages: int | None) -> dict[cst.CSTNode, Edit]:
-    """The edits that put the body of a kernel into a loop over its programs."""
+def kernel_edits(
+    rounds: Rounds, num_stages: int | None, *, flatten: bool = False
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that put the body of a kernel into a loop over its programs.
+
+    Args:
+        rounds: the kernel.
+        num_stages: loads ahead of the round they are for; as the launch says when None.
+        flatten: have the compiler make one loop of this one and the loop in it.
+    """
     source, kernel = rounds.source, rounds.kernel
     function = kernel.function.node
     tl = language(source, kernel)
@@ -132,14 +140,15 @@ def kernel_edits(rounds: Rounds, num_stages: int | None) -> dict[cst.CSTNode, Ed
     if not named:
         edits |= _replacements(rounds, variable)
     edits |= _own_pointers(rounds, variable)
-    stages = f", num_stages={num_stages}" if num_stages else ""
+    options = f", num_stages={num_stages}" if num_stages else ""
+    options += ", flatten=True" if flatten else ""
     bounds = f"{tl}.program_id(0), {rounds.product}, {tl}.num_programs(0)"
     counted = [
         cst.parse_statement(f"{extent.name} = {extent.known}")
         for extent in rounds.extents
         if extent.known not in (None, extent.name)
     ]
-    head = cst.parse_statement(f"for {variable} in {tl}.range({bounds}{stages}): pass")
+    head = cst.parse_statement(f"for {variable} in {tl}.range({bounds}{options}): pass")
     body = cst.ensure_type(function.body, cst.IndentedBlock)
     gone = body.body.index(first.line) if named and first.line is not None else None
     leading = first.line.leading_lines if named and first.line is not None else ()

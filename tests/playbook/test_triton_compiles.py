@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from agent import playbook
+from agent.backends.base import KernelClass
 from agent.playbook import for_backend
-from agent.playbook.base import Optimization
+from agent.playbook.base import Hardware, Optimization, Subject
+from agent.syntax import Source
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
@@ -100,3 +103,18 @@ def compiled(path: Path, kernel: str, types: list[Any], sm: int, options: dict[s
     pointers = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(types) if kind == P}
     source = ASTSource(function, signature, constants, pointers)
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
+
+
+@pytest.mark.parametrize("sm", [80, 90, 100])
+def test_a_persistent_product_of_one_loop_compiles(
+    sm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    before = playbook.get("grouped-programs").before
+    subject = Subject(Source(before), KernelClass.COMPUTE, Hardware(sm=sm))
+    params = {"programs_per_sm": 1, "flatten": True}
+    path = tmp_path / "flat.py"
+    path.write_text(playbook.get("persistent-programs").apply(subject, params))
+    kernel, types, _, _ = KERNELS["grouped-programs"]
+    assert compiled(path, kernel, [*types, "i32", "i32"], sm, {}).asm["cubin"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from agent import playbook
 from agent.backends.base import KernelClass
 from agent.playbook import for_backend
 from agent.playbook.base import Hardware, Optimization, Subject
@@ -68,3 +69,29 @@ def test_numbers_are_kept(entry: Optimization, tmp_path: Path) -> None:
     before = REFERENCES.get(entry.name, entry.before)
     rounding = entry.changes_rounding or before is not entry.before
     assert disagreement(wrapper, calls, before, texts, rounding, tmp_path) == ""
+
+
+FLAT = {"programs_per_sm": 1, "flatten": True}
+
+
+def test_persistent_products_keep_the_numbers(tmp_path: Path) -> None:
+    """With one loop made of the two, and without."""
+    before = playbook.get("grouped-programs").before
+    subject = Subject(Source(before), KernelClass.COMPUTE, Hardware(sm=90))
+    entry = playbook.get("persistent-programs")
+    variants = list(entry.variants(subject))
+    assert FLAT in variants
+    texts = [entry.apply(subject, params) for params in variants]
+    assert sum("flatten=True" in text for text in texts) == 1
+    assert disagreement("matmul", PRODUCTS, before, texts, False, tmp_path) == ""
+
+
+def test_only_a_nest_of_two_loops_is_made_one() -> None:
+    product = playbook.get("grouped-programs").before
+    body = "        ks = start + tl.arange(0, BLOCK_K)\n"
+    assert body in product
+    inner = product.replace(body, f"{body}        for _ in range(0, 1):\n            acc += 0\n")
+    entry = playbook.get("persistent-programs")
+    for text in (inner, entry.before):
+        subject = Subject(Source(text), KernelClass.COMPUTE, Hardware(sm=90))
+        assert not any("flatten" in params for params in entry.variants(subject))

@@ -6,7 +6,8 @@ Do: put the body into `for program in tl.range(tl.program_id(0), programs, tl.nu
     launch a few programs for each multiprocessor, about as many as their warps leave room for. A
     grid of two or three dimensions is counted along its first axis first, as the hardware does. A
     loop without loops of its own may be pipelined: the loads of the next row then overlap with the
-    computation of this one.
+    computation of this one. With a loop of products in it, `flatten=True` makes one loop of both, so
+    that the loads of the next tile overlap with the end of this one.
 Risk: none to results: every program of the old grid is one round of the loop. Programs that wait
     for one another would hang, so kernels with locks are refused. A short grid gains nothing.
 Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which claims +50 % to +300 %
@@ -106,7 +107,11 @@ def center(x):
         """Programs a multiprocessor; pipelined too, where the loop is the only one."""
         kernels = _kernels(subject)
         if any(TRITON.has_dot(subject.source, r.kernel) for r in kernels):
-            return [{"programs_per_sm": count} for count in SWEEP_DOT]
+            whole = [{"programs_per_sm": count} for count in SWEEP_DOT]
+            flat = any(
+                TRITON.has_dot(subject.source, r.kernel) and _has_one_loop(r) for r in kernels
+            )
+            return [*([{"programs_per_sm": 1, "flatten": True}] if flat else []), *whole]
         if any(_has_loops(r) or _rewrites(r) for r in kernels):
             return [{"programs_per_sm": count} for count in SWEEP_LOOPED]
         found = [pair for r in kernels for pair in _pairs(r)]
@@ -119,7 +124,8 @@ def center(x):
         """Rewrite every launched kernel that can be, and all its launches."""
         edits: dict[cst.CSTNode, Edit] = {}
         for rounds in _kernels(subject):
-            edits |= kernel_edits(rounds, params.get("num_stages"))
+            flatten = bool(params.get("flatten")) and _has_one_loop(rounds)
+            edits |= kernel_edits(rounds, params.get("num_stages"), flatten=flatten)
             edits |= host_edits(rounds, int(params["programs_per_sm"]))
         return subject.source.rewrite(edits)
 
@@ -157,6 +163,13 @@ def _pairs(rounds: Rounds) -> Sequence[tuple[int, int | None]]:
 def _has_loops(rounds: Rounds) -> bool:
     body = rounds.kernel.function.node.body
     return any(True for kind in (cst.For, cst.While) for _ in descendants(body, kind))
+
+
+def _has_one_loop(rounds: Rounds) -> bool:
+    """A nest of two is what the compiler makes one loop of."""
+    body = rounds.kernel.function.node.body
+    loops = [loop for kind in (cst.For, cst.While) for loop in descendants(body, kind)]
+    return len(loops) == 1 and isinstance(loops[0], cst.For)
 
 
 def _rewrites(rounds: Rounds) -> bool:
