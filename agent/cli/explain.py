@@ -65,7 +65,10 @@ def explain(
         if against is not None:
             old = checkout_of(stack, found, tests or [], against)
             base = collect(*old, found.wanted, timeout_s)
-    lines = [*_notes(evidence), *text.lines(evidence.results, multiplying(found.source))]
+    lines = [
+        *_notes(evidence, everything),
+        *text.lines(evidence.results, multiplying(found.source)),
+    ]
     changed = list(text.difference(base.results, evidence.results)) if base else []
     if base is not None:
         lines += [f"against {against}:", *(f"  {line}" for line in changed or ["no such launch"])]
@@ -173,10 +176,15 @@ def _in_place(found: Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]
     return Checkout(roots[-1], roots, kernel), tuple(map(str, chosen))
 
 
-def _notes(evidence: Evidence) -> list[str]:
+def _notes(evidence: Evidence, everything: bool) -> list[str]:
+    from agent.harness.artifacts import MOST_LAUNCHES
+
     notes = []
     if evidence.left_out:
-        notes.append(f"{evidence.left_out} other launches are left out: see --all")
+        most = f"{MOST_LAUNCHES} are compiled at most, choose with --tests"
+        notes.append(
+            f"{evidence.left_out} other launches are left out: {most if everything else 'see --all'}"
+        )
     if evidence.failures:
         rest = len(evidence.failures) - 1
         more = f" (and {rest} more)" if rest else ""

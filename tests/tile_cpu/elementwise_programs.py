@@ -161,7 +161,7 @@ INTEGER = [
         ("xor", "a ^ b", torch.bitwise_xor),
     )
     for dtype in (i32, i8, i64, u8)
-    if not (name == "cdiv" and dtype is u8)
+    if not (name in ("cdiv", "floordiv") and dtype is u8)
 ] + [
     elementwise("shift left", "a << 3", lambda a: a << 3, lambda: [integers()], i32),
     elementwise("shift right", "a >> 2", lambda a: a >> 2, lambda: [integers()], i32),

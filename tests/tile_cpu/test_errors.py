@@ -208,6 +208,16 @@ def test_what_the_compiler_refuses_is_refused(name: str) -> None:
     assert f"{REFUSED[name]}:{2 + len(arguments) + 1}, block" in str(caught.value)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_a_floored_division_of_unsigned_tiles_is_refused(dtype: str) -> None:
+    """The front end takes it, and tileiras 13.4 does not: 'divi' has no such rounding there."""
+    kernel = kernel_of(
+        f"ct.full((16,), 7, ct.{dtype}) // ct.full((16,), 2, ct.{dtype})", stored=False
+    )
+    with pytest.raises(ct.TileTypeError, match=f"does not compile a // of {dtype}"):
+        run(kernel)
+
+
 @ct.kernel
 def narrow_store(x, y):
     ct.store(y, (0,), ct.load(x, (0,), (16,)))

@@ -95,6 +95,10 @@ def binary(
         dtype = common_dtype(x, y, force_float=name == "truediv")
     if dtype in dtypes.RESTRICTED or dtype is ct.bool_:
         raise ct.TileTypeError(f"{name} does not take {dtype.name}; cast it first")
+    if name == "floordiv" and dtype in dtypes.UNSIGNED:
+        raise ct.TileTypeError(
+            f"cuda-tile 1.7 does not compile a // of {dtype.name}; cast it to a signed type first"
+        )
     if name in ("pow", "atan2") and not dtypes.is_float(dtype):
         raise ct.TileTypeError(f"{name} needs floats, got {dtype.name}; cast it first")
     a, b = operands(x, y, dtype)
