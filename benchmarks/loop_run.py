@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -60,7 +61,15 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
         capture_output=True,
         text=True,
     )
-    return record | {"cut": cut, "best_source": best.stdout, "log": lines}
+    pairs = repository.parent.glob(f"state/logs/{spec.name}-*/*-pair.json")
+    spent = [json.loads(pair.read_text()).get("spent_s", {}) for pair in pairs]
+    return record | {"cut": cut, "best_source": best.stdout, "log": lines, "pair_s": mean(spent)}
+
+
+def mean(spent: list[dict[str, float]]) -> dict[str, float]:
+    """What a process pair's time goes to, on average, in seconds."""
+    names = dict.fromkeys(name for pair in spent for name in pair)
+    return {name: round(sum(p.get(name, 0.0) for p in spent) / len(spent), 3) for name in names}
 
 
 def make_repository(spec: Spec, work: Path) -> Path:

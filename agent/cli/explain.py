@@ -182,9 +182,8 @@ def _notes(evidence: Evidence, everything: bool) -> list[str]:
     notes = []
     if evidence.left_out:
         most = f"{MOST_LAUNCHES} are compiled at most, choose with --tests"
-        notes.append(
-            f"{evidence.left_out} other launches are left out: {most if everything else 'see --all'}"
-        )
+        why = most if everything else "see --all"
+        notes.append(f"{evidence.left_out} other launches are left out: {why}")
     if evidence.failures:
         rest = len(evidence.failures) - 1
         more = f" (and {rest} more)" if rest else ""

@@ -75,19 +75,23 @@ class WorkerPairs:
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_s: float = 0.0
     """Wall time of the last pair."""
+    spent_s: dict[str, float] = field(default_factory=dict)
+    """What the present pair's time went to."""
 
     def pair(self, number: int) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
         begin = time.monotonic()
         order = BAAB if number % 2 else ABBA
         whose = True
+        self.spent_s = {}
         try:
             with self._arm(self.incumbent, "incumbent") as first:
                 with self._arm(self.candidate, "candidate") as second:
                     arms = {True: first, False: second}
-                    for whose, arm in arms.items():
-                        if problem := import_failure(arm, self.deadline):
-                            return blame(problem, incumbent=whose)
+                    with self._spending("collect"):
+                        for whose, arm in arms.items():
+                            if problem := import_failure(arm, self.deadline):
+                                return blame(problem, incumbent=whose)
                     raw = self._measure(arms, order)
             if isinstance(raw, RawPair):
                 self._record(raw)
@@ -102,7 +106,17 @@ class WorkerPairs:
     def _record(self, raw: RawPair) -> None:
         """Keep every block as it was measured, with clock, power and temperature."""
         file = self.logs / f"{next(self.numbers):04d}-pair.json"
-        file.write_text(json.dumps(asdict(raw)))
+        spent_s = {name: round(value, 4) for name, value in self.spent_s.items()}
+        file.write_text(json.dumps(asdict(raw) | {"spent_s": spent_s}))
+
+    @contextmanager
+    def _spending(self, name: str) -> Iterator[None]:
+        """Add the time inside to one of the pair's items."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self.spent_s[name] = self.spent_s.get(name, 0.0) + time.monotonic() - begin
 
     def has_time(self) -> bool:
         """Whether a pair as long as the last one ends before the deadline."""
@@ -123,7 +137,7 @@ class WorkerPairs:
                 arms[whose].begin(self.plan.perf, self.deadline)
         while True:
             for whose in (True, False):
-                with _at(whose):
+                with _at(whose), self._spending("inputs"):
                     stops[whose] = arms[whose].next_stop(self.deadline)
             ours, theirs = stops[True], stops[False]
             if isinstance(ours, Pass) and isinstance(theirs, Pass):
@@ -159,7 +173,7 @@ class WorkerPairs:
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
             for whose in (True, False):
-                with _at(whose):
+                with _at(whose), self._spending("prepare"):
                     prepared = arms[whose].prepare(method, deadline)
                 if isinstance(prepared, str):
                     problem = prepared
@@ -175,17 +189,17 @@ class WorkerPairs:
                 raise NoLaunch(f"{name} launches no kernel of {arms[False].checkout.kernel}")
         count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
         for whose in order[:2]:
-            with _at(whose):
+            with _at(whose), self._spending("settle"):
                 arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
         blocks = []
         slow = not self.watch or max(estimate_ms.values()) > timing.slow_ms
         for quad in range(1 if slow else timing.quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:
-                with _at(whose):
+                with _at(whose), self._spending("blocks"):
                     blocks.append(self._block(arms[whose], whose, count[whose]))
         warm_ms = {}
         for whose in (True, False) if self.watch else ():
-            with _at(whose):
+            with _at(whose), self._spending("warm launches"):
                 warm_ms[whose] = self._warm_launch(arms[whose], count[whose], estimate_ms[whose])
         return ConfigBlocks(name, tuple(blocks), warm_ms)
 
@@ -193,12 +207,14 @@ class WorkerPairs:
         begin = time.perf_counter()
         samples_ms = arm.block(count, self.deadline)
         wall_ms = (time.perf_counter() - begin) * 1e3
+        with self._spending("telemetry"):
+            telemetry = self.watch.look() if self.watch else None
         return Block(
             incumbent=incumbent,
             latency_ms=statistics.median(samples_ms),
             reported_ms=sum(samples_ms),
             wall_ms=wall_ms,
-            telemetry=self.watch.look() if self.watch else None,
+            telemetry=telemetry,
         )
 
     def _warm_launch(self, arm: Arm, count: int, estimate_ms: float) -> float:

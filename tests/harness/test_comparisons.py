@@ -63,6 +63,9 @@ def test_every_block_is_kept_as_it_was_measured(judge: PytestJudge, tmp_path: Pa
     (config,) = json.loads(files[0].read_text())["configs"]
     assert [block["incumbent"] for block in config["blocks"]] == [True, False, False, True]
     assert all(block["latency_ms"] >= 2.0 for block in config["blocks"])
+    spent_s = json.loads(files[0].read_text())["spent_s"]
+    assert {"collect", "inputs", "prepare", "blocks"} <= set(spent_s)
+    assert spent_s["blocks"] >= sum(block["wall_ms"] for block in config["blocks"]) / 1e3
 
 
 def test_a_glance_ranks_two_variants(judge: PytestJudge, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ Do: put the body into `for program in tl.range(tl.program_id(0), programs, tl.nu
     launch a few programs for each multiprocessor, about as many as their warps leave room for. A
     grid of two or three dimensions is counted along its first axis first, as the hardware does. A
     loop without loops of its own may be pipelined: the loads of the next row then overlap with the
-    computation of this one. With a loop of products in it, `flatten=True` makes one loop of both, so
-    that the loads of the next tile overlap with the end of this one.
+    computation of this one. With a loop of products in it, `flatten=True` makes one loop of both,
+    so that the loads of the next tile overlap with the end of this one.
 Risk: none to results: every program of the old grid is one round of the loop. Programs that wait
     for one another would hang, so kernels with locks are refused. A short grid gains nothing.
 Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which claims +50 % to +300 %
