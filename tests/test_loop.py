@@ -118,6 +118,7 @@ def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
         Step("broken", (kernel(0.1, "BROKEN"),)),
         Step("sweep", (kernel(0.9), f"# again\n{kernel(0.9)}", kernel(0.8), ORIGIN)),
         Step("late", (f"# later\n{kernel(0.9)}",)),
+        Step("back", (f"# as it was\n{ORIGIN}",)),
     )
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     run = finish(ScriptedRun(repo, steps, examiner=ScriptedExaminer()))
@@ -126,6 +127,7 @@ def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
         ("comment", "the compiler makes the incumbent's code of it"),
         ("broken", "kernel() for sm_90: does not compile"),
         ("late", "the compiler makes the same code of it as of sweep (n=0)"),
+        ("back", "the compiler makes the same code of it as of an earlier incumbent"),
     ]
     assert run.proposal is not None
     assert [(v.title, v.reason) for v in run.proposal.sorted_out] == [

@@ -10,6 +10,9 @@ from agent.harness.arm import Checkout
 from agent.harness.examiner import Examiner
 
 
+EARLIER = "an earlier incumbent"
+
+
 class Sifter:
     """Compiles candidates and remembers, for one process of a run, what has been timed."""
 
@@ -40,10 +43,13 @@ class Sifter:
         wanted = [sha for sha in shas if sha not in self._compiled]
         found = self._examiner.examine([checkout(sha) for sha in wanted], tests)
         self._compiled |= dict(zip(wanted, found, strict=True))
-        return self._sieve.sort_out(
+        out = self._sieve.sort_out(
             self._compiled[incumbent_sha],
             [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
         )
+        if incumbent_sha in wanted:  # whatever beats it has beaten what compiles to the same
+            self._sieve.remember(EARLIER, self._compiled[incumbent_sha])
+        return out
 
     def compiled(self, sha: str) -> Compiled | None:
         """What a commit compiles to; None where that is not known."""
