@@ -9,7 +9,6 @@ from agent.evidence.sieve import Compiled, Sieve
 from agent.harness.arm import Checkout
 from agent.harness.examiner import Examiner
 
-
 EARLIER = "an earlier incumbent"
 
 

@@ -34,6 +34,7 @@ class CacheModifiers(Optimization):
     family = "cache"
     priority: ClassVar = {KernelClass.MEMORY: 42, KernelClass.BALANCED: 60}
     expected = "a few percent either way"
+    measured = "H200, Triton 3.6: gelu-and-mul -0.1 % (noise)"
     hypothesis = "What is used once no longer takes room in the first-level cache."
     example: ClassVar[Params] = BOTH
     before = """\

@@ -35,6 +35,7 @@ class EvictionPolicy(Optimization):
     family = "cache"
     priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 40}
     expected = "a few percent either way"
+    measured = "H200, Triton 3.6: gelu-and-mul -3.7 %"
     hypothesis = "Data that is read once no longer displaces data that is read again."
     example: ClassVar[Params] = POLICIES
     before = """\
