@@ -44,7 +44,7 @@ from agent.journal import Journal
 from agent.measurement import Calibration, Failure, Plan
 from agent.playbook.base import Hardware, Subject
 from agent.proposers.base import Declined, Exhausted, Proposer
-from agent.screening import Look, halve
+from agent.screening import SHORT_QUADS, Look, halve
 from agent.state import Phase, Run, advance, stop_reason
 from agent.statistics import Comparison
 from agent.syntax import Source
@@ -243,8 +243,11 @@ class Effects:
         stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
 
         failures: list[Failure] = []
+        ahead = self._line_up(run, stop)
 
         def look(sha: str, quads: int) -> Look | Failure | None:
+            if quads == SHORT_QUADS and sha in ahead:
+                return ahead[sha]
             if time.monotonic() > stop or any(failure.incumbent for failure in failures):
                 return None
             incumbent = self.candidates.checkout(run, run.incumbent_sha)
@@ -269,6 +272,16 @@ class Effects:
             incumbent=blamed is not None,
             unmeasured=bool(failures) and all(failure.unmeasured for failure in failures),
         )
+
+    def _line_up(self, run: Run, stop: float) -> Mapping[str, Look]:
+        """The short looks of a sweep, of those that can be taken together."""
+        if len(run.candidates) < 3:
+            return {}
+        variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
+        incumbent = self.candidates.checkout(run, run.incumbent_sha)
+        seen = self.judge.line_up(incumbent, variants, SHORT_QUADS, stop)
+        self.candidates.release(run.candidates)
+        return seen
 
     def verify(self, run: Run) -> Event:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""

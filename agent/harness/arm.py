@@ -189,6 +189,10 @@ class Arm:
         """End the session."""
         self._worker.close()
 
+    def kill(self) -> None:
+        """End the worker at once."""
+        self._worker.kill()
+
     def __enter__(self) -> Self:
         return self
 
@@ -201,7 +205,7 @@ class Arm:
         if kind is None:
             self.close()
         else:
-            self._worker.kill()
+            self.kill()
 
 
 def _early_end(message: dict[str, Any]) -> str:

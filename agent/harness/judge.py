@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +19,7 @@ from agent.events import Record, TestPlan
 from agent.harness.arm import Arm, Checkout
 from agent.harness.failures import crash, import_failure, test_failure, worker_failure
 from agent.harness.gpu import GpuWatch
+from agent.harness.lineup import INCUMBENT, LineUp, groups
 from agent.harness.pairs import WorkerPairs
 from agent.harness.records import RecordError, read_records
 from agent.harness.results import Pass, TestResult
@@ -88,6 +91,11 @@ class Judge(Protocol):
         self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
     ) -> Look | Failure:
         """One process pair of so many ABBA orders; enough to rank, too little to judge."""
+
+    def line_up(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
+    ) -> Mapping[str, Look]:
+        """The same of several variants at once; who is missing is to be glanced at alone."""
 
     def compare(
         self,
@@ -218,6 +226,32 @@ class PytestJudge:
             return Look(log_ratio, geometric_mean([t for b in seen for t in b.candidate_ms]))
         except ValueError as problem:
             return unmeasured(str(problem))
+
+    def line_up(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
+    ) -> Mapping[str, Look]:
+        """A few at a time, all workers alive; the blocks go through them forward and back.
+
+        Half of the time that is left may go into one line-up: in it a variant that hangs holds up
+        the others.
+        """
+        timing = replace(self._pairs(incumbent, incumbent, deadline).timing, quads=quads)
+        seen: dict[str, Look] = {}
+        for names in groups(list(variants)):
+            now = time.monotonic()
+            line = LineUp(
+                self._server,
+                self._compared,
+                timing,
+                now + (deadline - now) / 2,
+                interpreted=self._watch is None,
+            )
+            logs = {
+                name: self._logs / f"{next(self._numbers):04d}-lineup.log"
+                for name in (INCUMBENT, *names)
+            }
+            seen |= line.look(incumbent, {name: variants[name] for name in names}, logs)
+        return seen
 
     def compare(
         self,

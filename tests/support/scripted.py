@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -94,6 +94,12 @@ class ScriptedJudge:
             return timing
         latency_ms = timing.records[0].latency_ms
         return Look(math.log(_latency(incumbent) / latency_ms), latency_ms)
+
+    def line_up(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
+    ) -> Mapping[str, Look]:
+        looks = {n: self.glance(incumbent, v, quads, deadline) for n, v in variants.items()}
+        return {name: look for name, look in looks.items() if isinstance(look, Look)}
 
     def compare(
         self,

@@ -1,0 +1,201 @@
+"""A short look at several variants of a sweep at once, enough to rank them.
+
+Most of a process pair's time passes before its first block: two processes start, open the GPU, make
+inputs. In a line-up the incumbent's worker and those of several variants do that together; then
+only one of them has work at a time. Each round of blocks goes forward and back again, so that drift
+meets all alike, and every variant shares the incumbent's blocks.
+
+Nobody is blamed here. Whoever fails, is late, or stops where the incumbent does not, leaves the
+line-up; a process pair will say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from agent.errors import WorkerError
+from agent.events import TestPlan
+from agent.harness.arm import Arm, Checkout, Stop
+from agent.harness.failures import import_failure
+from agent.harness.pairs import Timing
+from agent.harness.results import Pass
+from agent.harness.server import ForkServer
+from agent.screening import Look
+from agent.statistics import geometric_mean
+
+AT_ONCE = 4
+"""Variants of a line-up: each holds inputs of its own, beside the incumbent's."""
+INCUMBENT = ""
+"""The incumbent's name in a line-up; the variants have those of their commits."""
+
+
+class LineUp:
+    """Workers over the incumbent and some variants, all alive at the same time."""
+
+    def __init__(
+        self,
+        server: ForkServer,
+        plan: TestPlan,
+        timing: Timing,
+        deadline: float,
+        *,
+        interpreted: bool,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            server: forks the workers.
+            plan: the tests; the perf tests are timed.
+            timing: how long the blocks are, and how many rounds of them there are.
+            deadline: for all of it.
+            interpreted: no GPU is timed; one round has to do, as for slow kernels.
+        """
+        self._server = server
+        self._plan = plan
+        self._timing = timing
+        self._deadline = deadline
+        self._interpreted = interpreted
+        self._arms: dict[str, Arm] = {}
+        self._seen: dict[str, list[tuple[float, float]]] = {}
+        """Variant -> log ratio and latency in ms, one a config."""
+
+    def look(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], logs: Mapping[str, Path]
+    ) -> Mapping[str, Look]:
+        """Time them all.
+
+        Args:
+            incumbent: what they are compared with.
+            variants: name -> checkout.
+            logs: files for the workers' output, by name.
+
+        Returns:
+            What was seen of those that stayed to the end.
+        """
+        checkouts = {INCUMBENT: incumbent, **variants}
+        self._seen = {name: [] for name in variants}
+        with ExitStack() as stack:
+            for name, checkout in checkouts.items():
+                arm = Arm(
+                    self._server,
+                    checkout,
+                    logs[name],
+                    arguments=self._plan.files,
+                    tests=self._plan.perf,
+                )
+                stack.callback(arm.kill)
+                self._arms[name] = arm
+            self._run()
+            for arm in self._arms.values():
+                arm.close()
+            stack.pop_all()
+        return {
+            name: Look(
+                statistics.fmean(log_ratio for log_ratio, _ in found),
+                geometric_mean([latency_ms for _, latency_ms in found]),
+            )
+            for name, found in self._seen.items()
+            if name in self._arms and found
+        }
+
+    def _run(self) -> None:
+        for name, arm in self._each():
+            with self._may_leave(name):
+                if import_failure(arm, self._deadline):
+                    self._leave(name)
+                else:
+                    arm.begin(self._plan.perf, self._deadline)
+        while self._all_wait():
+            self._measure()
+            for name, arm in self._each():
+                with self._may_leave(name):
+                    arm.go()
+
+    def _all_wait(self) -> bool:
+        """Whether the incumbent waits in a test, and variants in the same one. Others leave."""
+        stops: dict[str, Stop | Pass] = {}
+        for name, arm in self._each():
+            with self._may_leave(name):
+                stops[name] = arm.next_stop(self._deadline)
+        ours = stops.get(INCUMBENT)
+        for name, _ in self._each():
+            if not _together(stops[name], ours):
+                self._leave(name)
+        return len(self._arms) > 1 and isinstance(ours, Stop)
+
+    def _measure(self) -> None:
+        """All blocks of one config."""
+        estimate_ms = self._prepare()
+        for name, arm in self._each():
+            with self._may_leave(name):
+                count = self._timing.count(self._timing.settle_ms, estimate_ms[name])
+                arm.block(count, self._deadline)
+        slow = any(estimate_ms[name] > self._timing.slow_ms for name, _ in self._each())
+        block_ms: dict[str, list[float]] = {name: [] for name in estimate_ms}
+        for _ in range(1 if slow or self._interpreted else self._timing.quads):
+            there = list(self._arms)
+            for name in (*there, *reversed(there)):
+                if name in self._arms:
+                    with self._may_leave(name):
+                        count = self._timing.count(self._timing.block_ms, estimate_ms[name])
+                        samples_ms = self._arms[name].block(count, self._deadline)
+                        block_ms[name].append(statistics.median(samples_ms))
+        for name, _ in self._each():
+            if name != INCUMBENT:
+                ours, theirs = map(geometric_mean, (block_ms[INCUMBENT], block_ms[name]))
+                self._seen[name].append((math.log(ours / theirs), theirs))
+
+    def _prepare(self) -> dict[str, float]:
+        """Have all compiled, one after the other, and estimated, in ms a launch.
+
+        The incumbent is the first: it says how all are timed, and whether they launch a kernel.
+        """
+        method: str | None = None
+        launched = False
+        estimate_ms: dict[str, float] = {}
+        for name, arm in self._each():
+            with self._may_leave(name):
+                prepared = arm.prepare(method, self._deadline)
+                if isinstance(prepared, str) or (launched and not prepared.launched):
+                    self._leave(name)
+                    continue
+                estimate_ms[name] = prepared.estimate_ms
+                method, launched = prepared.method, launched or prepared.launched
+        return estimate_ms
+
+    def _each(self) -> Iterator[tuple[str, Arm]]:
+        """Who has not left, while others may."""
+        for name in list(self._arms):
+            if arm := self._arms.get(name):
+                yield name, arm
+
+    @contextmanager
+    def _may_leave(self, name: str) -> Iterator[None]:
+        """A worker that fails in the block leaves."""
+        try:
+            yield
+        except WorkerError:
+            self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        """End a worker; without the incumbent there is nothing to compare with, and all leave."""
+        for gone in list(self._arms) if name == INCUMBENT else [name]:
+            if arm := self._arms.pop(gone, None):
+                arm.kill()
+
+
+def _together(stop: Stop | Pass, ours: Stop | Pass | None) -> bool:
+    """In the same test as the incumbent, or at the end with it, and nothing has failed."""
+    if isinstance(ours, Stop):
+        return stop == ours
+    return isinstance(stop, Pass) and not stop.not_passed()
+
+
+def groups(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The variants of each line-up."""
+    for first in range(0, len(names), AT_ONCE):
+        yield names[first : first + AT_ONCE]

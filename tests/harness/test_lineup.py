@@ -1,0 +1,112 @@
+"""Line-ups with real workers: who stays is ranked, who fails leaves the others alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from agent.events import TestPlan
+from agent.harness.arm import deadline_in
+from agent.harness.lineup import AT_ONCE, INCUMBENT, LineUp, groups
+from agent.harness.pairs import Timing
+from agent.harness.server import ForkServer
+from agent.screening import Look
+from tests.support.workers import Project
+
+PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
+TIMING = Timing(block_ms=10, settle_ms=2, least_samples=2, quads=2)
+TEST = """
+    from kernel import launch
+
+    def test_perf(tile_bench):
+        tile_bench(launch)
+"""
+TWICE = """
+    from kernel import launch, config
+
+    def test_perf(tile_bench):
+        tile_bench(launch)
+        tile_bench(launch, config=config)
+"""
+
+
+def sleeping(seconds: float, more: str = "") -> str:
+    return f"import time\n\nconfig = 'again'\n\ndef launch():\n    time.sleep({seconds})\n{more}"
+
+
+@pytest.fixture
+def look(server: ForkServer, tmp_path: Path):  # type: ignore[no-untyped-def]
+    def look(
+        incumbent: str, variants: Mapping[str, str], test: str = TEST, timeout_s: float = 60
+    ) -> Mapping[str, Look]:
+        def checkout(name: str, kernel: str):  # type: ignore[no-untyped-def]
+            return Project(tmp_path / name, textwrap.dedent(test), kernel).checkout()
+
+        line = LineUp(server, PLAN, TIMING, deadline_in(timeout_s), interpreted=True)
+        logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, *variants)}
+        return line.look(
+            checkout("incumbent", incumbent),
+            {name: checkout(name, kernel) for name, kernel in variants.items()},
+            logs,
+        )
+
+    return look
+
+
+def test_variants_are_ranked_against_the_incumbent(look) -> None:  # type: ignore[no-untyped-def]
+    seen = look(
+        sleeping(0.004), {"slow": sleeping(0.008), "fast": sleeping(0.002), "same": sleeping(0.004)}
+    )
+    assert set(seen) == {"slow", "fast", "same"}
+    assert seen["slow"].log_ratio < -0.4 < seen["same"].log_ratio < 0.4 < seen["fast"].log_ratio
+    assert 2.0 <= seen["fast"].latency_ms < 4.0
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "raise ValueError('no such tile')\n",
+        sleeping(0.001, "    raise RuntimeError('out of resources')\n"),
+        sleeping(0.001, "    import os; os._exit(9)\n"),
+        sleeping(0.001).replace("'again'", "'another'"),
+    ],
+    ids=["import", "launch", "death", "another config"],
+)
+def test_who_fails_leaves_and_the_others_stay(look, broken: str) -> None:  # type: ignore[no-untyped-def]
+    seen = look(sleeping(0.002), {"a": sleeping(0.004), "b": broken, "c": sleeping(0.001)}, TWICE)
+    assert set(seen) == {"a", "c"}
+    assert seen["a"].log_ratio < 0 < seen["c"].log_ratio
+
+
+def test_who_hangs_leaves_at_the_deadline(look) -> None:  # type: ignore[no-untyped-def]
+    hanging = sleeping(0.001, "    time.sleep(600)\n")
+    assert look(sleeping(0.002), {"b": hanging, "a": sleeping(0.001)}, timeout_s=6) == {}
+
+
+@pytest.mark.parametrize(
+    "incumbent",
+    ["raise ValueError('gone')\n", sleeping(0.001, "    raise RuntimeError('sick')\n")],
+    ids=["import", "launch"],
+)
+def test_without_the_incumbent_nobody_is_ranked(look, incumbent: str) -> None:  # type: ignore[no-untyped-def]
+    assert look(incumbent, {"a": sleeping(0.001), "b": sleeping(0.002)}) == {}
+
+
+def test_tests_that_time_themselves_are_for_pairs(look) -> None:  # type: ignore[no-untyped-def]
+    test = """
+        from kernel import launch
+
+        def test_perf():
+            launch()
+    """
+    assert look(sleeping(0.001), {"a": sleeping(0.001), "b": sleeping(0.002)}, test) == {}
+
+
+def test_groups_hold_every_variant_once() -> None:
+    names = [f"v{n}" for n in range(2 * AT_ONCE + 1)]
+    found = list(groups(names))
+    assert [name for group in found for name in group] == names
+    assert [len(group) for group in found] == [AT_ONCE, AT_ONCE, 1]
