@@ -142,6 +142,7 @@ class Effects:
         verified = self.judge.verify(checkout, deadline, may_skip=True)
         if isinstance(verified, Failure):
             raise UsageError(f"the correctness tests fail before any change: {verified.reason}")
+        verified.check(started(run).kernel)
         checkout = self.candidates.checkout(
             run, run.incumbent_sha
         )  # a test may have written into it
@@ -183,6 +184,9 @@ class Effects:
         outcome = self._calibrate(run)
         if isinstance(outcome, Failure):
             raise UsageError(f"the kernel cannot be compared with itself: {outcome.reason}")
+        if not outcome.launched:
+            kernel = started(run).kernel
+            raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         return Calibrated(outcome, self._diagnose(run, run.incumbent_sha, outcome.levels_ms))
 
     def propose(self, run: Run) -> Event:

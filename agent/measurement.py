@@ -79,6 +79,8 @@ class Calibration:
     """Config -> the smallest improvement that as many pairs find nine times in ten."""
     setting: str = ""
     """The driver and the limits of clock and power that this was measured under."""
+    launched: bool = True
+    """A kernel of the file was launched in what was timed, as far as that was looked at."""
 
 
 class PairSource(Protocol):
@@ -334,16 +336,15 @@ def describe_resolution(calibration: Calibration, rules: Rules) -> str:
     """What a run can tell apart here, for a person."""
     floor = calibration.noise_floor
     text = f"the same code against itself differs by up to {percent(floor)}"
+    blurred = floor > rules.minor
     if calibration.resolvable:
         config, worst = max(calibration.resolvable.items(), key=lambda item: item[1])
-        best = min(calibration.resolvable.values())
-        span = (
-            percent(worst)
-            if len(calibration.resolvable) == 1
-            else (f"{percent(best)} to {percent(worst)} ({config})")
-        )
-        text += f"; an improvement of {span} would be found"
-    if floor > rules.minor:
+        # What could be told apart is not believed below the floor.
+        low, high = (max(floor, v) for v in (min(calibration.resolvable.values()), worst))
+        span = percent(high) if low == high else f"{percent(low)} to {percent(high)} ({config})"
+        if high > floor or not blurred:
+            text += f"; an improvement of {span} would be found"
+    if blurred:
         text += (
             f": improvements under {percent(floor)} cannot be believed here; larger problem sizes,"
             " longer perf tests or a quieter machine would help"

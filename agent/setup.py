@@ -24,7 +24,7 @@ from agent.events import Started, TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.artifacts import Wanted
 from agent.harness.diagnostician import Diagnostician
-from agent.harness.discovery import Selection, discover
+from agent.harness.discovery import KINDS, Selection, discover
 from agent.harness.examiner import ForkedExaminer
 from agent.harness.gpu import GpuWatch, exclusive
 from agent.harness.judge import PytestJudge
@@ -56,6 +56,8 @@ class Request:
     perf_k: str | None = None
     branch: str | None = None
     options: Options = field(default_factory=Options)
+    needs: tuple[str, ...] = KINDS
+    """The kinds of tests without which nothing can be done."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def _open(
     plan = plan or discover(
         server,
         Checkout(root, target.sys_path(root), target.kernel),
-        Selection(target.tests, request.correctness_k, request.perf_k),
+        Selection(target.tests, request.correctness_k, request.perf_k, request.needs),
         framework=target.backend,
         interpreted=environment.gpu is None,
         log=logs / "collect.log",

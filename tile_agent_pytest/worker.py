@@ -314,7 +314,7 @@ def _outcome(nodeid: str, reports: list[pytest.TestReport]) -> Message:
     calls = [report for report in reports if report.when == "call"]
     call = calls[-1] if calls else None  # its subtests report before a test does
     outcome = "failed" if failed else "skipped" if skipped else "passed" if call else "failed"
-    text = str((failed or skipped)[0].longrepr) if failed or skipped else ""
+    text = _account((failed or skipped)[0]) if failed or skipped else ""
     return {
         "nodeid": nodeid,
         "outcome": outcome,
@@ -322,6 +322,12 @@ def _outcome(nodeid: str, reports: list[pytest.TestReport]) -> Message:
         "properties": [list(pair) for pair in call.user_properties] if call else [],
         "stdout": _clip(call.capstdout) if call else "",
     }
+
+
+def _account(report: pytest.TestReport) -> str:
+    """Why a test failed or was skipped; a skip is (file, line, reason)."""
+    account = report.longrepr
+    return str(account[2] if isinstance(account, tuple) else account)
 
 
 def _thinned(samples: Sequence[float]) -> list[float]:

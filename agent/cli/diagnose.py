@@ -93,7 +93,7 @@ def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Dia
     from agent.harness.diagnostician import Diagnostician
     from agent.measurement import Failure
 
-    with setup.opened(setup.Request(kernel, python, tuple(tests))) as session:
+    with setup.opened(setup.Request(kernel, python, tuple(tests), needs=("perf",))) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         if isinstance(outcome, Failure):

@@ -171,13 +171,14 @@ def verify(
     from agent.harness.arm import deadline_in
     from agent.measurement import Failure
 
-    request = _request(kernel, python, tests, correctness_k=correctness_k)
+    request = _request(kernel, python, tests, correctness_k=correctness_k, needs="correctness")
     with setup.opened(request) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
     if isinstance(outcome, Failure):
         _fail(outcome)
     else:
+        outcome.check(session.target.kernel)
         output.result(
             {"correct": True, "passed": outcome.passed},
             f"right: {outcome.passed} correctness tests pass",
@@ -199,7 +200,7 @@ def bench(
     from agent.journal import to_json
     from agent.measurement import Failure
 
-    request = _request(kernel, python, tests, perf_k=perf_k)
+    request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
     with setup.opened(request) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
@@ -234,7 +235,7 @@ def calibrate(
     from agent.measurement import Failure, describe_resolution
     from agent.options import Options
 
-    request = _request(kernel, python, tests, perf_k=perf_k)
+    request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
     with setup.opened(request) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
@@ -308,6 +309,7 @@ def _request(
     *,
     correctness_k: str | None = None,
     perf_k: str | None = None,
+    needs: str,
 ) -> Request:
     from agent.setup import Request
 
@@ -317,6 +319,7 @@ def _request(
         tests=tuple(tests or ()),
         correctness_k=correctness_k,
         perf_k=perf_k,
+        needs=(needs,),
     )
 
 

@@ -13,6 +13,8 @@ from agent.harness.arm import Arm, Checkout
 from agent.harness.results import Collection, Item
 from agent.harness.server import ForkServer
 
+CORRECTNESS, PERF = "correctness", "perf"
+KINDS = (CORRECTNESS, PERF)
 TIMING_FIXTURES = frozenset({"tile_bench", "benchmark"})
 _BF16 = re.compile(r"bfloat16|bf16", re.IGNORECASE)
 
@@ -25,6 +27,8 @@ class Selection:
     """Files or node ids for pytest, relative to the root of the checkout."""
     correctness_k: str | None = None
     perf_k: str | None = None
+    needs: tuple[str, ...] = KINDS
+    """The kinds of tests without which nothing can be done."""
 
 
 def discover(
@@ -44,7 +48,7 @@ def discover(
     timing fixture, and the others are correctness tests.
 
     Raises:
-        UsageError: nothing collected, an import that fails, or no test of one of the two kinds.
+        UsageError: nothing collected, an import that fails, or no test of a kind that is needed.
     """
 
     def collect(*arguments: str) -> Collection:
@@ -80,10 +84,10 @@ def discover(
                 "bfloat16 wrongly and says nothing"
             )
     for kind, found, option in (
-        ("correctness", correctness, "--correctness-k"),
-        ("perf", perf, "--perf-k"),
+        (CORRECTNESS, correctness, "--correctness-k"),
+        (PERF, perf, "--perf-k"),
     ):
-        if not found:
+        if kind in selection.needs and not found:
             raise UsageError(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests"

@@ -39,6 +39,16 @@ def test_failure(bad: Sequence[TestResult], *, correct: bool = True) -> Failure:
     )
 
 
+def all_skipped(tests: Sequence[TestResult], kind: str) -> Failure:
+    """Nothing is wrong with them, and nothing is known."""
+    reason = tests[0].headline.removeprefix("Skipped: ")
+    return Failure(
+        Status.CRASH,
+        correct=False,
+        reason=f"all {len(tests)} {kind} tests skip themselves here: {reason}",
+    )
+
+
 def worker_failure(problem: WorkerError, *, correct: bool) -> Failure:
     """The worker itself ended, hung or answered nonsense."""
     if isinstance(problem, WrongImport):  # a verdict on nobody: the tests judge other code

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.decision import Rules, Status
-from agent.errors import WorkerError
+from agent.errors import UsageError, WorkerError
 from agent.events import Record, TestPlan
 from agent.harness.arm import Arm, Checkout
-from agent.harness.failures import crash, import_failure, test_failure, worker_failure
+from agent.harness.discovery import CORRECTNESS, PERF
+from agent.harness.failures import all_skipped, crash, import_failure, test_failure, worker_failure
 from agent.harness.gpu import GpuWatch
 from agent.harness.lineup import INCUMBENT, LineUp, groups
 from agent.harness.pairs import WorkerPairs
@@ -45,6 +46,14 @@ class Verification:
     """Tests that launched a kernel of the file."""
     notes: tuple[str, ...] = ()
     """Kernels that differ from themselves, where that was looked at."""
+
+    def check(self, kernel: str) -> None:
+        """Raise `UsageError` where no test launched a kernel of the file: none can judge it."""
+        if not self.launching:
+            raise UsageError(
+                f"no correctness test launches a kernel of {kernel}: "
+                "name those that do with --tests"
+            )
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ class PytestJudge:
         if bad := [test for test in done.not_passed() if test.nodeid not in skipped]:
             return test_failure(bad, correct=False)
         if len(skipped) == len(done.tests):
-            return test_failure(done.tests, correct=False)
+            return all_skipped(done.tests, CORRECTNESS)
         launching = tuple(test.nodeid for test in done.tests if test.launched)
         if idle := sorted(self._launching.difference(launching, skipped)):
             reason = f"{idle[0]} passes without a launch of a kernel of {checkout.kernel}"
@@ -187,7 +196,7 @@ class PytestJudge:
                     if bad := [test for test in ran if test.outcome != "passed"]:
                         return test_failure(bad)
                     if not ran:
-                        return test_failure(done.tests)
+                        return all_skipped(done.tests, PERF)
                     if all(_stepped(test) for test in ran):
                         break
         except WorkerError as problem:
@@ -201,10 +210,11 @@ class PytestJudge:
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
-        outcome = calibrate(self._pairs(checkout, checkout, deadline), self._plan)
+        pairs = self._pairs(checkout, checkout, deadline)
+        outcome = calibrate(pairs, self._plan)
         if isinstance(outcome, Failure):
             return outcome
-        return replace(outcome, setting=self.setting())
+        return replace(outcome, setting=self.setting(), launched=pairs.launched is not False)
 
     def setting(self) -> str:
         """Driver, clock and power limits now; a change of them makes a calibration stale."""

@@ -77,6 +77,9 @@ class WorkerPairs:
     """Wall time of the last pair."""
     spent_s: dict[str, float] = field(default_factory=dict)
     """What the present pair's time went to."""
+    launched: bool | None = None
+    """Whether the incumbent launched a kernel of its file in anything that was timed; None where
+    the tests time themselves, and nobody looked."""
 
     def pair(self, number: int) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
@@ -184,6 +187,7 @@ class WorkerPairs:
                 break
         else:
             raise WorkerDied(f"{name} cannot be timed: {problem}")
+        self.launched = bool(self.launched) or launched[True]
         if launched[True] and not launched[False]:
             with _at(False):
                 raise NoLaunch(f"{name} launches no kernel of {arms[False].checkout.kernel}")

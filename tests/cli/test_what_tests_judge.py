@@ -1,0 +1,64 @@
+"""Tests that judge nothing: they skip themselves, or never launch a kernel of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import PROJECT, TEST, tile_agent
+from tests.support.repo import isolate, make_repo
+
+CORRECTNESS, PERF = TEST.split("\n\n\ndef test_perf")
+HEAD = TEST.split("\n\n\n")[0]
+PERF = f"{HEAD}\n\n\ndef test_perf{PERF}"
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+def repo(tmp_path: Path, tests: str) -> Path:
+    return make_repo(tmp_path, {**PROJECT, "tests/test_double.py": tests})
+
+
+def test_verify_needs_no_perf_test_and_bench_no_other(tmp_path: Path) -> None:
+    checked = tile_agent(repo(tmp_path / "a", CORRECTNESS), "verify", "--kernel", "double.py")
+    assert (checked.code, checked.out) == (0, "right: 1 correctness tests pass\n")
+    timed = tile_agent(repo(tmp_path / "b", PERF), "bench", "--kernel", "double.py")
+    assert timed.code == 0
+    assert "test_perf_double_triton" in timed.out
+
+
+def test_correctness_tests_without_a_launch(tmp_path: Path) -> None:
+    idle = TEST.replace("torch.testing.assert_close(double(x), 2 * x)", "assert callable(double)")
+    root = repo(tmp_path, idle)
+    says = "no correctness test launches a kernel of double.py: name those that do with --tests"
+    for end in (
+        tile_agent(root, "verify", "--kernel", "double.py"),
+        tile_agent(root, "run", "--yes", "--kernel", "double.py"),
+    ):
+        assert end.code == ExitCode.USAGE
+        assert end.err.splitlines()[-1] == f"tile-agent: {says}"
+
+
+@pytest.mark.slow
+def test_a_perf_test_without_a_launch(tmp_path: Path) -> None:
+    idle = TEST.replace("tile_bench(lambda: double(x),", "tile_bench(lambda: 2 * x,")
+    end = tile_agent(repo(tmp_path, idle), "run", "--yes", "--kernel", "double.py")
+    assert end.code == ExitCode.USAGE
+    says = "no perf test launches a kernel of double.py: name one with --tests"
+    assert end.err.splitlines()[-1] == f"tile-agent: {says}"
+
+
+def test_tests_that_skip_themselves(tmp_path: Path) -> None:
+    skipping = TEST.replace(
+        "\n\n\n", '\n\n\nimport pytest\n\npytestmark = pytest.mark.skip("needs a GPU")\n\n\n', 1
+    )
+    root = repo(tmp_path, skipping)
+    for verb, kind in (("verify", "correctness"), ("bench", "perf")):
+        end = tile_agent(root, verb, "--kernel", "double.py")
+        assert end.code == 3
+        assert f"all 1 {kind} tests skip themselves here: needs a GPU" in end.err + end.out
