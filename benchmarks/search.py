@@ -3,10 +3,11 @@
     python -m benchmarks.search OUT KERNEL [KERNEL ...] [--seconds-per-kernel 250] [--lock FILE]
 
 For each kernel (`softmax`, `cutile/softmax`; `cutile` for all of these) first its references are
-timed: the origin, PyTorch, torch.compile and experts' versions. Then the search makes passes. A
-pass begins with a version, tries every entry once with all of its variants, in the order for the
-kernel's class, and goes on from each gain at once. The first begins with the origin, each other one
-with the fastest version that an entry gave and no pass has begun with.
+timed: the origin, PyTorch, torch.compile and experts' versions. Then the search, whose seconds are
+counted, makes passes. A pass begins with a version, tries every entry once with all of its
+variants, in the order for the kernel's class, and goes on from each gain at once. The first begins
+with the origin, each other one with the fastest version that an entry gave and no pass has begun
+with.
 
 This is no decision of the loop. None of the kernel's tests is run, and there are neither process
 pairs nor intervals: a candidate counts when it agrees with PyTorch in fp64 on one input, and the

@@ -9,12 +9,13 @@ measurements goes the same way again, and on from their end.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from agent.backends import BACKENDS
+from agent.backends.base import KernelClass
 from agent.playbook import ordered
 from agent.playbook.base import Hardware, NotApplicable, Optimization, Subject
 from agent.syntax import Source
@@ -31,6 +32,9 @@ Eval = dict[str, Any]
 their parameters that lead to it from the origin, as they were when it first came up."""
 Measure = Callable[[str, str, dict[str, Any]], None]
 """Of a key, a text and what is to be noted with it: puts an `Eval` into the search's `evals`."""
+
+Entries = Callable[[str, KernelClass], Sequence[Optimization]]
+"""Of a framework and a class of kernel: what to try, in this order."""
 
 
 class OutOfTime(Exception):
@@ -54,7 +58,14 @@ class Version:
 class Search:
     """The search on one kernel."""
 
-    def __init__(self, spec: Spec, sm: int, evals: dict[str, Eval], measure: Measure) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        sm: int,
+        evals: dict[str, Eval],
+        measure: Measure,
+        entries: Entries = ordered,
+    ) -> None:
         """Get ready.
 
         Args:
@@ -62,11 +73,13 @@ class Search:
             sm: the GPU's compute capability times ten.
             evals: what is measured already; `measure` adds to it.
             measure: measures a version, or raises `OutOfTime`.
+            entries: the playbook.
         """
         self._spec = spec
         self._hardware = Hardware(sm=sm)
         self._evals = evals
         self._measure = measure
+        self._entries = entries
         self._pass = 0
         self.faults: dict[str, str] = {}
         """Entries that failed instead of saying that they do not apply, and how."""
@@ -89,7 +102,7 @@ class Search:
         found = []
         framework, file = self._spec.framework, self._spec.kernel.name
         kernel_class = BACKENDS[framework].classify(Source(present.text, file)).kernel_class
-        for entry in ordered(framework, kernel_class):
+        for entry in self._entries(framework, kernel_class):
             if entry.name in TUNING or entry.opt_in:
                 continue
             subject = Subject(Source(present.text, file), kernel_class, self._hardware)

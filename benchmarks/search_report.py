@@ -9,7 +9,7 @@ origin and the `pass` that it came up in.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,8 @@ NEAR = 0.01
 CAVEAT = (
     "A search is no decision of tile-agent: each version was timed once and briefly, after it had "
     "agreed with PyTorch in fp64 on one input. The best of so many timings looks faster than it "
-    "is, while every reference has one timing. An effect below one percent may be noise."
+    "is, while every reference has one timing. An effect of one percent may be noise, and so may "
+    "one of several where a power cap moves the clock, as with matrix products."
 )
 
 Record = dict[str, Any]
@@ -63,19 +64,21 @@ def report(results: dict[str, Record]) -> str:
             if key.startswith(f"{framework}/")
         }
         if records:
-            lines += [f"## {title}", "", *section(records), ""]
+            lines += [f"## {title}", "", *section(title, records)]
     return "\n".join(lines)
 
 
-def section(records: dict[str, Record]) -> list[str]:
-    """The kernels of one language."""
+def section(title: str, records: dict[str, Record]) -> list[str]:
+    """The kernels of one language, which is called `title`."""
     timed = {name: record for name, record in records.items() if best(record)}
     lines = []
     if timed:
         lines += [*overview(timed), "", *legend(timed), "", *summary(timed), ""]
-        lines += ["### Best paths", "", *paths(timed), ""]
-        lines += ["### Each entry on the first pass", "", *entries(timed), ""]
-    return [*lines, *troubles(records)]
+        lines += [f"### {title}: best paths", "", *paths(timed), ""]
+        lines += [f"### {title}: each entry on the first pass", "", *entries(timed), ""]
+    if missing := troubles(records):
+        lines += [f"### {title}: not timed", "", *missing, ""]
+    return lines
 
 
 def overview(records: dict[str, Record]) -> list[str]:
@@ -169,7 +172,7 @@ def entries(records: dict[str, Record]) -> list[str]:
         row(["entry", "kernels", "share of the latency that it took away"]),
         row([":--", "--:", ":--"]),
     ]
-    for entry, shares in sorted(tried.items(), key=lambda item: -sum(item[1].values())):
+    for entry, shares in sorted(tried.items(), key=lambda item: -gained(item[1].values())):
         falling = sorted(shares.items(), key=lambda item: -item[1])
         told = ", ".join(f"{name} {percent(share)}" for name, share in falling)
         lines.append(row([escaped(entry), str(len(shares)), told]))
@@ -189,9 +192,9 @@ def troubles(records: dict[str, Record]) -> list[str]:
         if failed:
             whys = [found["why"] for found in record["evals"].values() if "why" in found]
             kinds = ", ".join(sorted({why.partition(":")[0] for why in whys}))
-            lines.append(f"- {name}, {failed} of {len(record['evals'])} versions: {kinds}")
+            lines.append(f"- {name}, {failed} of {len(record['evals'])} versions: {kinds}.")
         lines += [f"- {name}, {step} is at fault: {why}" for step, why in record["faults"].items()]
-    return ["### Not timed", "", *lines] if lines else []
+    return lines
 
 
 # --- figures ------------------------------------------------------------------------------------
@@ -279,11 +282,18 @@ def first_pass(record: Record) -> dict[str, float]:
     return shares
 
 
+def gained(shares: Iterable[float]) -> float:
+    """The sum of the gains, whatever the losses."""
+    return sum(max(share, 0.0) for share in shares)
+
+
 def gain(before: float | None, after: float | None) -> float | None:
     """The share of a latency that was taken away."""
     return None if before is None or after is None else 1 - after / before
 
 
 def percent(share: float) -> str:
-    """'+73.9 %'."""
-    return f"{100 * share:+.1f} %"
+    """'+73.9 %', or '41.1x as long' where more was added than there was."""
+    if share < -1:
+        return f"{1 - share:.1f}x as long"
+    return f"{round(100 * share, 1) + 0.0:+.1f} %"
