@@ -38,7 +38,8 @@ class ExitCode(IntEnum):
 class Interrupted(BaseException):
     """The user, or the system, asked the process to end: Ctrl-C, `tile-agent stop`, a hang-up.
 
-    Like KeyboardInterrupt it is no Exception, so that nothing swallows it on its way out.
+    Its message, where it has one, tells the user what had been done by then. Like
+    KeyboardInterrupt it is no Exception, so that nothing swallows it on its way out.
     """
 
 

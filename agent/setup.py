@@ -141,6 +141,7 @@ def opened(request: Request) -> Iterator[Session]:
     run_id = _run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
     target = find_target(found.tree, found.kernel, request.tests)
+    build.check_language(request.options.only, target.backend)
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)

@@ -34,6 +34,8 @@ from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
 _BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
+_NO_ARGUMENTS = "NoArgsIsHelpError"
+"""The one of them that holds the help; typer has no public name for it."""
 
 CONFIGURABLE: dict[str, Callable[..., None]] = {"run": runs.run, "begin": assistant.begin}
 """The commands whose defaults a file may set."""
@@ -84,9 +86,11 @@ def _run() -> int:
     try:
         return int(app(standalone_mode=False) or 0)
     except _BadCommandLine as problem:
+        if type(problem).__name__ == _NO_ARGUMENTS:
+            return _helped(problem)
         return output.failed(_message(problem), ExitCode.USAGE)
-    except (Interrupted, typer.Abort):
-        return output.failed("interrupted; nothing is lost", ExitCode.STOPPED)
+    except (Interrupted, typer.Abort) as end:
+        return output.failed(str(end) or "interrupted; nothing is lost", ExitCode.STOPPED)
     except UsageError as problem:
         return output.failed(str(problem), ExitCode.USAGE)
     except TileAgentError as problem:
@@ -112,5 +116,16 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def _message(problem: Exception) -> str:
     """What click would have said, in one line."""
+    return f"{_said(problem)} (see tile-agent --help)"
+
+
+def _helped(problem: Exception) -> int:
+    """A group without a command: its help is all there is to say, and rich has printed it."""
+    if text := _said(problem).strip():
+        print(text)
+    return ExitCode.USAGE
+
+
+def _said(problem: Exception) -> str:
     format_message = getattr(problem, "format_message", None)
-    return f"{format_message() if format_message else problem} (see tile-agent --help)"
+    return str(format_message() if format_message else problem)

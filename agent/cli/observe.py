@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from agent.cli import output
+from agent.errors import Interrupted
 
 if TYPE_CHECKING:
     from agent.events import Event
@@ -16,11 +17,20 @@ if TYPE_CHECKING:
 
 
 def announce(session: Session, *, ask: bool) -> None:
-    """Say what is going to happen, and ask a person who can answer."""
+    """Say what is going to happen, and ask a person who can answer.
+
+    Raises:
+        Interrupted: the answer was no.
+    """
     for line in _plan(session):
         output.progress(line)
     if ask and output.interactive():
-        typer.confirm("Begin?", default=True, abort=True, err=True)
+        try:
+            agreed = typer.confirm("Begin?", default=True, err=True)
+        except typer.Abort:  # the end of the input is no answer
+            agreed = False
+        if not agreed:
+            raise Interrupted("not begun; nothing was changed")
 
 
 def observer(session: Session) -> Observer:

@@ -107,14 +107,21 @@ def remove(
 
 
 @app.command("list")
-def list_skills(user: User = True, to: To = None, as_json: Json = False) -> None:
+def list_skills(
+    user: Annotated[
+        bool | None,
+        typer.Option("--user/--project", help="Only yours, or only this repository's; else both."),
+    ] = None,
+    to: To = None,
+    as_json: Json = False,
+) -> None:
     """List the skills, what each is for, and where it is installed."""
     output.use_json(as_json)
     from agent.skillbook import install as skills
     from agent.skillbook import shipped
     from agent.skillbook.format import FILE, read
 
-    homes = _homes(["all"], user, to)
+    homes = _everywhere() if user is None and to is None else _homes(["all"], user is True, to)
     listed = []
     lines = []
     for source in shipped():
@@ -208,6 +215,17 @@ def _homes(
     if not assistants or user:
         return folders(assistants or (), Scope.USER, Path.home())
     return folders(assistants, Scope.PROJECT, Repository.open(Path.cwd()).root)
+
+
+def _everywhere() -> dict[Path, tuple[str, ...]]:
+    """The skills folders of the user and, inside a repository, those of the project."""
+    from agent.errors import UsageError
+
+    homes = _homes(["all"], user=True, to=None)
+    try:
+        return homes | _homes(["all"], user=False, to=None)
+    except UsageError:  # not in a repository
+        return homes
 
 
 def _finish(changes: Sequence[Change], homes: dict[Path, tuple[str, ...]]) -> None:

@@ -43,7 +43,7 @@ Shapes = Annotated[str, SHAPES]
 RightResult = Annotated[str, REFERENCE]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", help="Write it there, such as softmax_tileir.py; else the diff."),
+    typer.Option("--output", help="A new file to write, such as softmax_tileir.py; else the diff."),
 ]
 Approx = Annotated[bool, typer.Option("--approx", help="Set TILEIR_ENABLE_APPROX=1 for Tile IR.")]
 Ftz = Annotated[bool, typer.Option("--ftz", help="Set TILEIR_ENABLE_FTZ=1 for Tile IR.")]
@@ -101,7 +101,7 @@ def apply(
     parse(prepared.text, str(kernel))
     changed = bool(prepared.changes)
     if to is not None and changed:
-        to.write_bytes(prepared.text.encode())
+        _write(to, prepared.text, kernel)
     step = Step(
         Phase.TRANSFORM,
         Status.PASSED if changed else Status.FAILED,
@@ -259,6 +259,43 @@ def _job(
         limits = replace(limits, stop=f"line {stopping[0].line}: {stopping[0].text}")
     job, right = reference.read(source, kernel, asked, limits, ragged=ragged)
     return job, right, kinds, findings
+
+
+def _write(path: Path, text: str, kernel: Path) -> None:
+    """A new file; one that holds the same already is left as it is.
+
+    Raises:
+        UsageError: something else is there, or it cannot be written; nothing has been changed.
+    """
+    from agent.errors import UsageError
+    from agent.repository import shown
+
+    name = f"--output {shown(path)}"
+    content = text.encode()
+    try:
+        if path.is_dir():
+            raise UsageError(f"{name} is a folder: name a new file in it")
+        if path.exists() and path.samefile(kernel):
+            raise UsageError(
+                f"{name} is the kernel's own file: name a new one, or leave --output out for a diff"
+            )
+        if path.is_file() and path.read_bytes() == content:
+            return
+        path.open("xb").close()
+        try:
+            path.write_bytes(content)
+        except OSError:
+            path.unlink()
+            raise
+    except FileExistsError:
+        raise UsageError(f"{name} exists already: name another file, or remove it first") from None
+    except (FileNotFoundError, NotADirectoryError):
+        folder = shown(path.parent)
+        raise UsageError(f"{name}: there is no folder {folder}: make it, or name another") from None
+    except OSError as problem:
+        raise UsageError(
+            f"{name} cannot be written ({problem.strerror}): name another file"
+        ) from None
 
 
 def _variables(*, approx: bool, ftz: bool) -> dict[str, str]:

@@ -10,14 +10,14 @@ import libcst as cst
 from libcst.metadata import PositionProvider
 
 from agent.lint.base import Check, Finding, Severity, Subject
-from agent.lint.checks import caching, launches, names, results, searching, speed, tiles
+from agent.lint.checks import caching, indices, launches, names, results, searching, speed, tiles
 from agent.syntax import Source
 
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
         (
             value
-            for family in (names, tiles, launches, results, speed, searching, caching)
+            for family in (names, tiles, indices, launches, results, speed, searching, caching)
             for value in vars(family).values()
             if isinstance(value, Check)
         ),

@@ -12,6 +12,7 @@ from functools import lru_cache
 import libcst as cst
 
 from agent.backends.cutile import CT, CUTILE
+from agent.backends.cutile_host import parameter
 from agent.lint.base import STATIC, Subject
 from agent.syntax import Function, assigned, descendants
 
@@ -28,8 +29,12 @@ RANGES = ("range", "builtins.range")
 RUNTIME_METHODS = frozenset({"item", "load", "num_tiles"})
 TILES = frozenset({*CUTILE.loads, *CUTILE.dots, *CUTILE.accumulators, *CUTILE.iotas})
 """What such a call gives is a tile."""
+TILE_METHODS = frozenset({"astype", "extract", "permute", "reshape", "transpose"})
+"""Methods of a tile that give another; cuda.tile has functions of these names."""
 SCALARS = frozenset({"int", "float", "bool", "builtins.int", "builtins.float", "builtins.bool"})
 EXTENTS = frozenset({"shape", "strides"})
+DEEP = 10
+"""Values behind names are followed so far: in a file that is wrong, two may name each other."""
 
 
 @lru_cache(maxsize=64)
@@ -95,6 +100,35 @@ def is_runtime(
     return any(is_runtime(subject, function, side, names) for side in sides)
 
 
+def late_names(subject: Subject, function: Function) -> frozenset[str]:
+    """The names that hold no constant of the compiler's: run-time values, and plain parameters."""
+    return runtime_names(subject, function) | frozenset(_plain_parameters(subject, function))
+
+
+def unmarked(subject: Subject, expression: cst.BaseExpression) -> Function | None:
+    """The kernel of which an expression is a parameter that no annotation makes a constant."""
+    given = parameter(subject.source, subject.source.resolve(expression))
+    for kernel in subject.kernels:
+        if given in kernel.function.parameters and given is not None:
+            plain = given.name.value in _plain_parameters(subject, kernel.function)
+            return kernel.function if plain else None
+    return None
+
+
+def runs_in(subject: Subject, function: Function, node: cst.CSTNode) -> bool:
+    """Whether a node is the function's own code, and its names the function's names.
+
+    What a lambda or comprehension names may be its own; a function in the function may never be
+    called.
+    """
+    for above in subject.source.ancestors(node):
+        if above is function.node:
+            return True
+        if isinstance(above, cst.FunctionDef | cst.Lambda | cst.CompFor | cst.BaseComp):
+            return False
+    return False
+
+
 @lru_cache(maxsize=64)
 def array_parameters(subject: Subject, function: Function) -> frozenset[str]:
     """The parameters of a kernel that are arrays without static extents, and stay what they are."""
@@ -139,16 +173,34 @@ def _plain_parameters(subject: Subject, function: Function) -> Iterator[str]:
     """A kernel's own parameters with no annotation that could say more than 'a number'."""
     if not any(kernel.function is function for kernel in subject.kernels):
         return
+    if len(function.node.decorators) > 1:  # another decorator may annotate them
+        return
     changed = {
         name.value for target, _ in assigned(function.node.body)
         for name in descendants(target, cst.Name)
     }  # fmt: skip
-    for parameter in function.parameters:
-        annotation = parameter.annotation.annotation if parameter.annotation else None
+    for given in function.parameters:
+        annotation = given.annotation.annotation if given.annotation else None
         if annotation is not None and subject.source.name(annotation) not in SCALARS:
             continue
-        if parameter.name.value not in changed:
-            yield parameter.name.value
+        if given.name.value not in changed:
+            yield given.name.value
+
+
+def is_tile(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> bool:
+    """Whether an expression is surely a tile: what a function of cuda.tile or one's method gave."""
+    if deep > DEEP:
+        return False
+    match subject.source.resolve(expression):
+        case cst.Call(func=func) as call:
+            if subject.called(call) in TILES:
+                return True
+            if not isinstance(func, cst.Attribute) or func.attr.value not in TILE_METHODS:
+                return False
+            return CUTILE.owns(subject.called(call)) or is_tile(subject, func.value, deep + 1)
+        case cst.BinaryOperation(left=left, right=right):
+            return is_tile(subject, left, deep + 1) or is_tile(subject, right, deep + 1)
+    return False
 
 
 @lru_cache(maxsize=64)

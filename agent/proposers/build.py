@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.backends.base import KernelClass
+from agent.errors import UsageError
 from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
-from agent.playbook import ADVICE, LAST, ordered
+from agent.playbook import ADVICE, LAST, find, ordered
 from agent.playbook.base import Entry
 from agent.proposers.base import Proposer
 from agent.proposers.judgement import JudgementProposer
 from agent.proposers.playbook import PlaybookProposer
 from agent.proposers.writer import Writer
 from agent.repository import Repository
+
+_LANGUAGES = {"cutile": "cuTile", "triton": "Triton"}
+"""What a person calls the backends."""
 
 
 def check(options: Options) -> None:
@@ -29,6 +34,20 @@ def check(options: Options) -> None:
         from agent.proposers.command import check as check_command
 
         check_command(options.command)
+
+
+def check_language(only: Sequence[str], backend: str) -> None:
+    """Look whether one of the entries that were asked for is for the kernel's language.
+
+    Raises:
+        UsageError: none is; the run would take the baseline and end.
+    """
+    foreign = [entry for entry in map(find, only) if entry.backend != backend]
+    if foreign and len(foreign) == len(only):
+        raise UsageError(
+            f"{foreign[0].name} is for {_LANGUAGES[foreign[0].backend]}; this is a "
+            f"{_LANGUAGES[backend]} kernel: see `tile-agent playbook list --backend {backend}`"
+        )
 
 
 def judged(backend: str, kernel_class: KernelClass) -> tuple[Entry, ...]:

@@ -9,6 +9,7 @@ from agent.errors import ExitCode
 from agent.events import StopReason
 from agent.journal import to_json
 from agent.state import Phase, Run
+from agent.workspace import SANDBOX
 
 
 def exit_code(run: Run) -> ExitCode:
@@ -43,7 +44,7 @@ def kept_at(run: Run) -> str:
 
 
 def next_command(run: Run, do: str) -> str:
-    """The command line that goes on with a run that an assistant leads.
+    """The command line that goes on with a run, or shows what came of it.
 
     Args:
         run: which one.
@@ -51,6 +52,8 @@ def next_command(run: Run, do: str) -> str:
     """
     started = run.started
     assert started is not None
+    if do == "done" and not run.kept:
+        return f"cat {SANDBOX}/runs/{started.run_id}/perf_results.md"
     if do == "done":
         return f"git log -p {started.origin_sha[:12]}..{kept_at(run)}"
     if do == "begin":

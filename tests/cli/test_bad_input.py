@@ -156,6 +156,12 @@ def test_an_unknown_optimization(repo: Path) -> None:
     refused(repo, "--kernel", "double.py", "--only", "blok-size", saying="block-size")
 
 
+def test_an_optimization_of_the_other_language(repo: Path, tmp_path: Path) -> None:
+    said = "tile-sizes is for cuTile; this is a Triton kernel: see `tile-agent playbook list"
+    refused(repo, "--kernel", "double.py", "--only", "tile-sizes", saying=said)
+    assert not (tmp_path / "state").exists()
+
+
 def test_an_interpreter_without_pytest(repo: Path, tmp_path: Path) -> None:
     bare = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)

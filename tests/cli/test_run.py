@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -232,6 +233,51 @@ def test_a_branch_that_could_not_move_is_not_pointed_at(repo: Path) -> None:
     assert state["best_ref"] == f"refs/tile-agent/{state['run']}/best"
     assert str(state["next"]).endswith(str(state["best_ref"]))
     assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+def test_a_run_that_kept_nothing_shows_what_was_tried(repo: Path) -> None:
+    end = tile_agent(repo, "run", "--kernel", "double.py", "--only", "eviction-policy")
+    assert end.code == ExitCode.NO_IMPROVEMENT, end.err
+    state = only_run(repo)
+    show, table = str(state["next"]).split()
+    assert show == "cat"
+    assert (repo / table).read_text() == (repo / "sandbox/perf_results.md").read_text()
+
+
+def test_an_answer_of_no_begins_nothing(repo: Path) -> None:
+    before = snapshot(repo)
+    for answer in (b"n\n", b"\x04"):  # ^D: the end of the input
+        outer, inner = pty.openpty()
+        with subprocess.Popen(
+            command("run", "--kernel", "double.py"), cwd=repo, stdin=inner, stderr=inner
+        ) as process:
+            os.close(inner)
+            said = b""
+            while b"Begin? [Y/n]" not in said:
+                said += os.read(outer, 1024)
+            os.write(outer, answer)
+            while chunk := _read(outer):
+                said += chunk
+        os.close(outer)
+        assert process.returncode == ExitCode.STOPPED
+        assert said.endswith(b"tile-agent: not begun; nothing was changed\r\n")
+        assert changed(before, snapshot(repo)) == set()
+
+
+def _read(terminal: int) -> bytes:
+    """What a process writes to its terminal; Linux says EIO when it has ended."""
+    try:
+        return os.read(terminal, 1024)
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("group", ["", "playbook", "skill", "tileir"])
+def test_a_group_without_a_command_is_its_help(tmp_path: Path, group: str) -> None:
+    bare = tile_agent(tmp_path, *group.split())
+    shown = tile_agent(tmp_path, *group.split(), "--help")
+    assert (bare.code, bare.err) == (ExitCode.USAGE, "")
+    assert bare.out.split() == shown.out.split()
 
 
 def test_a_damaged_journal_does_not_hide_the_other_runs(repo: Path) -> None:

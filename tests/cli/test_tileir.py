@@ -11,6 +11,7 @@ import pytest
 
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
+from tests.support.repo import changed, make_repo, snapshot
 from tests.test_docs import rows
 from tests.tileir import machines
 from tests.tileir.kernels import ADD, IN_PLACE, MATMUL, SOFTMAX
@@ -123,6 +124,39 @@ def test_apply_refuses_what_tile_ir_would_compute_wrongly(tmp_path: Path) -> Non
     assert done.json["optimized_code"] is None
     assert "Tile IR does not order the two" in done.json["refusals"]["double_kernel"]
     assert not (tmp_path / "out.py").exists()
+
+
+def test_apply_writes_the_same_file_twice(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = tileir(tmp_path, "apply", MATMUL, "--output", "new.py", "--json")
+        assert done.code == ExitCode.DONE, done.err
+        assert (tmp_path / "new.py").read_text() == done.json["optimized_code"]
+
+
+@pytest.mark.parametrize(
+    ("to", "saying"),
+    [
+        ("nodir/x.py", "there is no folder nodir: make it"),
+        ("notes.txt/x.py", "there is no folder notes.txt: make it"),
+        ("folder", "is a folder: name a new file in it"),
+        ("notes.txt", "exists already: name another file, or remove it first"),
+        ("dangling.py", "exists already"),
+        ("kernel.py", "is the kernel's own file"),
+        ("link.py", "is the kernel's own file"),
+        ("n" * 300, "cannot be written (File name too long): name another"),
+    ],
+)
+def test_apply_replaces_nothing(tmp_path: Path, to: str, saying: str) -> None:
+    repo = make_repo(tmp_path, {"notes.txt": "mine", "folder/a.txt": "a", "kernel.py": MATMUL})
+    (repo / "dangling.py").symlink_to("nowhere.py")
+    (repo / "link.py").symlink_to("kernel.py")
+    before = snapshot(repo)
+    done = tile_agent(repo, "tileir", "apply", "--kernel", "kernel.py", "--output", to)
+    assert done.code == ExitCode.USAGE
+    assert done.err.startswith(f"tile-agent: --output {to}")
+    assert saying in done.err
+    assert (done.out, done.err.count("\n")) == ("", 1)
+    assert changed(before, snapshot(repo)) == set()
 
 
 # --- verify and bench ---------------------------------------------------------------------------

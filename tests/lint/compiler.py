@@ -20,8 +20,11 @@ from agent.syntax import Source
 HEAD = "import math\nimport os\n\nimport torch\n\nimport cuda.tile as ct\n\n"
 
 
-def refusal(text: str, folder: Path) -> str | None:
-    """Why cuTile does not compile the last kernel of a file; None when it does."""
+def refusal(text: str, folder: Path, *, through: str = "tileir_bytecode") -> str | None:
+    """Why cuTile does not compile the last kernel of a file; None when it does.
+
+    `through="cubin"` asks tileiras too, which has to be installed.
+    """
     path = folder / "kernel_under_test.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("kernel_under_test", path)
@@ -41,7 +44,7 @@ def refusal(text: str, folder: Path) -> str | None:
             ],
             io.BytesIO(),
             gpu_code="sm_90",
-            output_format="tileir_bytecode",
+            output_format=through,
         )
     except (ct.TileError, TypeError, ValueError) as problem:
         return str(problem)

@@ -119,6 +119,102 @@ def test_what_is_right_stays_unmentioned(body: str, code: str) -> None:
     assert code not in codes(KERNEL + lines)
 
 
+UNKNOWN = """
+from helpers import SHAPE, ConstInt, extent, extract, marked, tiles
+
+LAST = SHAPE[-1]
+
+def helper(x, tile, index, half):
+    for j in range(half):
+        ct.store(x, index, ct.load(x, index, (tile,)))
+
+@ct.kernel
+def k(x, y, tile: ConstInt, text: "ct.Constant[int]", pair: tuple[ct.Constant[int], int], n):
+    i = ct.bid(0)
+    t = ct.load(x, (i,), (text,))
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "u = ct.load(x, (i,), (tile,))",
+        "u = ct.zeros((text,), ct.float32)",
+        "u = ct.zeros((pair[0],), ct.float32)",
+        "u = ct.zeros((extent(x),), ct.float32)",
+        "u = ct.load(x, SHAPE, (4,))",
+        "u = ct.load(x, (i, 0), SHAPE)",
+        "u = ct.load(x, (i, 0), extent(x))",
+        "u = ct.load(x, (i, 0), tile)",
+        "ct.store(x, (i, 0), extent(t))",
+        "ct.store(x, (i, 0), t + extent(t))",
+        "ct.store(x, (i, 0), ct.sum(extent(t), axis=0))",
+        "u = ct.zeros((4,), ct.float32)\n"
+        "for j in range(n):\n    u = extent(u)\nct.store(x, (i, 0), u)",
+        "u = extract.extract(t, (0, 0), (4,))",
+        "u = tiles.reshape(t, n)\nv = tiles.load((i, 0), n)",
+        "for j in range(LAST):\n    u = j",
+        "for j in range(extent(n / 2)):\n    u = j",
+        "h = n / 2\nh = extent(h)\nfor j in range(h):\n    u = j",
+        "for j in range(ct.static_eval(int(tile / 2))):\n    u = j",
+        "helper(x, n, (i, 0), n / 2)",
+    ],
+)
+def test_what_may_be_right_stays_unmentioned(body: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    assert not {"CT008", "CT012", "CT013"} & {*codes(UNKNOWN + lines)}
+
+
+@pytest.mark.parametrize(
+    "circle",
+    ["a = a + 1", "a = b + b\n    b = a + a", "a = -a", "a = ct.exp(b)\n    b = a.astype(n)",
+     "a = a.reshape((n,))", "a = max(b, 1)\n    b = a if n else a"],
+)  # fmt: skip
+def test_names_that_name_each_other_have_an_end(circle: str) -> None:
+    text = (
+        f"@ct.kernel\ndef k(x, y, n):\n    {circle}\n    for j in range(a):\n"
+        "        ct.store(y, (a, 0), a)\n        ct.store(y, a, a.reshape((a, 1)))\n"
+        "        ct.load(x, a, a)\n"
+    )
+    assert "CT010" in codes(text)
+
+
+def test_a_second_decorator_may_mark_the_parameters() -> None:
+    kernel = "@ct.kernel\n@marked\ndef k(x, tile):\n    ct.load(x, (0,), (tile,))\n"
+    assert codes(kernel) == []
+    assert codes(kernel.replace("@marked\n", "")) == ["CT008"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "message"),
+    [
+        (
+            "u = T.load(x, (0,), (tile,))",
+            "CT008",
+            "`tile` in a tile's shape is a parameter of k that is not marked `ct.Constant`",
+        ),
+        (
+            "u = T.load(x, index=(0, 0), shape=(4,))",
+            "CT012",
+            "the index `(0, 0)` has 2 dimensions, its tile 1",
+        ),
+        ("full(y, (0,), zeros((4, 4), T.float32))", "CT012",
+         "the index `(0,)` has 1 dimension, its tile 2"),
+        (
+            "for j in range(x.shape[1] / 32):\n    u = j",
+            "CT013",
+            "`x.shape[1] / 32` in a range is a float",
+        ),
+    ],
+)  # fmt: skip
+def test_other_names_for_cuda_tile(body: str, code: str, message: str) -> None:
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    head = "from cuda import tile as T\nfrom cuda.tile import store as full, zeros\n\n"
+    errors = lint(Source(f"{head}@T.kernel\ndef k(x, y, tile):\n{lines}")).findings
+    (found,) = (f for f in errors if f.severity is Severity.ERROR)
+    assert (found.code, found.line, found.message) == (code, 6, message)
+
+
 LAUNCH = """
 @ct.kernel
 def k(x, y, size: ct.Constant[int]):

@@ -10,6 +10,7 @@ pytest.importorskip("cuda.tile")
 
 import cuda.tile as ct
 
+from agent.environment import probe
 from agent.lint import CHECKS, Check, Severity, lint
 from agent.lint.checks.names import COMPILER
 from agent.syntax import Source
@@ -18,15 +19,141 @@ from tests.lint.compiler import HEAD, refusal
 COMPILED = [check for check in CHECKS if COMPILER in check.source and check.code != "CT007"]
 """CT007's example is refused for what its launch gives, which nothing shows the compiler."""
 KERNEL = """
-@ct.kernel
-def k(x, y, n, size: ct.Constant[int]):
+SIZE = 128
+HALF = 128 / 2
+PAIR = (8, 16)
+
+def helper(x, tile=64):
+    return ct.load(x, (0,), (tile,))
+
+@ct.kernel(occupancy=ct.ByTarget(sm_100=2, default=1))
+def k(x, y, m, n, tile, number: int, size: ct.Constant[int], bare: ct.Constant, default=128):
     i = ct.bid(0)
+    p = ct.load(m, (i, 0), (8, 16))
     if n > 0:
         ct.store(y, (i,), ct.load(x, (i,), (size,)))
 """
 LOAD = "t = ct.load(x, (i,), (size,))"
+SHAPES = [
+    "u = ct.load(x, (i,), (tile,))",
+    "u = ct.load(x, i, tile)",
+    "u = ct.load(x, (i,), (number,))",
+    "u = ct.load(x, (i,), (default,))",
+    "u = ct.load(x, (i,), (bare,))",
+    "u = ct.load(x, (i,), (SIZE,))",
+    "u = ct.load(x, (i,), (SIZE // 4,))",
+    "u = ct.load(m, (i, 0), PAIR)",
+    "s = (tile,)\nu = ct.load(x, (i,), s)",
+    "s = (size,)\nu = ct.load(x, (i,), s)",
+    "t = tile\nu = ct.zeros(t, ct.float32)",
+    "tile = 64\nu = ct.zeros(tile, ct.float32)",
+    "u = ct.ones((4, tile), ct.float32)",
+    "u = ct.full((size, number), 0.0, ct.float32)",
+    "u = ct.arange(tile, dtype=ct.int32)",
+    "u = ct.zeros((ct.cdiv(tile, 2),), ct.float32)",
+    "u = ct.zeros((ct.cdiv(size, 2),), ct.float32)",
+    "u = ct.num_tiles(x, 0, (tile,))",
+    "u = ct.num_tiles(x, 0, (size,))",
+    "u = ct.num_tiles(x, 0, (100,))",
+    "u = ct.reshape(p, (tile,))",
+    "u = p.reshape((tile,))",
+    "u = p.reshape((-1, 4))",
+    "u = p.reshape((3, -1))",
+    "u = p.astype(ct.int32).extract((0, 0), (tile, 4))",
+    "u = ct.extract(p, (0, 0), (4, 4))",
+    "u = ct.broadcast_to(p, (2, 4, tile))",
+    "u = x.tiled_view((tile,)).load((i,))",
+    "u = x.tiled_view(size).load((i,))",
+    "u = helper(x)",
+    "u = helper(x, size)",
+    "def f(tile):\n    return ct.load(x, (0,), (tile,))\nu = f(64)",
+    "def f():\n    return ct.load(x, (0,), (tile,))\nu = f()",
+    "def f():\n    return ct.load(x, (0,), (tile,))",
+    "def f(n):\n    return ct.load(x, (0,), (n * 2,))\nu = f(64)",
+    "u = (lambda tile: ct.load(x, (0,), (tile,)))(64)",
+]
+"""Constants in shapes, and what is none."""
+RANKS = [
+    "u = ct.load(m, (i, 0), (16,))",
+    "u = ct.load(m, (i, 0), 16)",
+    "u = ct.load(m, (i, 0), ())",
+    "u = ct.load(m, (i, 0), (4, 16))",
+    "u = ct.load(m, index=(i,), shape=(4, 16))",
+    "u = ct.load(m, i + 1, (4, 16))",
+    "u = ct.load(m, i // 2, (4, 16))",
+    "u = ct.load(x, i + 1, (16,))",
+    "s = (16,)\nu = ct.load(m, (i, 0), s)",
+    "s = (4,) + (16,)\nu = ct.load(m, (i, 0), s)",
+    "s = (4, 16) if size > 2 else (4,)\nu = ct.load(m, (i, 0), s)",
+    "if size > 2:\n    s = (4, 16)\nelse:\n    s = (4,)\nu = ct.load(m, (i, 0), s)",
+    "u = ct.load(m, (*PAIR,), (4, 16))",
+    "j = (i, 0)\nu = ct.load(m, j, PAIR)",
+    "j = (i,)\nu = ct.load(m, j, PAIR)",
+    "u = ct.extract(p, (0,), (4, 4))",
+    "u = ct.extract(p, (0, 0), (4,))",
+    "u = p.extract((0, 0), (4,))",
+    "u = ct.load(m, (i, 0), (8, 16)).extract((0, 0), (4,))",
+    "u = ct.load(m, (i, 0), (8, 16)).astype(ct.int32).reshape((tile,))",
+    "u = p.extract((0, 0), (4, 4))",
+    "v = m.tiled_view(PAIR)\nu = v.load((i,))",
+    "v = m.tiled_view(PAIR)\nu = v.load((i, 0))",
+    "v = m.tiled_view(())\nu = v.load((i, 0))",
+    "v = m.tiled_view(PAIR)\nv.store(i, 0.0)",
+    "v = m.tiled_view((8, 16))\nv.store((i, 0), ct.zeros((16,), ct.float32))",
+]
+"""Indices beside shapes."""
+INTEGERS = [
+    "for j in range(x.shape[0] / 32):\n    pass",
+    "for j in range(x.shape[0] // 32):\n    pass",
+    "for j in range(ct.cdiv(x.shape[0], 32)):\n    pass",
+    "for j in range(size / 4):\n    pass",
+    "for j in range(64 / 4):\n    pass",
+    "for j in range(HALF):\n    pass",
+    "for j in range(2.0):\n    pass",
+    "for j in range(0, n / 2, 2):\n    pass",
+    "for j in range(ct.truediv(n, 2)):\n    pass",
+    "for j in range(n / 2 // 1):\n    pass",
+    "for j in range(1 - n / 2):\n    pass",
+    "for j in range(-(n / 2)):\n    pass",
+    "for j in range((n / 2) % 2):\n    pass",
+    "for j in range((n / 2) ** 2):\n    pass",
+    "for j in range(max(n / 32, 1)):\n    pass",
+    "for j in range(max(n // 32, 1)):\n    pass",
+    "for j in range(ct.ceil(n / 32)):\n    pass",
+    "for j in range(ct.minimum(1, n / 32)):\n    pass",
+    "for j in range(n / 2 if n > 3 else n / 3):\n    pass",
+    "for j in range(ct.astype(n / 32, ct.int32)):\n    pass",
+    "for j in range(ct.static_eval(int(size / 4))):\n    pass",
+    "for j in range(int(size / 4)):\n    pass",
+    "for j in ct.static_iter(range(size // 4)):\n    pass",
+    "h = n / 2\nfor j in range(h):\n    pass",
+    "h = n // 2\nfor j in range(h):\n    pass",
+    "h = ct.astype(n / 2, ct.int32)\nu = ct.load(x, (h,), (16,))",
+    "u = ct.load(x, (i / 2,), (16,))",
+    "u = ct.load(x, i / 2, (16,))",
+    "u = ct.load(x, (i // 2,), (16,))",
+    "u = ct.load(x, (i * 1.0,), (16,))",
+    "ct.store(y, (i / 2,), 0.0)",
+    "u = m.tiled_view(PAIR).load((i / 2, 0))",
+    "u = ct.load(x, (i,), (size / 2,))",
+    "u = ct.load(x, (i,), (HALF,))",
+    "u = ct.load(x, (i,), (int(size / 2),))",
+    "u = ct.zeros(size / 2, ct.float32)",
+    "u = ct.arange(size / 2, dtype=ct.int32)",
+    "u = ct.num_tiles(x, 0, (size / 2,))",
+    "u = p.reshape((256 / 2,))",
+    "u = ct.gather(x, ct.arange(64, dtype=ct.int32) / 2)",
+    "u = ct.gather(x, ct.arange(64, dtype=ct.int32) // 2)",
+    "u = ct.gather(m, (ct.arange(64, dtype=ct.int32) / 2, 0))",
+    "ct.scatter(x, (i / 2,), 1.0)",
+    "ct.atomic_add(x, (i / 2,), 1.0)",
+]
+"""Floats where an integer is needed, and integers."""
 BODIES = [
     LOAD,
+    *SHAPES,
+    *RANKS,
+    *INTEGERS,
     f"if i > 4:\n    {LOAD}\nct.store(y, (i,), t)",
     f"if i > 4:\n    {LOAD}",
     f"if i > 4:\n    {LOAD}\nif i > 4:\n    ct.store(y, (i,), t)",
@@ -104,6 +231,41 @@ def test_lint_and_the_compiler_agree(body: str, tmp_path: Path) -> None:
     problem = refusal(text, tmp_path)
     errors = [f for f in lint(Source(text)).findings if f.severity is Severity.ERROR]
     assert bool(errors) == (problem is not None), (problem, errors)
+
+
+STORED = [
+    "ct.store(m, (i, 0), ct.zeros((16,), ct.float32))",
+    "ct.store(m, (i, 0), ct.load(x, (i,), (16,)))",
+    "ct.store(m, (i, 0), ct.load(x, (i,), (16,)) * 2.0)",
+    "ct.store(m, (i, 0), ct.load(x, (i,), (16,)).astype(ct.float32))",
+    "ct.store(m, (i, 0), ct.exp(-ct.load(x, (i,), (16,))))",
+    "ct.store(m, (i, 0), ct.load(x, (i,), (16,))[None, :])",
+    "ct.store(m, (i, 0), ct.load(x, (i,), (16,)) + p)",
+    "ct.store(m, (i, 0), ct.load(m, (i, 0), ()))",
+    "ct.store(m, (i, 0), ct.astype(ct.arange(16, dtype=ct.int32), ct.float32))",
+    "ct.store(m, (i, 0), ct.reshape(p, (128,)))",
+    "ct.store(m, (i, 0), ct.sum(p, axis=1))",
+    "ct.store(m, (i, 0), ct.sum(p, axis=1, keepdims=True))",
+    "ct.store(m, (i, 0), ct.max(p, -1))",
+    "ct.store(m, (i, 0), ct.sum(p))",
+    "ct.store(m, (i, 0), ct.transpose(p))",
+    "ct.store(m, (i, 0), ct.extract(p, (0, 0), ()))",
+    "ct.store(m, (i, 0), 0.0)",
+    "ct.store(x, (i,), p)",
+    "ct.store(x, i, p)",
+    "ct.store(x, (i,), ct.sum(p, axis=1))",
+    "m.tiled_view((8, 16)).store((i, 0), ct.load(x, (i,), (16,)))",
+]
+
+
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
+@pytest.mark.parametrize("body", STORED)
+def test_lint_and_tileiras_agree_on_what_is_stored(body: str, tmp_path: Path) -> None:
+    """cuda-tile hands a tile of another rank on; its assembler refuses it."""
+    text = f"{HEAD}{KERNEL}    {body}\n"
+    problem = refusal(text, tmp_path, through="cubin")
+    errors = {f.code for f in lint(Source(text)).findings if f.severity is Severity.ERROR}
+    assert errors == ({"CT012"} if problem is not None else set()), problem
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,21 @@ def test_for_all_in_the_project_and_out_again(repo: Path) -> None:
     assert snapshot(repo) == before
 
 
+def test_a_list_names_the_places_of_the_user_and_of_the_project(repo: Path, tmp_path: Path) -> None:
+    def states(folder: Path, *arguments: str) -> dict[str, str]:
+        listed = skill(folder, "list", *arguments).json["skills"][0]["installed"]
+        return {str(Path(s["folder"]).parent.relative_to(tmp_path)): s["state"] for s in listed}
+
+    skill(repo, "install", "--for", "claude", "--project")
+    users = {f"home/{kind}/skills": "absent" for kind in (".claude", ".agents", ".cursor")}
+    projects = {f"repo/{kind}/skills": "absent" for kind in (".agents", ".cursor")}
+    projects["repo/.claude/skills"] = "current"
+    assert states(repo) == users | projects
+    assert states(repo, "--user") == users
+    assert states(repo, "--project") == projects
+    assert states(tmp_path) == users  # no repository: no project
+
+
 def test_nothing_is_written_anywhere_if_one_place_is_taken(repo: Path, tmp_path: Path) -> None:
     name = next(SHIPPED.glob("*/SKILL.md")).parent.name
     home = tmp_path / "home"

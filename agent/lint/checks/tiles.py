@@ -7,24 +7,60 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.backends.cutile import CT, CUTILE
+from agent.backends.dialect import Parameter
 from agent.lint import api
 from agent.lint.base import Found, Severity, Subject, check
 from agent.lint.checks.names import COMPILER
 from agent.lint.definite import Definite
-from agent.lint.values import is_runtime
-from agent.syntax import argument, assigned, descendants
+from agent.lint.values import DEEP, is_runtime, is_tile, late_names, runs_in, unmarked
+from agent.syntax import Function, argument, assigned, descendants
 
 SHAPED_METHODS = {"tiled_view": "tile_shape"}
 """Method of an array -> its parameter that is a tile shape."""
+COUNTING = {
+    f"{CT}extract": Parameter(2, "shape"),
+    **{name: shape for name, (_, shape) in CUTILE.shape_queries.items()},
+}
+"""What takes the shape of a part, or of the tiles it counts -> where."""
+PART_METHODS = {"extract": Parameter(1, "shape"), "reshape": Parameter(0, "shape")}
+"""Method of a tile -> where it takes a shape."""
+RESHAPES = frozenset({f"{CT}reshape", "reshape"})
+"""A dimension of -1 is found from the others."""
 LATENCY = range(1, 11)
 
 
-def shapes(subject: Subject) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
-    """The tile shapes in what cuTile compiles, each with the call that takes it."""
-    for _, call in subject.compiled(cst.Call):
-        shape = shape_of(subject, call)
+def shapes(
+    subject: Subject,
+) -> Iterator[tuple[Function, cst.Call, cst.BaseExpression]]:
+    """The constant shapes in what cuTile compiles, each with its function and what takes it."""
+    for function, call in subject.compiled(cst.Call):
+        shape = constant_shape_of(subject, call)
         if shape is not None:
-            yield call, shape
+            yield function, call, shape
+
+
+def constant_shape_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
+    """The shape that a call takes and the compiler has to know: of a tile, or of a part of one."""
+    shape = shape_of(subject, call)
+    if shape is not None:
+        return shape
+    taken = COUNTING.get(subject.called(call))
+    if taken is None and of_tile(subject, call):
+        taken = PART_METHODS.get(method_of(subject, call))
+    return taken.of(call) if taken is not None else None
+
+
+def of_tile(subject: Subject, call: cst.Call) -> bool:
+    """Whether what is called is surely a method of a tile."""
+    return isinstance(call.func, cst.Attribute) and is_tile(subject, call.func.value)
+
+
+def method_of(subject: Subject, call: cst.Call) -> str:
+    """The name of the method that a call calls; empty when it calls a function of cuda.tile."""
+    if not isinstance(call.func, cst.Attribute):
+        return ""
+    named = isinstance(call.func.value, cst.Name | cst.Attribute)  # and not what a call gives
+    return "" if named and CUTILE.owns(subject.called(call)) else call.func.attr.value
 
 
 def shape_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
@@ -32,10 +68,8 @@ def shape_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
     taken = CUTILE.shapes.get(subject.called(call))
     if taken is not None:
         return taken.of(call)
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    if method in SHAPED_METHODS and not CUTILE.owns(subject.called(call)):
-        return argument(call, 0, SHAPED_METHODS[method])
-    return None
+    method = method_of(subject, call)
+    return argument(call, 0, SHAPED_METHODS[method]) if method in SHAPED_METHODS else None
 
 
 def elements(subject: Subject, expression: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
@@ -75,8 +109,8 @@ def run(x):
 def not_a_power_of_two(subject: Subject) -> Iterator[Found]:
     """Every dimension of a tile is a power of two."""
     dimensions: set[str] = set()
-    for call, shape in shapes(subject):
-        inferred = subject.called(call) == f"{CT}reshape"
+    for _, call, shape in shapes(subject):
+        inferred = bool(RESHAPES & {subject.called(call), method_of(subject, call)})
         for element in elements(subject, shape):
             if isinstance(element, cst.Name):
                 dimensions.add(element.value)
@@ -109,24 +143,32 @@ def _is_power_of_two(size: int) -> bool:
     source=f"TileGym's cuTile API reference, rule 17; {COMPILER}",
     bad="""
 @ct.kernel
-def k(x, n):
+def k(x, size, n):
+    ct.store(x, (0,), ct.load(x, (0,), (size,)))  # <-
     rows = n * 2
     ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))  # <-
 """,
     good="""
 @ct.kernel
-def k(x, n: ct.Constant[int]):
+def k(x, size: ct.Constant[int], n: ct.Constant[int]):
+    ct.store(x, (0,), ct.load(x, (0,), (size,)))
     rows = n * 2
     ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))
 """,
 )
 def run_time_shape(subject: Subject) -> Iterator[Found]:
-    """The shape of a tile is known when the kernel is compiled."""
-    for function, call in subject.compiled(cst.Call):
-        shape = shape_of(subject, call)
-        for element in elements(subject, shape) if shape is not None else ():
-            if is_runtime(subject, function, element):
-                text = subject.code(element)
+    """The shape of a tile is known when the kernel is compiled. A parameter is a value of the
+    running kernel unless its annotation says that it is a constant; a default does not."""
+    for function, call, shape in shapes(subject):
+        if not runs_in(subject, function, call):
+            continue
+        for element in elements(subject, shape):
+            text = subject.code(element)
+            kernel = unmarked(subject, element)
+            if kernel is not None:
+                message = f"is a parameter of {kernel.name} that is not marked `ct.Constant`"
+                yield element, f"`{text}` in a tile's shape {message}"
+            elif is_runtime(subject, function, element, late_names(subject, function)):
                 yield element, f"`{text}` in a tile's shape is known only when the kernel runs"
 
 
@@ -159,10 +201,12 @@ def tile_as_index(subject: Subject) -> Iterator[Found]:
                 yield element, f"`{subject.code(element)}` is a tile of offsets"
 
 
-def _has_iota(subject: Subject, expression: cst.BaseExpression) -> bool:
+def _has_iota(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> bool:
+    if deep > DEEP:
+        return False
     match subject.source.resolve(expression):
         case cst.BinaryOperation(left=left, right=right):
-            return _has_iota(subject, left) or _has_iota(subject, right)
+            return any(_has_iota(subject, side, deep + 1) for side in (left, right))
         case cst.Call() as call:
             return subject.called(call) in CUTILE.iotas
     return False
