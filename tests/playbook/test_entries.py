@@ -234,3 +234,13 @@ def test_as_many_programs_as_their_warps_leave_room_for(warps: str, programs: se
     found = variants("persistent-programs", text.replace("BLOCK=block)", f"BLOCK=block, {warps})"))
     assert {params["programs_per_sm"] for params in found} == programs
     assert any("num_stages" in params for params in found)
+
+
+def test_the_interpreter_has_no_warps_to_choose_a_row_for() -> None:
+    entry = playbook.get("row-in-registers")
+    source = Source(entry.before)
+    counts = [
+        len(entry.variants(Subject(source, KernelClass.MEMORY, hardware)))
+        for hardware in (Hardware(sm=90), Hardware(interpreted=True))
+    ]
+    assert counts[0] > counts[1] == 1
