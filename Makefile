@@ -32,10 +32,10 @@ demo: $(VENV)/.demo
 	./examples/demo.sh $(CURDIR)/$(BIN) $(DEMO)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
