@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.loop_run import Limits, environment, run_loop
-from benchmarks.spec import Spec, find
+from benchmarks.spec import Spec, find, replace_whole
 from benchmarks.tables import report
 
 FINISH_S = 60.0
@@ -90,8 +90,8 @@ class Results:
     def put(self, spec: Spec, record: dict[str, Any]) -> None:
         """Write a kernel's record, and with it all."""
         self._all["kernels"][spec.key] = record
-        _replace(self._json, json.dumps(self._all, indent=1))
-        _replace(self._markdown, report(self._all))
+        replace_whole(self._json, json.dumps(self._all, indent=1))
+        replace_whole(self._markdown, report(self._all))
 
 
 def do(spec: Spec, results: Results, work: Path, seconds: float, ends: float) -> None:
@@ -155,13 +155,6 @@ def lines_about(spec: Spec, record: dict[str, Any]) -> list[str]:
         )
         for timing in record["timings"]
     ]
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all: the process may be ended at any time."""
-    part = path.with_suffix(path.suffix + ".part")
-    part.write_text(text)
-    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from benchmarks.search_passes import OutOfTime, Search
 from benchmarks.search_report import report
 from benchmarks.search_timing import METHOD, PREPARE_S, Clock, locked, spoilt
 from benchmarks.side_by_side import EXPERT_PACKAGES, installed, makers
-from benchmarks.spec import Launch, Spec, find
+from benchmarks.spec import Launch, Spec, find, replace_whole
 
 LEAST_S = 6.0
 """Nothing is begun with less time left."""
@@ -118,7 +118,7 @@ class Record:
 
     def store(self) -> None:
         """Write it all."""
-        _replace(self.file, json.dumps(self.data))
+        replace_whole(self.file, json.dumps(self.data))
 
 
 def do(record: Record, seconds: float, lock: Path | None) -> None:
@@ -164,8 +164,8 @@ def collect(out: Path) -> None:
     with locked(out / "search.lock"):
         records = [record for spec in find([]) if (record := Record(out, spec)).file.exists()]
         results = {record.spec.key: record.data for record in records}
-        _replace(out / "search.json", json.dumps(results))
-        _replace(out / "search.md", report(results))
+        replace_whole(out / "search.json", json.dumps(results))
+        replace_whole(out / "search.md", report(results))
 
 
 # --- in a child ---------------------------------------------------------------------------------
@@ -213,13 +213,6 @@ def time_one(
     record.end(clock.time(make))
     if spoilt():
         os._exit(1)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all: the process may be ended at any time."""
-    part = path.with_suffix(path.suffix + ".part")
-    part.write_text(text)
-    part.replace(path)
 
 
 if __name__ == "__main__":

@@ -131,3 +131,10 @@ def load(file: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def replace_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all: the process may be ended at any time."""
+    part = path.with_suffix(path.suffix + ".part")
+    part.write_text(text)
+    part.replace(path)
