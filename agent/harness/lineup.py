@@ -80,15 +80,16 @@ class LineUp:
         self._seen = {name: [] for name in variants}
         with ExitStack() as stack:
             for name, checkout in checkouts.items():
-                arm = Arm(
-                    self._server,
-                    checkout,
-                    logs[name],
-                    arguments=self._plan.files,
-                    tests=self._plan.perf,
-                )
-                stack.callback(arm.kill)
-                self._arms[name] = arm
+                with self._may_leave(name):
+                    arm = Arm(
+                        self._server,
+                        checkout,
+                        logs[name],
+                        arguments=self._plan.files,
+                        tests=self._plan.perf,
+                    )
+                    stack.callback(arm.kill)
+                    self._arms[name] = arm
             self._run()
             for arm in self._arms.values():
                 arm.close()

@@ -14,7 +14,7 @@ from agent.harness.lineup import AT_ONCE, INCUMBENT, LineUp, groups
 from agent.harness.pairs import Timing
 from agent.harness.server import ForkServer
 from agent.screening import Look
-from tests.support.workers import Project
+from tests.support.workers import Project, start_server
 
 PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
 TIMING = Timing(block_ms=10, settle_ms=2, least_samples=2, quads=2)
@@ -110,3 +110,12 @@ def test_groups_hold_every_variant_once() -> None:
     found = list(groups(names))
     assert [name for group in found for name in group] == names
     assert [len(group) for group in found] == [AT_ONCE, AT_ONCE, 1]
+
+
+def test_without_a_fork_server_nobody_is_ranked(tmp_path: Path) -> None:
+    with start_server(tmp_path / "server.log") as server:
+        pass
+    project = Project(tmp_path / "project", textwrap.dedent(TEST), sleeping(0.001)).checkout()
+    line = LineUp(server, PLAN, TIMING, deadline_in(20), interpreted=True)
+    logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, "a")}
+    assert line.look(project, {"a": project}, logs) == {}
