@@ -173,6 +173,21 @@ def test_blocks_that_leave_multiprocessors_idle(grid: tuple[int, ...], said: str
     assert found.families[0] == "scheduling"
 
 
+@pytest.mark.parametrize(
+    ("rows", "cols", "many"),
+    [(524288, 128, True), (16384, 4096, False), (512, 128, False)],
+    ids=["many short rows", "long rows", "few short rows"],
+)
+def test_blocks_with_little_to_do(rows: int, cols: int, many: bool) -> None:
+    timed = work("softmax", (rows,), tensor("x", rows, cols), tensor("y", rows, cols))
+    latency_ms = 2.1 * timed.tensor_bytes / PEAKS["H200"].bandwidth_gb_s / 1e6
+    found = diagnose(of_softmax(latency_ms, artifact("softmax", 16, 128), timed))
+    said = "524288 blocks of 128 threads that move 4 bytes each"
+    assert (said in found.evidence[0]) == many
+    assert (found.families[:1] == ("rows",)) == many
+    assert not many or found.cause is Cause.LATENCY
+
+
 def test_a_grid_that_nobody_knows_is_not_counted() -> None:
     timed = replace(SOFTMAX, launches=(("softmax", ()),))
     assert diagnose(of_softmax(0.3, FULL, timed)).cause is Cause.LOCALITY

@@ -22,6 +22,10 @@ HALF_OCCUPANCY = 0.5
 """Below this a kernel that is known to wait may lack warps."""
 RAGGED = 0.8
 """Filled slots of all rounds of blocks; below this the last round leaves many idle."""
+THREAD_BYTES = 32
+"""A load and a store of 128 bits: a thread that moves less than both leaves again at once."""
+MANY_ROUNDS = 8
+"""Blocks for each multiprocessor that are left to share out when each does as many times more."""
 REREAD = 1.5
 """Bytes moved, or asked for, over those that must be: above this some are read again."""
 
@@ -99,6 +103,23 @@ def _few_blocks(view: View) -> Finding | None:
             )
             return Finding(Symptom.FEW_BLOCKS, line)
     return None
+
+
+def _short_blocks(view: View) -> Finding | None:
+    """What the threads of a block move, where there are so many blocks that fewer could do more."""
+    peaks, work = view.facts.peaks, view.work
+    if work is None or peaks is None or len(work.launches) != 1 or view.memory_busy:
+        return None
+    ((name, grid),) = work.launches
+    threads = max((a.threads for a in view.kernels.get(name, ())), default=0)
+    blocks = prod(grid) if grid else 0
+    if not threads or blocks < MANY_ROUNDS * peaks.multiprocessors:
+        return None
+    moved = work.tensor_bytes / (blocks * threads)
+    if moved >= THREAD_BYTES:
+        return None
+    line = f"launched: {name} with {blocks} blocks of {threads} threads that move {moved:.2g} bytes"
+    return Finding(Symptom.SHORT_BLOCKS, f"{line} each: fewer blocks with more to do start less")
 
 
 def _low_occupancy(view: View) -> Finding | None:
@@ -202,6 +223,7 @@ RULES: tuple[Callable[[View], Finding | None], ...] = (
     _spills,
     _short,
     _few_blocks,
+    _short_blocks,
     _low_occupancy,
     _rereads,
     _narrow,

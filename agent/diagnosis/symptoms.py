@@ -17,6 +17,7 @@ class Symptom(StrEnum):
     SPILLS = "registers are spilled"
     SHORT = "the launch takes as long as the work"
     FEW_BLOCKS = "multiprocessors are idle"
+    SHORT_BLOCKS = "blocks with little to do"
     LOW_OCCUPANCY = "few warps"
     NARROW = "narrow accesses"
     REREADS = "bytes are moved more than once"
@@ -33,6 +34,7 @@ CAUSES: Mapping[Symptom, Cause] = {
     Symptom.SPILLS: Cause.OCCUPANCY,
     Symptom.SHORT: Cause.LATENCY,
     Symptom.FEW_BLOCKS: Cause.SCHEDULING,
+    Symptom.SHORT_BLOCKS: Cause.LATENCY,
     Symptom.LOW_OCCUPANCY: Cause.OCCUPANCY,
     Symptom.NARROW: Cause.LOCALITY,
     Symptom.REREADS: Cause.LOCALITY,
@@ -47,7 +49,8 @@ FAMILIES: Mapping[Symptom, tuple[str, ...]] = {
     Symptom.NO_TENSOR_CORES: ("precision",),
     Symptom.SPILLS: ("tiles", "warps", "cluster"),
     Symptom.SHORT: ("launches", "fusion", "launch"),
-    Symptom.FEW_BLOCKS: ("scheduling", "tiles", "rows"),
+    Symptom.FEW_BLOCKS: ("scheduling", "tiles"),
+    Symptom.SHORT_BLOCKS: ("rows", "tiles", "scheduling"),
     Symptom.LOW_OCCUPANCY: ("occupancy", "warps", "tiles", "tma"),
     Symptom.NARROW: ("alignment", "static-shapes", "tma"),
     Symptom.REREADS: ("reuse", "passes", "order", "cache", "tiles"),

@@ -1,4 +1,4 @@
-"""Grids of Triton launches that take the block sizes from the config instead of from the host."""
+"""Grids of Triton launches: taking block sizes from the config, and whether one may be changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from agent.backends.dialect import Kernel, Launch
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import value_of
+from agent.playbook.interface import assumes_nothing
 from agent.playbook.provenance import Tile
 from agent.playbook.triton_edits import Edit, removing
 from agent.playbook.triton_host import HostView
@@ -84,6 +85,26 @@ def _replaced(source: Source, node: cst.CSTNode, texts: Mapping[cst.CSTNode, str
     edited = node.visit(Editor())
     assert isinstance(edited, cst.CSTNode)
     return source.code(edited)
+
+
+def check_own_grid(source: Source, kernel: Kernel, launch: Launch) -> None:
+    """Raise `NotApplicable` where a named grid serves another launch, or is asked for its items."""
+    if isinstance(launch.grid, cst.Name):
+        own = {x.grid for x in kernel.launches}
+        uses = {u for a in source.assignments(launch.grid) for u in source.uses(a)}
+        if uses - own:
+            line = source.line(launch.node)
+            raise NotApplicable(f"the grid at line {line} has other uses")
+
+
+def is_pure(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an expression can be evaluated once more."""
+    if isinstance(expression, cst.BinaryOperation):
+        return is_pure(source, expression.left) and is_pure(source, expression.right)
+    pure = (*TRITON.cdivs, "triton.next_power_of_2")
+    if isinstance(expression, cst.Call) and source.name(expression.func) in pure:
+        return all(is_pure(source, argument.value) for argument in expression.args)
+    return assumes_nothing(expression)
 
 
 def without_unused(text: str, names: Collection[str]) -> str:

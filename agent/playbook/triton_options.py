@@ -41,6 +41,23 @@ def given(source: Source, launch: Launch, name: str) -> Literal | None:
     return literal
 
 
+MOST_WARPS = 32
+"""1024 threads are what a block may have."""
+
+
+def ramp(elements: str, elements_per_warp: int) -> str:
+    """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`."""
+    return f"min(max({elements} // {elements_per_warp}, 1), {MOST_WARPS})"
+
+
+def is_plain_or_ramp(source: Source, given: cst.BaseExpression | None) -> bool:
+    """Whether warps are not given, a number, or what `ramp` writes."""
+    if given is None or isinstance(source.resolve(given), cst.Integer):
+        return True
+    text = source.code(given)
+    return text.startswith("min(max(") and text.endswith(f", {MOST_WARPS})")
+
+
 def check(source: Source, launches: Iterable[Launch]) -> None:
     """Raise `NotApplicable` unless the options of every launch are to be seen, and may change."""
     for launch in launches:

@@ -11,7 +11,6 @@ from agent.backends.dialect import Kernel, Launch
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import binds
-from agent.playbook.interface import assumes_nothing
 from agent.playbook.triton_arguments import LOCKS, names_in, run_time
 from agent.playbook.triton_edits import (
     Edit,
@@ -23,6 +22,7 @@ from agent.playbook.triton_edits import (
     with_parameters,
     writing,
 )
+from agent.playbook.triton_grid import check_own_grid, is_pure
 from agent.playbook.triton_host import HostView, language, launches_in_sight
 from agent.playbook.triton_programs import NUM_PROGRAMS, ProgramIndex, program_indices, unused
 from agent.syntax import Source, argument, descendants
@@ -71,6 +71,13 @@ def extents_of(source: Source, kernel: Kernel) -> Rounds:
             name = known
         extents.append(Extent(name, known))
     return Rounds(source, kernel, indices, tuple(extents))
+
+
+def count_of(source: Source, kernel: Kernel, axis: int) -> str | None:
+    """The parameter that says how many programs every launch has along an axis, if one does."""
+    views = [HostView(source, launch) for launch in launches_in_sight(source, kernel)]
+    known = _known(kernel, views, axis, language(source, kernel))
+    return known if known is not None and known.isidentifier() else None
 
 
 def _last_axis(view: HostView) -> int:
@@ -280,7 +287,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         if own.known is not None:
             continue
         extent = grid.extents[axis] if axis < len(grid.extents) else None
-        if extent is None or grid.meta is not None or not _is_pure(source, extent):
+        if extent is None or grid.meta is not None or not is_pure(source, extent):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
@@ -292,7 +299,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     given = f"{n_sms} = {properties}.multi_processor_count"
     place = next((a for a in source.ancestors(grid.node)
                   if isinstance(a, cst.SimpleStatementLine)), statement)  # fmt: skip
-    _check_grid(rounds, launch, line)
+    check_own_grid(source, rounds.kernel, launch)
     edits: dict[cst.CSTNode, Edit] = {
         grid.node: writing(smaller),
         (place if source.enclosing(place) is launch.function else statement): (
@@ -302,25 +309,6 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     if keywords:
         edits[launch.node] = giving(source, launch.node, keywords)
     return edits
-
-
-def _check_grid(rounds: Rounds, launch: Launch, line: int) -> None:
-    """Raise `NotApplicable` where a named grid serves another launch, or is asked for its items."""
-    source = rounds.source
-    if isinstance(launch.grid, cst.Name):
-        own = {x.grid for x in rounds.kernel.launches}
-        uses = {u for a in source.assignments(launch.grid) for u in source.uses(a)}
-        if uses - own:
-            raise NotApplicable(f"the grid at line {line} has other uses")
-
-
-def _is_pure(source: Source, expression: cst.BaseExpression) -> bool:
-    """Whether an expression can be evaluated once more."""
-    if isinstance(expression, cst.BinaryOperation):
-        return _is_pure(source, expression.left) and _is_pure(source, expression.right)
-    if isinstance(expression, cst.Call) and source.name(expression.func) in TRITON.cdivs:
-        return all(_is_pure(source, argument.value) for argument in expression.args)
-    return assumes_nothing(expression)
 
 
 def _is_sum(expression: cst.BaseExpression) -> bool:

@@ -33,6 +33,7 @@ WANTED = {
     "embedding",
     "transpose",
     "cross_entropy",
+    "qk_norm",
 }
 SPECS = find(["triton"])
 TARGETS = (90, 100)
@@ -46,7 +47,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-def test_there_are_ten() -> None:
+def test_there_are_eleven() -> None:
     assert {spec.name for spec in SPECS} == WANTED
 
 

@@ -106,6 +106,7 @@ def interpret() -> dict[str, dict[str, Any]]:
         "embedding": (200, 30, 256),
         "transpose": (64, 96),
         "cross_entropy": (8, 1000),
+        "qk_norm": (4, 8, 128),
     }
 
     def call(spec: Any, expert: Call) -> float:

@@ -37,6 +37,10 @@ SHAPES: dict[str, tuple[str, list[list[list[int]]]]] = {
     "eviction-policy": ("rms_norm", [[*shapes, shapes[0][1:]] for shapes in ROWS]),
     "reciprocal-square-root": ("layer_norm", ROWS),
     "warps-by-row": ("log_softmax", ROWS),
+    "rows-per-program": (
+        "resize",
+        [[[n, k], [n]] for n, k in ((3, 1024), (5, 77), (1, 1), (130, 20))],
+    ),
     "row-in-registers": ("l2_normalize", ROWS),
     "add-autotune": ("add", [[shapes[0], shapes[0]] for shapes in ROWS]),
     "widen-configs": ("relu", ROWS),

@@ -37,6 +37,7 @@ from agent.playbook.triton_edits import (
 )
 from agent.playbook.triton_grid import grid_from_meta, without_unused
 from agent.playbook.triton_host import language, launches_in_sight, triton_module
+from agent.playbook.triton_options import ramp
 from agent.playbook.triton_programs import unused
 from agent.playbook.triton_spans import belongs_to
 from agent.syntax import Source, descendants, positional
@@ -44,7 +45,6 @@ from agent.syntax import Source, descendants, positional
 RANGES = ("builtins.range", "triton.language.range")
 LEAST, MOST = 128, 65536
 """Elements of a block."""
-MOST_WARPS = 32
 SWEEP = (256, 512, 1024, 2048)
 
 
@@ -244,7 +244,7 @@ def _launched(
         {
             block: name,
             row: f"{triton}.cdiv({code}, {name}) * {name}",
-            "num_warps": f"min(max({name} // {elements}, 1), {MOST_WARPS})",
+            "num_warps": ramp(name, elements),
         },
     )
     text = f"{name} = min(max({triton}.next_power_of_2({code}), {LEAST}), {MOST})"

@@ -1,56 +1,215 @@
 """Let one program work on several short rows.
 
-When: a Triton kernel with one program a row, whose rows are short: below about 512 elements a warp
-    has too little to do, and programs come and go. Needs judgement: every tile gets a second
-    dimension, every reduction an axis, and the number of rows a tail.
-Do: `rows = pid * ROWS + tl.arange(0, ROWS)[:, None]`, `cols = tl.arange(0, BLOCK)[None, :]`, masks
-    for both, `axis=1` in the reductions, `[:, None]` on what they give; a grid of
-    `triton.cdiv(n_rows, ROWS)`. Tune ROWS over 1, 2, 4, 8, 16.
-Risk: a mask too few reads past the last row. Long rows spill.
-Source: attorch chooses rows by the length of a row; Helion allows up to 8 rows a program while at
-    least 8 waves of programs are left.
+When: a Triton kernel with one program a row, whose rows are short: below some 1024 elements a
+    program's warps have little to load, and programs come and go.
+Do: `row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]`, `tl.arange(0, BLOCK)[None, :]`,
+    `axis=1, keep_dims=True` in the reductions, a mask for the rows behind the last one, and a grid
+    of `triton.cdiv(n_rows, rows)`. As many rows as fill a program with 1024 to 8192 elements, and
+    one row of that length or more; warps by the elements.
+Risk: the order of sums changes. Each line is checked to keep rows apart: what reads one row's
+    result in another, branches by the row or counts them with atomics is refused.
+Source: Liger's RMS norm gives a program 16 rows where a row has at most 256 columns; attorch
+    chooses rows by the length of a row; Helion allows up to 8 rows a program while at least 8
+    waves of programs are left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
+import libcst as cst
+
 from agent.backends.base import KernelClass
+from agent.backends.dialect import Kernel, Launch
 from agent.backends.triton import TRITON
-from agent.playbook.base import Advice, NotApplicable, Subject
-from agent.playbook.triton_programs import program_indices
-from agent.syntax import argument
+from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.triton_edits import (
+    Edit,
+    free_name,
+    giving,
+    preceded,
+    with_parameters,
+    writing,
+)
+from agent.playbook.triton_grid import check_own_grid, is_pure
+from agent.playbook.triton_host import HostView, language, launches_in_sight, triton_module
+from agent.playbook.triton_options import is_plain_or_ramp, ramp
+from agent.playbook.triton_persistence import count_of
+from agent.playbook.triton_rows import RowKernel, row_kernel
+from agent.playbook.triton_spans import holds_at
+from agent.syntax import Source
+
+SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
+         (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
+"""Elements of a program and of a warp: 8 to 64 of a thread."""
+LITTLE = ((32, 8), (128, 32))
+"""For the interpreter, which is slow and knows no warps."""
+OPTION = "num_warps"
 
 
-class RowsPerProgram(Advice):
-    """Prose for a model or a person."""
+class RowsPerProgram(Optimization):
+    """`row = tl.program_id(0)` -> `row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]`."""
 
     name = "rows-per-program"
     title = "rows per program"
     backend = "triton"
-    family = "tiles"
-    priority: ClassVar = {KernelClass.MEMORY: 29, KernelClass.BALANCED: 33}
+    family = "rows"
+    priority: ClassVar = {KernelClass.MEMORY: 26, KernelClass.BALANCED: 32, KernelClass.COMPUTE: 72}
     expected = "large for rows below about 512 elements, nothing for long ones"
     hypothesis = "A program with several rows has enough loads in flight to hide their latency."
+    changes_rounding = True
+    example: ClassVar[Params] = {"elements": 2048, "elements_per_warp": 512}
+    before = """\
+import torch
+import triton
+import triton.language as tl
 
-    def fits(self, subject: Subject) -> str:
-        """A kernel with one program id, tiles of one dimension and a reduction of them."""
+
+@triton.jit
+def resize_kernel(x_ptr, length_ptr, y_ptr, stride, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0)
+    length = tl.load(length_ptr + row)
+    factor = length / tl.sqrt(tl.sum(x * x, axis=0))
+    tl.store(y_ptr + row * stride + cols, x * factor, mask=cols < n_cols)
+
+
+def resize(x, length):
+    y = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    block = triton.next_power_of_2(n_cols)
+    resize_kernel[(n_rows,)](x, length, y, x.stride(0), n_cols, BLOCK=block)
+    return y
+"""
+    after = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def resize_kernel(
+    x_ptr,
+    length_ptr,
+    y_ptr,
+    stride,
+    n_cols,
+    BLOCK: tl.constexpr,
+    n_rows,
+    ROWS: tl.constexpr,
+):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    row_mask = row < n_rows
+    cols = tl.arange(0, BLOCK)[None, :]
+    x = tl.load(x_ptr + row * stride + cols, mask=(cols < n_cols) & row_mask, other=0.0)
+    length = tl.load(length_ptr + row, mask=row_mask)
+    factor = length / tl.sqrt(tl.sum(x * x, axis=1, keep_dims=True))
+    tl.store(y_ptr + row * stride + cols, x * factor, mask=(cols < n_cols) & row_mask)
+
+
+def resize(x, length):
+    y = torch.empty_like(x)
+    n_rows, n_cols = x.shape
+    block = triton.next_power_of_2(n_cols)
+    rows = max(2048 // block, 1)
+    resize_kernel[(triton.cdiv(n_rows, rows),)](
+        x,
+        length,
+        y,
+        x.stride(0),
+        n_cols,
+        BLOCK=block,
+        n_rows=n_rows,
+        ROWS=rows,
+        num_warps=min(max(rows * block // 512, 1), 32),
+    )
+    return y
+"""
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """Elements of a program and of a warp; the interpreter has no warps to choose from."""
+        sweep = LITTLE if subject.hardware.interpreted else SWEEP
+        self.apply(subject, {"elements": sweep[0][0], "elements_per_warp": sweep[0][1]})
+        return [{"elements": whole, "elements_per_warp": part} for whole, part in sweep]
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Rewrite every launched kernel that has one row a program, and its launches."""
         source = subject.source
+        edits: dict[cst.CSTNode, Edit] = {}
+        reasons: list[str] = []
         for kernel in TRITON.launched(source):
-            body = kernel.function.node.body
-            reductions = list(TRITON.find(source, body, TRITON.reductions))
-            flat = all(
-                (axis := argument(call, 1, "axis")) is None or source.code(axis) == "0"
-                for call in reductions
-            )
             try:
-                axes = {index.axis for index in program_indices(source, kernel)}
-            except NotApplicable:
-                continue
-            if reductions and flat and axes == {0} and not TRITON.has_dot(source, kernel):
-                line = source.line(reductions[0])
-                return (
-                    f"{kernel.name} reduces one row a program, at line {line}: worth it for rows "
-                    "below about 512 elements"
-                )
-        raise NotApplicable("no launched kernel reduces one row a program")
+                edits |= _widened(source, kernel, params)
+            except NotApplicable as reason:
+                reasons.append(str(reason))
+        if not edits:
+            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+        return source.rewrite(edits)
+
+
+def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode, Edit]:
+    if TRITON.autotuned(source, kernel.function):
+        raise NotApplicable(f"{kernel.name} is autotuned")
+    launches = launches_in_sight(source, kernel)
+    known = count_of(source, kernel, 0)
+    read = row_kernel(source, kernel, known)
+    added = [] if known else [read.names.count]
+    constexpr = f"{language(source, kernel)}.constexpr"
+    parameters = with_parameters(source, kernel, [*added, f"{read.names.rows}: {constexpr}"])
+    edits = {**read.edits, **parameters}
+    for launch in launches:
+        edits |= _launched(source, read, launch, known, params)
+    return edits
+
+
+def _launched(
+    source: Source, read: RowKernel, launch: Launch, known: str | None, params: Params
+) -> dict[cst.CSTNode, Edit]:
+    kernel, line = read.kernel, source.line(launch.node)
+    view = HostView(source, launch)
+    grid = view.grid
+    extent = grid.extents[0]
+    given = launch.arguments.get(read.block)
+    if given is None or not is_pure(source, given):
+        raise NotApplicable(f"the launch at line {line} does not show {read.block}")
+    if grid.meta is not None or not is_pure(source, extent):
+        raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
+    if not holds_at(source, extent, launch.node):
+        raise NotApplicable(f"`{source.code(extent)}` changes between the grid and line {line}")
+    check_own_grid(source, kernel, launch)
+    place = _place(source, launch, grid.node, given)
+    rows, block = free_name(source, "rows"), source.code(given)
+    above: list[str] = []
+    named: dict[cst.CSTNode, Edit] = {}
+    keywords = {} if known else {read.names.count: source.code(extent)}
+    if not isinstance(given, cst.Name | cst.Integer):
+        name = free_name(source, "block")
+        above.append(f"{name} = {block}")
+        named[given] = writing(name)
+        block = name
+    above.append(f"{rows} = max({params['elements']} // {block}, 1)")
+    keywords[read.names.rows] = rows
+    if OPTION not in launch.arguments and is_plain_or_ramp(source, launch.hints.get(OPTION)):
+        keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
+    return named | {
+        extent: writing(f"{triton_module(source, kernel)}.cdiv({source.code(extent)}, {rows})"),
+        launch.node: giving(source, launch.node, keywords),
+        place: lambda updated: preceded(updated, above),
+    }
+
+
+def _place(
+    source: Source, launch: Launch, grid: cst.CSTNode, block: cst.BaseExpression
+) -> cst.SimpleStatementLine:
+    """The statement above which the rows are computed: the launch, or that of its grid."""
+    for around in source.ancestors(grid):
+        if isinstance(around, cst.SimpleStatementLine):
+            if source.enclosing(around) is not launch.function or not holds_at(
+                source, block, around
+            ):
+                break
+            return around
+    line = source.line(grid)
+    raise NotApplicable(f"{source.code(block)} is not known yet where line {line} makes the grid")

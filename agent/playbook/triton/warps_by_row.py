@@ -25,11 +25,10 @@ from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.triton_edits import Edit, giving
 from agent.playbook.triton_host import HostView, launches_in_sight
+from agent.playbook.triton_options import is_plain_or_ramp, ramp
 from agent.syntax import Source
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
-MOST = 32
-"""Warps: 1024 threads are what a block may have."""
 NEXT_POWER = "triton.next_power_of_2"
 OPTION = "num_warps"
 
@@ -97,7 +96,7 @@ def log_softmax(x):
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         for launch, row in _rows(subject):
-            text = f"min(max({row} // {params['elements_per_warp']}, 1), {MOST})"
+            text = ramp(row, int(params["elements_per_warp"]))
             given = launch.hints.get(OPTION)
             if given is None or source.code(given) != text:
                 edits[launch.node] = giving(source, launch.node, {OPTION: text})
@@ -144,7 +143,7 @@ def _rows_of(source: Source, kernel: Kernel) -> Iterator[tuple[Launch, str]]:
         behind = source.resolve(given) if given is not None else None
         if given is None or not _is_row(source, behind):
             raise NotApplicable(f"{block} of the launch at line {line} is no next_power_of_2")
-        if OPTION in launch.arguments or not _is_plain(source, launch.hints.get(OPTION)):
+        if OPTION in launch.arguments or not is_plain_or_ramp(source, launch.hints.get(OPTION)):
             raise NotApplicable(f"the launch at line {line} computes {OPTION} itself")
         yield launch, source.code(given)
 
@@ -156,12 +155,3 @@ def _is_row(source: Source, expression: cst.BaseExpression | None) -> bool:
     if source.name(expression.func) in ("builtins.min", "builtins.max"):
         return any(_is_row(source, argument.value) for argument in expression.args)
     return source.name(expression.func) == NEXT_POWER
-
-
-def _is_plain(source: Source, given: cst.BaseExpression | None) -> bool:
-    """Whether warps are not given, a number, or what this optimization writes."""
-    return (
-        given is None
-        or isinstance(source.resolve(given), cst.Integer)
-        or (source.code(given).startswith("min(max(") and source.code(given).endswith(f", {MOST})"))
-    )

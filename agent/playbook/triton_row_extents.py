@@ -1,0 +1,342 @@
+"""Along what the values of a Triton kernel with one row a program have elements, line by line.
+
+Reading a kernel so is also where it is refused: at the first line that may mix rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Flag, auto
+from typing import Any
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable
+from agent.playbook.triton_edits import Edit, parenthesized, writing
+from agent.syntax import Source, argument, descendants, keyword, with_keyword
+
+TL = "triton.language."
+REDUCTIONS = tuple(
+    f"{TL}{name}" for name in ("sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce")
+)
+"""What makes one number of a tile."""
+SCANS = tuple(f"{TL}{name}" for name in ("cumsum", "cumprod", "associative_scan"))
+"""What keeps the shape of a tile."""
+ELEMENTWISE = frozenset(
+    (*TRITON.arithmetic, *(f"{TL}{name}" for name in (
+        "cast", "cdiv", "clamp", "rand", "randint", "randn", "zeros_like")))
+)  # fmt: skip
+"""What computes each element from those at its place."""
+OF_SCALARS = (f"{TL}multiple_of", f"{TL}max_contiguous", "builtins.abs", "builtins.float",
+              "builtins.int", "builtins.max", "builtins.min")  # fmt: skip
+"""What may be asked of numbers that all rows share."""
+SAYS = (f"{TL}static_assert", f"{TL}static_print", f"{TL}assume")
+"""What computes nothing."""
+LOAD, STORE = f"{TL}load", f"{TL}store"
+PLAIN = ("mask", "other", "value", "pointer", "cache_modifier", "eviction_policy", "volatile")
+"""Arguments of a load or store that have a meaning for tiles of pointers."""
+
+
+class Extent(Flag):
+    """Along what a value has more than one element."""
+
+    NONE = 0
+    ROWS = auto()
+    COLUMNS = auto()
+
+
+BOTH = Extent.ROWS | Extent.COLUMNS
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the kernel calls what is new."""
+
+    count: str
+    """The parameter that says how many rows there are in all."""
+    rows: str
+    """The constant: how many a program has."""
+    mask: str
+    """Which of them exist."""
+
+
+@dataclass
+class Reading:
+    """Walks a kernel in the order it runs, with the extent of each name."""
+
+    source: Source
+    kernel: Kernel
+    block: str
+    names: Names
+    row: cst.Call
+    tl: str
+    edits: dict[Any, Edit] = field(default_factory=dict)
+    stores: int = 0
+
+    def _refuse(self, node: cst.CSTNode, what: str) -> NotApplicable:
+        return NotApplicable(f"line {self.source.line(node)} of {self.kernel.name} {what}")
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def block_of(self, statements: Sequence[cst.CSTNode], known: dict[str, Extent]) -> None:
+        for statement in statements:
+            match statement:
+                case cst.SimpleStatementLine():
+                    for small in statement.body:
+                        self._small(small, known)
+                case cst.For(body=cst.IndentedBlock(), orelse=None):
+                    self._loop(statement, known)
+                case cst.If(body=cst.IndentedBlock()):
+                    self._branch(statement, known)
+                case _:
+                    raise self._refuse(statement, "is no plain statement, loop or branch")
+
+    def _small(self, small: cst.BaseSmallStatement, known: dict[str, Extent]) -> None:
+        match small:
+            case cst.Pass() | cst.Expr(value=cst.SimpleString() | cst.ConcatenatedString()):
+                pass
+            case cst.Expr(value=cst.Call() as call) if self.source.name(call.func) == STORE:
+                self._store(call, known)
+            case cst.Expr(value=cst.Call() as call) if self.source.name(call.func) in SAYS:
+                if any(self._of(a.value, known) for a in call.args):
+                    raise self._refuse(call, "says something of a row")
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value):
+                known[name] = self._of(value, known)
+            case cst.AnnAssign(target=cst.Name(value=name), value=cst.BaseExpression() as value):
+                known[name] = self._of(value, known)
+            case cst.AugAssign(target=cst.Name(value=name) as target, value=value):
+                known[name] = self._of(target, known) | self._of(value, known)
+            case _:
+                raise self._refuse(small, f"is more than a tile can do: `{self._text(small)}`")
+
+    def _loop(self, loop: cst.For, known: dict[str, Extent]) -> None:
+        bounds = loop.iter
+        if not isinstance(loop.target, cst.Name) or not isinstance(bounds, cst.Call):
+            raise self._refuse(loop, "is no loop over a range")
+        if self.source.name(bounds.func) not in TRITON.ranges:
+            raise self._refuse(loop, "is no loop over a range")
+        if any(self._of(a.value, known) for a in bounds.args):
+            raise self._refuse(loop, "loops as often as its row says")
+        before = dict(known)
+        known[loop.target.value] = Extent.NONE
+        self.block_of(loop.body.body, known)
+        self._check_same(loop, before, known)
+
+    def _branch(self, branch: cst.If, known: dict[str, Extent]) -> None:
+        if self._of(branch.test, known):
+            raise self._refuse(branch, "branches by the row")
+        before = dict(known)
+        self.block_of(branch.body.body, known)
+        other = dict(before)
+        if isinstance(branch.orelse, cst.If):
+            self._branch(branch.orelse, other)
+        elif branch.orelse is not None:
+            self.block_of(branch.orelse.body.body, other)
+        self._check_same(branch, other, known)
+        known |= {name: extent for name, extent in other.items() if name not in known}
+
+    def _check_same(
+        self, node: cst.CSTNode, one: Mapping[str, Extent], other: Mapping[str, Extent]
+    ) -> None:
+        """What Triton asks of a name that a loop or a branch changes: one shape on every way."""
+        for name in one.keys() & other.keys():
+            if one[name] != other[name]:
+                raise self._refuse(node, f"would make tiles of different shapes of `{name}`")
+
+    # --- expressions ----------------------------------------------------------------------------
+
+    def _of(self, node: cst.BaseExpression, known: Mapping[str, Extent]) -> Extent:
+        """Along what a value has elements; what has to change in it is noted on the way."""
+        match node:
+            case cst.Name(value=name):
+                return known.get(name, Extent.NONE)
+            case cst.Integer() | cst.Float() | cst.SimpleString():
+                return Extent.NONE
+            case cst.Attribute():
+                return self._attribute(node, known)
+            case cst.UnaryOperation(operator=operator, expression=inside):
+                found = self._of(inside, known)
+                if found and isinstance(operator, cst.Not):
+                    raise self._refuse(node, "asks of a tile whether it is true")
+                return found
+            case cst.BinaryOperation() if not isinstance(node.operator, cst.MatrixMultiply):
+                return self._of(node.left, known) | self._of(node.right, known)
+            case cst.Comparison():
+                sides = [node.left, *(c.comparator for c in node.comparisons)]
+                found = self._joined(sides, known)
+                if found and len(sides) > 2:
+                    raise self._refuse(node, "asks of a tile whether it is true")
+                return found
+            case cst.BooleanOperation():
+                if joined := self._joined([node.left, node.right], known):
+                    raise self._refuse(node, "asks of a tile whether it is true")
+                return joined
+            case cst.IfExp():
+                if self._of(node.test, known):
+                    raise self._refuse(node, "branches by the row")
+                return self._joined([node.body, node.orelse], known)
+            case cst.Call():
+                return self._call(node, known)
+        raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
+
+    def _joined(self, nodes: Sequence[cst.BaseExpression], known: Mapping[str, Extent]) -> Extent:
+        found = Extent.NONE
+        for node in nodes:
+            found |= self._of(node, known)
+        return found
+
+    def _attribute(self, node: cst.Attribute, known: Mapping[str, Extent]) -> Extent:
+        """`tl.float32`, or `x.dtype`, or `y_ptr.dtype.element_ty`."""
+        parts = {name.value for name in descendants(node, cst.Name)}
+        if "dtype" in parts or not parts & known.keys():
+            return Extent.NONE
+        raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
+
+    def _call(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
+        called = self.source.name(call.func) or ""
+        values = [arg.value for arg in call.args]
+        if call is self.row:
+            rows = f"{self.tl}.arange(0, {self.names.rows})[:, None]"
+            text = f"{self._text(call)} * {self.names.rows} + {rows}"
+            self.edits[call] = writing(parenthesized(self.source, call, text))
+            return Extent.ROWS
+        if called in TRITON.program_ids:
+            return Extent.NONE
+        if called in TRITON.iotas and self._text(values[0]) == "0" and len(values) == 2:
+            self.edits[call] = writing(f"{self._text(call)}[None, :]")
+            return Extent.COLUMNS
+        if called in TRITON.accumulators:
+            return self._filled(call, known)
+        if called == LOAD:
+            return self._load(call, known)
+        if called in REDUCTIONS or called in SCANS:
+            return self._reduced(call, called, known)
+        if (inside := of_cast(call)) is not None:
+            return self._of(inside, known)
+        joined = self._joined(values, known)
+        if called in ELEMENTWISE or self._is_elementwise(call):
+            return joined
+        if called in OF_SCALARS and not joined:
+            return joined
+        raise self._refuse(call, f"calls `{self._text(call.func)}`, which may mix rows")
+
+    def _is_elementwise(self, call: cst.Call) -> bool:
+        """Whether it calls a helper of the file that only computes with its arguments."""
+        helper = self.source.function_of(call.func)
+        if helper is None:
+            return False
+        body = helper.node.body
+        calls = list(descendants(body, cst.Call))
+        more = (cst.Subscript, cst.If, cst.For, cst.While, cst.IfExp, cst.BooleanOperation, cst.Not)
+        if any(True for kind in more for _ in descendants(body, kind)):
+            return False
+        return all(self.source.name(inner.func) in ELEMENTWISE or of_cast(inner) for inner in calls)
+
+    def _filled(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
+        """`tl.zeros((BLOCK,), ...)`: a tile that each row has."""
+        shape = argument(call, 0, "shape")
+        elements = shape.elements if isinstance(shape, cst.Tuple | cst.List) else ()
+        texts = [self._text(element.value) for element in elements]
+        if shape is None or texts != [self.block]:
+            raise self._refuse(call, "makes a tile of another shape than the block's")
+        if self._joined([a.value for a in call.args if a.value is not shape], known):
+            raise self._refuse(call, "fills a tile with what depends on the row")
+        ends = ("(", ")") if isinstance(shape, cst.Tuple) else ("[", "]")
+        text = f"{ends[0]}{self.names.rows}, {self.block}{ends[1]}"
+        self.edits[shape] = writing(text)
+        return BOTH
+
+    def _reduced(self, call: cst.Call, called: str, known: Mapping[str, Extent]) -> Extent:
+        tile, axis = argument(call, 0, "input"), argument(call, 1, "axis")
+        scans = called in SCANS
+        if tile is None or (axis is not None and self._text(axis) not in ("0", "-1", "None")):
+            raise self._refuse(call, "reduces along another axis than the row")
+        others = [a for a in call.args if a.value is not tile and a.value is not axis]
+        if any(a.keyword is None and self.source.function_of(a.value) is None for a in others) or (
+            not scans and keyword(call, "keep_dims") is not None
+        ) or keyword(call, "return_indices") is not None:  # fmt: skip
+            raise self._refuse(call, f"reduces in a way of its own: `{self._text(call)}`")
+        if self._of(tile, known) != BOTH:
+            raise self._refuse(call, "reduces what is no tile of the row")
+        by_position = axis is not None and not any(a.keyword and a.value is axis for a in call.args)
+
+        def edit(updated: cst.Call) -> cst.Call:
+            if by_position:
+                place = next(i for i, a in enumerate(call.args) if a.value is axis)
+                args = list(updated.args)
+                args[place] = args[place].with_changes(value=cst.Integer("1"))
+                updated = updated.with_changes(args=args)
+            else:
+                updated = with_keyword(updated, "axis", "1")
+            return updated if scans else with_keyword(updated, "keep_dims", "True")
+
+        self.edits[call] = edit
+        return BOTH if scans else Extent.ROWS
+
+    # --- memory ---------------------------------------------------------------------------------
+
+    def _load(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
+        pointer = argument(call, 0, "pointer")
+        mask, other = argument(call, 1, "mask"), argument(call, 2, "other")
+        where = self._address(call, pointer, known)
+        beside = [value for value in (mask, other) if value is not None]
+        if self._joined(beside, known) & ~where:
+            raise self._refuse(call, "masks what all rows share by the row")
+        if Extent.ROWS in where:
+            self._mask(call, mask)
+        return where
+
+    def _store(self, call: cst.Call, known: Mapping[str, Extent]) -> None:
+        pointer, value = argument(call, 0, "pointer"), argument(call, 1, "value")
+        mask = argument(call, 2, "mask")
+        where = self._address(call, pointer, known)
+        if Extent.ROWS not in where:
+            raise self._refuse(call, "stores to the same place for every row")
+        beside = [node for node in (value, mask) if node is not None]
+        if self._joined(beside, known) & ~where:
+            raise self._refuse(call, "stores a tile of another shape")
+        self._mask(call, mask)
+        self.stores += 1
+
+    def _address(
+        self, call: cst.Call, pointer: cst.BaseExpression | None, known: Mapping[str, Extent]
+    ) -> Extent:
+        keywords = {a.keyword.value for a in call.args if a.keyword is not None}
+        if pointer is None or any(a.star for a in call.args) or not keywords <= set(PLAIN):
+            raise self._refuse(call, f"is no plain access: `{self._text(call)}`")
+        return self._of(pointer, known)
+
+    def _mask(self, call: cst.Call, mask: cst.BaseExpression | None) -> None:
+        """Leave the rows behind the last one alone."""
+        name = self.names.mask
+        if mask is None or self._text(mask) in ("None", "True"):
+            if mask is None:
+                self.edits[call] = lambda updated: with_keyword(updated, "mask", name)
+            else:
+                self.edits[mask] = writing(name)
+            return
+        inner = self.edits.get(mask, lambda updated: updated)
+        self.edits[mask] = lambda updated: _both(inner(updated), name)
+
+    def _text(self, node: cst.CSTNode) -> str:
+        return self.source.code(node)
+
+
+def of_cast(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """`x` of `x.to(...)`."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+            return value
+    return None
+
+
+def _both(mask: cst.BaseExpression, name: str) -> cst.BaseExpression:
+    """`mask & name`, the mask in parentheses where `&` would bind closer than what is in it."""
+    binds_closer = (cst.Name, cst.Call, cst.Attribute, cst.Subscript)
+    joined = isinstance(mask, cst.BinaryOperation) and isinstance(mask.operator, cst.BitAnd)
+    if not isinstance(mask, binds_closer) and not joined and not mask.lpar:
+        mask = mask.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    return cst.BinaryOperation(mask, cst.BitAnd(), cst.Name(name))

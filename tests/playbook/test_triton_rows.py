@@ -1,0 +1,180 @@
+"""Several rows a program: what is rewritten computes the same, and what may mix rows is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.backends.base import KernelClass
+from agent.playbook.base import Hardware, NotApplicable, Optimization, Subject
+from agent.syntax import Source
+from tests.support.triton_numbers import disagreement
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("triton", reason="triton is not installed")
+
+ENTRY = playbook.get("rows-per-program")
+assert isinstance(ENTRY, Optimization)
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "triton"
+
+
+def subject(text: str) -> Subject:
+    return Subject(Source(text), KernelClass.MEMORY, Hardware())
+
+
+def kernel(body: str, helper: str = "", launch: str = "(n_rows,)", extra: str = "") -> str:
+    """A file with a kernel of one row a program around a few lines of it."""
+    return f"""\
+import torch
+import triton
+import triton.language as tl
+
+{helper}
+@triton.jit
+def k(x_ptr, y_ptr, z_ptr, stride, n_cols, scale, BLOCK: tl.constexpr, FLAG: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    x = tl.load(x_ptr + row * stride + cols, mask=mask, other=0.0)
+{body}
+
+def f(x):
+    y = torch.zeros_like(x)
+    z = torch.zeros(x.shape[0])
+    n_rows, n_cols = x.shape
+    block = triton.next_power_of_2(n_cols)
+{extra}
+    k[{launch}](x, y, z, x.stride(0), n_cols, 0.5, block, True)
+    return y + z[:, None]
+"""
+
+
+STORE = "    tl.store(y_ptr + row * stride + cols, x, mask=mask)\n"
+HELPER = "@triton.jit\ndef squared(v):\n    return v * v\n"
+MIXING = "@triton.jit\ndef total(v):\n    return tl.sum(v, axis=0)\n"
+PICKING = "@triton.jit\ndef pick(v, n):\n    return v if n > 1 else -v\n"
+SHAPES = [[[3, 17]], [[9, 64]], [[1, 1]]]
+
+
+@pytest.mark.parametrize(
+    ("body", "helper"),
+    [
+        pytest.param("    x -= tl.max(x, 0)\n" + STORE, "", id="axis by position"),
+        pytest.param("    x = x - tl.max(x)\n" + STORE, "", id="no axis"),
+        pytest.param("    x = tl.cumsum(x, axis=0)\n" + STORE, "", id="scan"),
+        pytest.param("    x = squared(x) * scale\n" + STORE, HELPER, id="helper"),
+        pytest.param(
+            "    tl.store(z_ptr + row, tl.sum(x, axis=0))\n" + STORE, "", id="a number a row"
+        ),
+        pytest.param("    x = tl.where(cols == row, 1.0, x)\n" + STORE, "", id="row as a number"),
+        pytest.param(
+            "    if FLAG:\n        x = x * 2.0\n    else:\n        x = x + 1.0\n" + STORE,
+            "",
+            id="branch",
+        ),
+        pytest.param(
+            "    first = tl.load(x_ptr + row * stride)\n    x = x - first\n" + STORE,
+            "",
+            id="a number loaded",
+        ),
+        pytest.param(
+            "    acc = tl.zeros([BLOCK], tl.float32)\n"
+            "    for i in range(3):\n        acc += x * i\n    x = acc\n" + STORE,
+            "",
+            id="loop",
+        ),
+        pytest.param(
+            "    y_ptr += row * stride\n    tl.store(y_ptr + cols, tl.exp(x), mask)\n",
+            "",
+            id="moved pointer",
+        ),
+    ],
+)
+def test_rows_are_computed_as_before(body: str, helper: str, tmp_path: Path) -> None:
+    text = kernel(body, helper)
+    texts = [ENTRY.apply(subject(text), params) for params in ENTRY.variants(subject(text))]
+    assert all("row_mask" in new for new in texts)
+    assert disagreement("f", SHAPES, text, texts, True, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "helper", "reason"),
+    [
+        ("    tl.atomic_add(z_ptr, tl.sum(x, axis=0))\n" + STORE, "", "more than a tile can do"),
+        ("    tl.store(z_ptr + cols, x, mask=mask)\n", "", "to the same place for every row"),
+        ("    if row == 0:\n        x = x + 1.0\n" + STORE, "", "branches by the row"),
+        ("    if tl.sum(x, axis=0) > 0:\n        x = x + 1.0\n" + STORE, "", "branches by the row"),
+        ("    for i in range(row):\n        x = x + 1.0\n" + STORE, "", "as often as its row says"),
+        ("    x = x / total(x)\n" + STORE, MIXING, "calls `total`, which may mix rows"),
+        ("    x = tl.sort(x)\n" + STORE, "", "calls `tl.sort`, which may mix rows"),
+        ("    x = x[:, None] + 1.0\n" + STORE, "", "may mix rows: `x"),
+        ("    if row > 4:\n        return\n" + STORE, "", "branches by the row"),
+        ("    return\n", "", "more than a tile can do"),
+        (
+            "    top = 0.0\n    for i in range(3):\n        top = tl.max(x, axis=0)\n" + STORE,
+            "",
+            "tiles of different shapes of `top`",
+        ),
+        ("    x += tl.load(z_ptr + cols, mask=cols < row)\n" + STORE, "", "share by the row"),
+        ("    x = x * tl.num_programs(0)\n" + STORE, "", "deals with the grid itself"),
+        ("    x = x + tl.program_id(0)\n" + STORE, "", "asks 2 times"),
+        ("    row = row + 1\n" + STORE, "", "assigned more than once"),
+        ("    n, m = tl.max(x, axis=0, return_indices=True)\n" + STORE, "", "more than a tile"),
+        ("    x = tl.sum(x, axis=0, keep_dims=True)\n" + STORE, "", "in a way of its own"),
+        (
+            "    if not tl.sum(x, axis=0) > 1:\n        x = x + 1.0\n" + STORE,
+            "",
+            "whether it is true",
+        ),
+        ("    x = pick(x, row)\n" + STORE, PICKING, "calls `pick`, which may mix rows"),
+        ("    w = tl.arange(0, 16)\n" + STORE, "", "no one block: 16, BLOCK"),
+    ],
+)
+def test_what_may_mix_rows_is_refused(body: str, helper: str, reason: str) -> None:
+    with pytest.raises(NotApplicable, match=reason.replace("(", r"\(")):
+        ENTRY.apply(subject(kernel(body, helper)), ENTRY.example)
+
+
+@pytest.mark.parametrize(
+    ("launch", "extra", "reason"),
+    [
+        ("lambda meta: (n_rows,)", "", "computed from the config or by calls"),
+        ("(count(x),)", "", "computed from the config or by calls"),
+        ("grid", "    grid = (n_rows,)\n    print(grid)", "has other uses"),
+    ],
+)
+def test_grids_that_cannot_shrink_are_refused(launch: str, extra: str, reason: str) -> None:
+    with pytest.raises(NotApplicable, match=reason):
+        ENTRY.apply(subject(kernel(STORE, launch=launch, extra=extra)), ENTRY.example)
+
+
+def test_a_grid_with_a_name_shrinks_where_it_is_made(tmp_path: Path) -> None:
+    text = kernel(STORE, launch="grid", extra="    grid = (n_rows,)")
+    new = ENTRY.apply(subject(text), {"elements": 128, "elements_per_warp": 32})
+    assert "    grid = (triton.cdiv(n_rows, rows),)\n" in new
+    assert disagreement("f", SHAPES, text, [new], True, tmp_path) == ""
+
+
+def test_a_block_that_the_launch_computes_is_given_a_name(tmp_path: Path) -> None:
+    text = kernel(STORE).replace("0.5, block, True)", "0.5, triton.next_power_of_2(n_cols), True)")
+    text = text.replace("    block = triton.next_power_of_2(n_cols)\n", "")
+    new = ENTRY.apply(subject(text), {"elements": 128, "elements_per_warp": 32})
+    assert "    block = triton.next_power_of_2(n_cols)\n    rows = max(128 // block, 1)\n" in new
+    assert disagreement("f", SHAPES, text, [new], True, tmp_path) == ""
+
+
+def test_warps_that_the_host_computes_stay() -> None:
+    text = kernel(STORE).replace("block, True)", "block, True, num_warps=warps_of(n_cols))")
+    new = ENTRY.apply(subject(text), ENTRY.example)
+    assert "num_warps=warps_of(n_cols)" in new
+
+
+@pytest.mark.parametrize("name", ["qk_norm", "rms_norm", "softmax", "layer_norm"])
+def test_benchmarks_keep_their_numbers(name: str, tmp_path: Path) -> None:
+    text = (BENCHMARKS / name / f"{name}.py").read_text()
+    params = {"elements": 128, "elements_per_warp": 32}
+    new = ENTRY.apply(subject(text), params)
+    others = {"layer_norm": [[24], [24]], "softmax": []}.get(name, [[24]])
+    assert disagreement(name, [[[7, 24], *others]], text, [new], True, tmp_path) == ""
