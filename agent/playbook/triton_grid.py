@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -13,7 +13,8 @@ from agent.playbook.definitions import value_of
 from agent.playbook.interface import assumes_nothing
 from agent.playbook.provenance import Tile
 from agent.playbook.triton_edits import Edit, removing
-from agent.playbook.triton_host import HostView
+from agent.playbook.triton_host import Grid, HostView
+from agent.playbook.triton_spans import holds_at
 from agent.syntax import Source, descendants
 
 META = "META"
@@ -95,6 +96,35 @@ def check_own_grid(source: Source, kernel: Kernel, launch: Launch) -> None:
         if uses - own:
             line = source.line(launch.node)
             raise NotApplicable(f"the grid at line {line} has other uses")
+
+
+def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpression) -> str:
+    """An extent of a launch's grid, as the launch can give it to the kernel.
+
+    Raises:
+        NotApplicable: it has effects of its own, or another value there.
+    """
+    line, code = source.line(launch.node), source.code(extent)
+    texts: dict[cst.CSTNode, str] = {}
+    for item in descendants(extent, cst.Subscript):
+        match item:
+            case cst.Subscript(
+                value=cst.Name(value=name),
+                slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))],
+            ) if name == grid.meta and str(key.raw_value) in launch.arguments:
+                texts[item] = source.code(launch.arguments[str(key.raw_value)])
+    at_launch = _replaced(source, extent, texts) if texts else code
+    if not is_pure(source, extent) or (
+        grid.meta and any(n.value == grid.meta for n in _names(at_launch))
+    ):
+        raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
+    if grid.meta is None and not holds_at(source, extent, launch.node):
+        raise NotApplicable(f"`{code}` changes between the grid and line {line}")
+    return at_launch
+
+
+def _names(code: str) -> Iterator[cst.Name]:
+    return descendants(cst.parse_expression(code), cst.Name)
 
 
 def is_pure(source: Source, expression: cst.BaseExpression) -> bool:

@@ -74,7 +74,8 @@ class Reading:
     row: cst.Call
     tl: str
     edits: dict[Any, Edit] = field(default_factory=dict)
-    stores: int = 0
+    of_rows: int = 0
+    """How often something is computed from a whole row, or loaded for one."""
 
     def _refuse(self, node: cst.CSTNode, what: str) -> NotApplicable:
         return NotApplicable(f"line {self.source.line(node)} of {self.kernel.name} {what}")
@@ -274,6 +275,7 @@ class Reading:
             return updated if scans else with_keyword(updated, "keep_dims", "True")
 
         self.edits[call] = edit
+        self.of_rows += 1
         return BOTH if scans else Extent.ROWS
 
     # --- memory ---------------------------------------------------------------------------------
@@ -287,6 +289,7 @@ class Reading:
             raise self._refuse(call, "masks what all rows share by the row")
         if Extent.ROWS in where:
             self._mask(call, mask)
+        self.of_rows += where is Extent.ROWS
         return where
 
     def _store(self, call: cst.Call, known: Mapping[str, Extent]) -> None:
@@ -299,7 +302,6 @@ class Reading:
         if self._joined(beside, known) & ~where:
             raise self._refuse(call, "stores a tile of another shape")
         self._mask(call, mask)
-        self.stores += 1
 
     def _address(
         self, call: cst.Call, pointer: cst.BaseExpression | None, known: Mapping[str, Extent]

@@ -57,8 +57,11 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
     reading.block_of(body.body, {})
     masked = cst.parse_statement(f"{names.mask} = {name} < {names.count}")
     reading.edits[line] = lambda updated: cst.FlattenSentinel([updated, masked])
-    if not reading.stores:
-        raise NotApplicable(f"{kernel.name} stores nothing")
+    if not reading.of_rows:
+        raise NotApplicable(
+            f"{kernel.name} computes and loads nothing for a row as a whole: a larger {block} does "
+            "what more rows would"
+        )
     return RowKernel(kernel, block, names, reading.edits)
 
 

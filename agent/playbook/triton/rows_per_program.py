@@ -32,7 +32,7 @@ from agent.playbook.triton_edits import (
     with_parameters,
     writing,
 )
-from agent.playbook.triton_grid import check_own_grid, is_pure
+from agent.playbook.triton_grid import check_own_grid, count_at, is_pure
 from agent.playbook.triton_host import HostView, language, launches_in_sight, triton_module
 from agent.playbook.triton_options import is_plain_or_ramp, ramp
 from agent.playbook.triton_persistence import count_of
@@ -174,16 +174,13 @@ def _launched(
     given = launch.arguments.get(read.block)
     if given is None or not is_pure(source, given):
         raise NotApplicable(f"the launch at line {line} does not show {read.block}")
-    if grid.meta is not None or not is_pure(source, extent):
-        raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
-    if not holds_at(source, extent, launch.node):
-        raise NotApplicable(f"`{source.code(extent)}` changes between the grid and line {line}")
+    n_rows = count_at(source, launch, grid, extent)
     check_own_grid(source, kernel, launch)
     place = _place(source, launch, grid.node, given)
     rows, block = free_name(source, "rows"), source.code(given)
     above: list[str] = []
     named: dict[cst.CSTNode, Edit] = {}
-    keywords = {} if known else {read.names.count: source.code(extent)}
+    keywords = {} if known else {read.names.count: n_rows}
     if not isinstance(given, cst.Name | cst.Integer):
         name = free_name(source, "block")
         above.append(f"{name} = {block}")
