@@ -50,7 +50,7 @@ FAMILIES: Mapping[Symptom, tuple[str, ...]] = {
     Symptom.SPILLS: ("tiles", "warps", "cluster"),
     Symptom.SHORT: ("launches", "fusion", "launch"),
     Symptom.FEW_BLOCKS: ("scheduling", "tiles"),
-    Symptom.SHORT_BLOCKS: ("rows", "tiles", "scheduling"),
+    Symptom.SHORT_BLOCKS: ("rows", "tiles"),
     Symptom.LOW_OCCUPANCY: ("occupancy", "warps", "tiles", "tma"),
     Symptom.NARROW: ("alignment", "static-shapes", "tma"),
     Symptom.REREADS: ("reuse", "passes", "order", "cache", "tiles"),

@@ -43,8 +43,6 @@ from agent.syntax import Source
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
          (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
 """Elements of a program and of a warp: 8 to 64 of a thread."""
-LITTLE = ((32, 8), (128, 32))
-"""For the interpreter, which is slow and knows no warps."""
 OPTION = "num_warps"
 
 
@@ -129,10 +127,11 @@ def resize(x, length):
 """
 
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """Elements of a program and of a warp; the interpreter has no warps to choose from."""
-        sweep = LITTLE if subject.hardware.interpreted else SWEEP
-        self.apply(subject, {"elements": sweep[0][0], "elements_per_warp": sweep[0][1]})
-        return [{"elements": whole, "elements_per_warp": part} for whole, part in sweep]
+        """Elements of a program and of a warp."""
+        if subject.hardware.interpreted:
+            raise NotApplicable("Triton's interpreter has no warps that a short row leaves idle")
+        self.apply(subject, self.example)
+        return [{"elements": whole, "elements_per_warp": part} for whole, part in SWEEP]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that has one row a program, and its launches."""
