@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.backends.base import KernelClass
 from agent.errors import UsageError
 from agent.events import Event, Offered, Skipped, Stopped, StopReason
-from agent.journal import Journal, read, replay
+from agent.journal import Journal
 from agent.loop import Observer, drive
 from agent.options import ASSISTANT
 from agent.playbook.base import Hardware, Subject
@@ -24,7 +24,17 @@ from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
 from agent.proposers.draft import Draft, DraftProposer
 from agent.repository import Repository
-from agent.setup import Request, Session, begin, find_runs, held, opened, reopened, runs_folder
+from agent.setup import (
+    Request,
+    Session,
+    begin,
+    find_runs,
+    held,
+    opened,
+    read_run,
+    reopened,
+    runs_folder,
+)
 from agent.state import Phase, Row, Run, advance, stop_reason
 from agent.syntax import Source
 from agent.workspace import Workspace
@@ -291,14 +301,8 @@ def _led(repository: Repository, run_id: str | None, *, done: bool = False) -> s
 
 def _read(repository: Repository, name: str) -> Run | None:
     """A run that an assistant leads; None for any other, or when its journal cannot be read."""
-    from agent.errors import JournalError, TransitionError
-
-    path = runs_folder(repository) / name / "journal.jsonl"
-    try:
-        run = replay([entry.event for entry in read(path)])
-    except (JournalError, TransitionError):
-        return None
-    return run if run.started and is_led(run) else None
+    run = read_run(repository, name)
+    return run if run is not None and run.started and is_led(run) else None
 
 
 def _open_on(repository: Repository, kernel: Path) -> str | None:

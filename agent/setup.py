@@ -19,7 +19,7 @@ from agent.backends import BACKENDS
 from agent.backends.base import Classification
 from agent.candidates import Candidates
 from agent.environment import Environment
-from agent.errors import UsageError
+from agent.errors import JournalError, TransitionError, UsageError
 from agent.events import Started, TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.artifacts import Wanted
@@ -31,7 +31,7 @@ from agent.harness.judge import PytestJudge
 from agent.harness.server import ForkServer
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
-from agent.options import Options
+from agent.options import ASSISTANT, Options
 from agent.playbook.base import Hardware
 from agent.preflight import preflight, tree_of
 from agent.proposers import build
@@ -142,6 +142,7 @@ def opened(request: Request) -> Iterator[Session]:
     workspace = Workspace(found.repository, run_id)
     target = find_target(found.tree, found.kernel, request.tests)
     build.check_language(request.options.only, target.backend)
+    build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
@@ -280,6 +281,7 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
     Raises:
         UsageError: the branch exists; nothing has been changed.
     """
+    _check_unfinished(session)
     setup = session.workspace.set_up(session.branch, session.origin_sha, session.folder)
     try:
         _keep_foreign_table(session)
@@ -319,6 +321,37 @@ def find_runs(repository: Repository) -> tuple[str, ...]:
     """The ids of the repository's runs, oldest first."""
     journals = runs_folder(repository).glob("*/journal.jsonl")
     return tuple(p.parent.name for p in sorted(journals, key=lambda p: p.stat().st_mtime))
+
+
+def read_run(repository: Repository, name: str) -> Run | None:
+    """A run as its journal tells it; None where that cannot be read."""
+    try:
+        entries = read(runs_folder(repository) / name / "journal.jsonl")
+        return replay([entry.event for entry in entries])
+    except (JournalError, TransitionError):
+        return None
+
+
+def _check_unfinished(session: Session) -> None:
+    """Refuse a branch whose run on this kernel can go on: that is likelier meant than a new name.
+
+    Raises:
+        UsageError: there is such a run; how to go on with it.
+    """
+    workspace, branch = session.workspace, session.branch
+    if not workspace.has_branch(branch):
+        return
+    for name in reversed(find_runs(workspace.repository)):
+        run = read_run(workspace.repository, name)
+        if run is None or run.started is None or run.phase is Phase.DONE:
+            continue
+        if (run.started.kernel, run.started.branch) == (session.target.kernel, branch):
+            led = ASSISTANT in run.options.proposers
+            how = f"`tile-agent {'status' if led else 'resume'} {name}`{' says how' if led else ''}"
+            raise UsageError(
+                f"branch {branch} is that of run {name}, which is not done: go on with it ({how}), "
+                f"or begin another on --branch {workspace.free_branch(branch)}"
+            )
 
 
 def _keep_foreign_table(session: Session) -> None:

@@ -8,6 +8,7 @@ created or moved forward but never overwritten, and worktrees lie outside the us
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -189,16 +190,27 @@ class Workspace:
         answer = ask("update-ref", "-m", "tile-agent: created", _head(name), sha, "")
         if answer.status == 0:
             return
-        if ask("show-ref", "--verify", "--quiet", _head(name)).status == 0:
+        if self.has_branch(name):
             ours = name.startswith("tile-agent/")
             mend = f", or delete it with `git branch -D {name}` if you have what it holds"
             raise UsageError(
-                f"branch {name} exists: give another with --branch NAME{mend if ours else ''}"
+                f"branch {name} exists: give another, such as --branch {self.free_branch(name)}"
+                f"{mend if ours else ''}"
             )
         raise UsageError(
             f"git cannot create branch {name}: {answer.complaint}:"
             " mend that, or give another with --branch NAME"
         )
+
+    def has_branch(self, name: str) -> bool:
+        """Whether there is such a branch."""
+        return self.repository.ask("show-ref", "--verify", "--quiet", _head(name)).status == 0
+
+    def free_branch(self, name: str) -> str:
+        """The first of NAME-2, NAME-3 and so on that is free."""
+        names = (f"{name}-{number}" for number in itertools.count(2))
+        listed = ("for-each-ref", "--count=1")  # lists a branch, and those in a folder of its name
+        return next(n for n in names if not self.repository.git(*listed, _head(n)).text)
 
     def advance_branch(self, name: str, sha: str) -> str | None:
         """Move the branch forward to `sha`; says why it could not, and None when it is there.

@@ -336,7 +336,7 @@ def test_create_branch_never_moves_one(repo: Path) -> None:
     workspace = open_workspace(repo)
     sha = candidate(workspace)
     before = snapshot(repo)
-    with pytest.raises(UsageError, match=r"branch main exists: .*--branch NAME$"):
+    with pytest.raises(UsageError, match=r"branch main exists: .*--branch main-2$"):
         workspace.create_branch("main", sha)
     with pytest.raises(UsageError, match=r"cannot create branch main/x: .*--branch NAME"):
         workspace.create_branch("main/x", sha)
@@ -344,6 +344,14 @@ def test_create_branch_never_moves_one(repo: Path) -> None:
         with pytest.raises(UsageError, match="cannot name a branch"):
             workspace.create_branch(name, sha)
     assert changed(before, snapshot(repo)) == set()
+
+
+def test_the_name_that_is_suggested_is_free(repo: Path) -> None:
+    workspace = open_workspace(repo)
+    git(repo, "branch", "main-2")
+    git(repo, "branch", "main-3/fast")
+    assert workspace.free_branch("main") == "main-4"
+    workspace.create_branch("main-4", head(repo))
 
 
 def test_advance_branch_moves_forward_only(repo: Path) -> None:

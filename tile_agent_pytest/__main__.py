@@ -37,6 +37,12 @@ if __name__ == "__main__":
         from tile_agent_pytest.artifacts import main
 
         main(json.load(sys.stdin))
+    elif sys.argv[1] == "facts":
+        import json
+
+        from tile_agent_pytest.facts import main
+
+        main(json.load(sys.stdin))
     elif sys.argv[1] == "tile-ir":
         import json
 

@@ -71,6 +71,8 @@ def work(channel: Channel) -> int:
     finally:
         shutil.rmtree(session.scratch, ignore_errors=True)
     if not session.answered:
+        with contextlib.suppress(OSError, ValueError):  # the parent reads in the log what was said
+            sys.stdout.flush()
         with contextlib.suppress(Closed):
             channel.send({"event": "ended", "code": code})
     return code

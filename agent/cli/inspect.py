@@ -47,14 +47,15 @@ def register(app: typer.Typer) -> None:
     app.command()(calibrate)
 
 
-def doctor(as_json: Json = False) -> None:
+def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
     """Say what this machine can do: GPU, driver, toolchains, backends."""
     output.use_json(as_json)
     from agent.backends import BACKENDS
     from agent.environment import probe
+    from agent.harness.interpreter import environment_of
     from agent.tileir.machine import of_environment
 
-    environment = probe()
+    environment = probe() if python == sys.executable else environment_of(python)
     tile_ir = of_environment(environment)
     backends = {
         name: {

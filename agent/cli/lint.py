@@ -48,13 +48,12 @@ def lint(
     if kernel is None:
         raise UsageError("lint needs a file: give --kernel, or --rules for the rules themselves")
     source, backend = parse(read_file(kernel), str(kernel))
-    kernels = [found.name for found in backend.kernels(source)]
     if backend.name != "cutile":
-        output.result(
-            {"kernel": str(kernel), "backend": backend.name, "kernels": kernels, "checked": False},
-            f"{kernel}: not checked: there are rules for cuTile only, and this is {backend.name}",
+        raise UsageError(
+            f"lint checks cuTile kernels, and {kernel} holds {backend.name}'s: "
+            "name a file with @ct.kernel"
         )
-        return
+    kernels = [found.name for found in backend.kernels(source)]
     report = lint(source)
     counts = {severity.value: report.count(severity) for severity in Severity}
     summary = ", ".join(f"{n} {name}{'s' if n != 1 else ''}" for name, n in counts.items())
@@ -63,7 +62,6 @@ def lint(
             "kernel": str(kernel),
             "backend": backend.name,
             "kernels": kernels,
-            "checked": True,
             "findings": [asdict(finding) for finding in report.findings],
             "counts": counts,
             "suppressed": report.suppressed,

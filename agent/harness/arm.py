@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agent.errors import WorkerDied, WrongImport
+from agent.harness.account import fault
 from agent.harness.results import Collection, Pass, read_collection, read_pass
 from agent.harness.server import ForkServer
 
@@ -99,7 +100,9 @@ class Arm:
             message = self._worker.receive(deadline)
             if message["event"] == "ended":
                 self._worker.close()
-                raise WorkerDied(f"pytest ended with exit code {message['code']}: see {self._log}")
+                said = fault(self._log.read_text("utf-8", "replace"), self.checkout.root)
+                said = said or f"pytest ended with exit code {message['code']}"
+                raise WorkerDied(f"{said} (see {self._log})")
             self._collection = read_collection(message)
         return self._collection
 
@@ -159,9 +162,12 @@ class Arm:
         return answer
 
     def _order(self, nodeids: Sequence[str], deadline: float, *, stepped: bool) -> None:
-        known = {item.nodeid for item in self.collection(deadline).items}
+        found = self.collection(deadline)
+        known = {item.nodeid for item in found.items}
         if lost := [nodeid for nodeid in nodeids if nodeid not in known]:
-            raise WorkerDied(f"{lost[0]} can no longer be collected: see {self._log}")
+            reasons = [fault(text, self.checkout.root, nodeid) for nodeid, text in found.errors]
+            why = "".join(f": {reason}" for reason in reasons[:1])
+            raise WorkerDied(f"{lost[0]} can no longer be collected{why} (see {self._log})")
         self._worker.send({"nodeids": list(nodeids), "stepped": stepped})
 
     def _finished(self, message: dict[str, Any]) -> Pass:

@@ -13,6 +13,7 @@ from agent.backends.cutile import CUTILE
 from agent.backends.triton import TRITON
 from agent.causes import Diagnosis
 from agent.diagnosis import Facts, diagnose
+from agent.diagnosis.view import view_of
 from agent.environment import Gpu
 from agent.evidence.counters import Counters
 from agent.evidence.model import NotCompiled, Work
@@ -70,7 +71,11 @@ class Diagnostician:
             peaks=peaks_of(self.gpu.name) if self.gpu else None,
             gpu=self.gpu.name if self.gpu else "",
         )
-        missing = [*_missing(compiled), *_unmatched(levels_ms, timed if self.gpu else ())]
+        missing = [
+            *_missing(compiled),
+            *_several(facts),
+            *_unmatched(levels_ms, timed if self.gpu else ()),
+        ]
         if isinstance(counters, NoCounters):
             missing += [counters.reason] if counters.reason else []
             return diagnose(replace(facts, missing=tuple(missing)))
@@ -127,6 +132,16 @@ def _missing(compiled: Compiled | None) -> Iterator[str]:
             yield f"{result.launch} for {result.target} is not compiled: {result.reason}"
     if not compiled.work:
         yield "no perf test was seen to launch the kernel"
+
+
+def _several(facts: Facts) -> Iterator[str]:
+    """Of a kernel that compiles to one thing alone its occupancy is told."""
+    for name, artifacts in view_of(facts).kernels.items():
+        if len(artifacts) > 1:
+            yield (
+                f"{name} is compiled in {len(artifacts)} variants, as a kernel that tunes itself "
+                "is, and which of them runs is not known here; `tile-agent explain` shows them"
+            )
 
 
 def _unmatched(

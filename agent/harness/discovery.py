@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
 from agent.events import TestPlan
+from agent.harness.account import fault
 from agent.harness.arm import Arm, Checkout
 from agent.harness.results import Collection, Item
 from agent.harness.server import ForkServer
@@ -66,7 +67,10 @@ def discover(
         everything = collect()
         if everything.errors:
             nodeid, text = everything.errors[0]
-            raise UsageError(f"{nodeid} cannot be collected: {_last_line(text)} (see {log})")
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")  # the worker may have been ended before it printed it
+            said = fault(text, checkout.root, nodeid)
+            raise UsageError(f"the tests cannot be collected: {said} (see {log})")
         if not everything.items:
             raise UsageError(f"pytest finds no tests in {', '.join(selection.files)}")
         by_k = {k: collect("-k", k).items for k in _expressions(selection, framework)}
@@ -145,9 +149,3 @@ def _correctness(
 def _without_bf16(nodeids: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
     kept = tuple(nodeid for nodeid in nodeids if not _BF16.search(nodeid))
     return kept, len(nodeids) - len(kept)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-    return (errors or lines or ["no reason given"])[-1]

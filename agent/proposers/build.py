@@ -9,7 +9,7 @@ from agent.backends.base import KernelClass
 from agent.errors import UsageError
 from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
 from agent.playbook import ADVICE, LAST, find, ordered
-from agent.playbook.base import Entry
+from agent.playbook.base import Advice, Entry
 from agent.proposers.base import Proposer
 from agent.proposers.judgement import JudgementProposer
 from agent.proposers.playbook import PlaybookProposer
@@ -48,6 +48,22 @@ def check_language(only: Sequence[str], backend: str) -> None:
             f"{foreign[0].name} is for {_LANGUAGES[foreign[0].backend]}; this is a "
             f"{_LANGUAGES[backend]} kernel: see `tile-agent playbook list --backend {backend}`"
         )
+
+
+def check_judgement(options: Options, backend: str) -> None:
+    """Look whether somebody in the run can carry out the advice that was asked for.
+
+    Raises:
+        UsageError: nobody can; the run would end as if it had been tried.
+    """
+    if set(options.proposers) - {PLAYBOOK}:
+        return
+    for entry in map(find, options.only):
+        if isinstance(entry, Advice) and entry.backend == backend:
+            raise UsageError(
+                f"{entry.name} has no transform, only prose: give --proposer {MODEL} or {COMMAND}, "
+                "or carry it out as an assistant does, by `tile-agent begin` and `next`"
+            )
 
 
 def judged(backend: str, kernel_class: KernelClass) -> tuple[Entry, ...]:

@@ -7,11 +7,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ExitCode
+from agent.journal import Journal
+from agent.options import ASSISTANT, PLAYBOOK, Options
+from tests.support.history import STARTED
 from tests.support.project import KERNEL, PROJECT, TEST, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
 
@@ -144,7 +148,28 @@ def test_perf_tests_that_record_nonsense(repo: Path, value: str) -> None:
 
 def test_a_branch_of_that_name(repo: Path) -> None:
     git(repo, "branch", "mine")
-    refused(repo, "--kernel", "double.py", "--branch", "mine", saying="branch mine exists")
+    said = "branch mine exists: give another, such as --branch mine-2"
+    refused(repo, "--kernel", "double.py", "--branch", "mine", saying=said)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "proposer", "said"),
+    [
+        ("double.py", PLAYBOOK, "is not done: go on with it (`tile-agent resume first`), or begin"),
+        ("double.py", ASSISTANT, "go on with it (`tile-agent status first` says how), or begin"),
+        ("other/double.py", PLAYBOOK, "branch mine exists: give another, such as --branch mine-2"),
+    ],
+)
+def test_the_branch_of_a_run_that_is_not_done(
+    repo: Path, kernel: str, proposer: str, said: str
+) -> None:
+    git(repo, "branch", "mine")
+    (repo / "sandbox" / "runs" / "first").mkdir(parents=True)
+    journal = Journal(repo / "sandbox" / "runs" / "first" / "journal.jsonl")
+    options = Options(proposers=(proposer,))
+    journal.append(replace(STARTED, run_id="first", kernel=kernel, branch="mine", options=options))
+    journal.close()
+    refused(repo, "--kernel", "double.py", "--branch", "mine", saying=said, json=False)
 
 
 @pytest.mark.parametrize("name", ["-x", "a..b", "a b", ""])
@@ -159,6 +184,12 @@ def test_an_unknown_optimization(repo: Path) -> None:
 def test_an_optimization_of_the_other_language(repo: Path, tmp_path: Path) -> None:
     said = "tile-sizes is for cuTile; this is a Triton kernel: see `tile-agent playbook list"
     refused(repo, "--kernel", "double.py", "--only", "tile-sizes", saying=said)
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_optimization_without_a_transform(repo: Path, tmp_path: Path) -> None:
+    said = "split-k has no transform, only prose: give --proposer model or command, or"
+    refused(repo, "--kernel", "double.py", "--only", "split-k", saying=said)
     assert not (tmp_path / "state").exists()
 
 

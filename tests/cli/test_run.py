@@ -8,6 +8,7 @@ import pty
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -212,6 +213,23 @@ def test_doctor_names_what_is_missing(tmp_path: Path) -> None:
     assert end.code == 0
     assert end.json["backends"]["triton"]["usable"] is True
     assert end.json["backends"]["cutile"]["usable"] is False
+
+
+def test_doctor_asks_another_interpreter(tmp_path: Path) -> None:
+    bare = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
+    end = tile_agent(tmp_path, "doctor", "--json", "--python", "venv/bin/python")
+    assert end.code == 0, end.err
+    assert set(end.json["versions"].values()) == {None}
+    assert end.json["backends"]["triton"]["detail"].startswith("triton is not installed")
+    own = Path(sys.executable)
+    spelled_otherwise = own.parent / ".." / own.parent.name / own.name
+    end = tile_agent(tmp_path, "doctor", "--json", "--python", str(spelled_otherwise))
+    assert end.json == tile_agent(tmp_path, "doctor", "--json").json
+    end = tile_agent(tmp_path, "doctor", "--python", "/bin/false")
+    assert end.code == ExitCode.USAGE
+    assert "name another interpreter with --python" in end.err
+    assert end.err.count("\n") == 1
 
 
 def test_playbook_list_and_show(tmp_path: Path) -> None:

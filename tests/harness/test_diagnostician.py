@@ -100,6 +100,7 @@ def test_names_that_begin_with_their_file(scale: tuple[Checkout, Compiled]) -> N
     lost = doctor.diagnose(checkout, (), {"test_other": 1.0}, made)
     assert "missing: no launch was seen that belongs to test_other" in lost.evidence
     assert not any(line.startswith("measured") for line in lost.evidence)
+    assert not any("variants" in line for line in lost.evidence)
 
 
 def test_latencies_of_the_interpreter_are_none_of_a_gpu(scale: tuple[Checkout, Compiled]) -> None:
@@ -131,6 +132,25 @@ def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: P
         Checkout(root, (root,), "kernel.py"), ("test_kernel.py",), {}
     )
     assert any("scale_kernel(TILE=1024) for sm_90 is not compiled" in s for s in found.evidence)
+
+
+def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    configs = "[triton.Config({'BLOCK': block}) for block in (512, 1024, 2048)]"
+    tuned = (
+        TRITON.replace("@triton.jit", f"@triton.autotune({configs}, key=['n'])\n@triton.jit")
+        .replace("x.numel(), BLOCK=BLOCK", "x.numel()")
+        .replace("(triton.cdiv(x.numel(), BLOCK),)", "lambda c: (x.numel() // c['BLOCK'],)")
+    )
+    told = evidence(tmp_path, tuned)
+    made = Compiled(told.results, told.sequence, complete=True, work=told.work)
+    found = Diagnostician(wanted("triton"), None, None).diagnose(
+        Checkout(tmp_path, (tmp_path,), "kernel.py"), (), {}, made
+    )
+    assert not any(line.startswith("compiled") for line in found.evidence)
+    assert found.evidence[-1].startswith(
+        "missing: scale_kernel is compiled in 3 variants, as a kernel that tunes itself is, and "
+    )
 
 
 def test_counters_are_not_read_unasked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,24 +213,65 @@ def test_an_import_that_fails(project: Project, server: ForkServer, addopts: str
     project.write("pytest.ini", f"[pytest]\naddopts = {addopts}\n")
     message = refusal(project, server, "import no_such_module\n")
     assert message.startswith(
-        "test_kernel.py cannot be collected: "
-        "ModuleNotFoundError: No module named 'no_such_module' (see "
+        "the tests cannot be collected: "
+        "test_kernel.py:1: ModuleNotFoundError: No module named 'no_such_module' (see "
     )
+    log = Path(message.rpartition(" ")[2].removesuffix(")"))
+    assert "No module named 'no_such_module'" in log.read_text()
 
 
-def test_a_syntax_error(project: Project, server: ForkServer) -> None:
-    message = refusal(project, server, "def test(: pass\n")
-    assert message.startswith("test_kernel.py cannot be collected: SyntaxError: invalid syntax")
+IMPORTING = "import kernel\n"
+CHAINED = """\
+try:
+    import no_such_module
+except ImportError as problem:
+    raise RuntimeError("no\\n  such\\nmodule") from problem
+"""
+ONE_VALUE = """\
+import pytest
+
+
+@pytest.mark.parametrize("a, b", [(1,)])
+def test(a, b):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("test_kernel.py", "def test(: pass\n", "test_kernel.py:1: SyntaxError: invalid syntax"),
+        ("kernel.py", "x = 1\n  y = 2\n", "kernel.py:2: IndentationError: unexpected indent"),
+        ("kernel.py", "\nimport no_such\n", "kernel.py:2: ModuleNotFoundError: No module named "),
+        ("kernel.py", "from os import no\n", "kernel.py:1: ImportError: cannot import name 'no'"),
+        ("kernel.py", CHAINED, "kernel.py:4: RuntimeError: no (see "),
+        ("kernel.py", "import sys\nsys.exit(3)\n", "kernel.py:2: SystemExit: 3 (see "),
+        ("conftest.py", "import no_such\n", "conftest.py:1: ModuleNotFoundError: No module named"),
+        ("conftest.py", "def f(:\n", "conftest.py:1: SyntaxError: invalid syntax (see "),
+        ("test_kernel.py", ONE_VALUE, 'test_kernel.py::test: in "parametrize" the number of names'),
+        ("pytest.ini", "[pytest]\naddopts = --no-such\n", "unrecognized arguments: --no-such"),
+    ],
+)
+def test_what_cannot_be_collected_is_told_in_pytests_words(
+    project: Project, server: ForkServer, file: str, text: str, said: str
+) -> None:
+    project.write(file, text)
+    message = refusal(project, server, text if file == "test_kernel.py" else IMPORTING)
+    assert message.startswith(f"the tests cannot be collected: {said}")
 
 
 def test_a_file_that_is_not_there(project: Project, server: ForkServer) -> None:
     message = refusal(project, server, PLAIN, files=("missing.py",))
-    assert message.startswith("the tests cannot be collected: pytest ended with exit code 4: see ")
+    assert message.startswith(
+        "the tests cannot be collected: file or directory not found: missing.py (see "
+    )
 
 
 def test_an_expression_that_pytest_refuses(project: Project, server: ForkServer) -> None:
     message = refusal(project, server, PLAIN, perf_k="a and (")
-    assert message.startswith("the tests cannot be collected: pytest ended with exit code 4: see ")
+    assert message.startswith(
+        "the tests cannot be collected: Wrong expression passed to '-k': a and (: at column 8: "
+    )
 
 
 def test_a_test_file_that_ends_the_process(project: Project, server: ForkServer) -> None:

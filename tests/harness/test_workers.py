@@ -614,20 +614,37 @@ def test_one_file_that_cannot_be_imported_does_not_hide_the_next(
 
 def test_a_conftest_that_fails(project: Project, server: ForkServer) -> None:
     project.write("conftest.py", "raise RuntimeError('broken conftest')\n")
-    with pytest.raises(WorkerDied, match=r"pytest ended with exit code \d: see \S+\.log") as caught:
+    said = r"^conftest\.py:1: RuntimeError: broken conftest \(see (\S+\.log)\)$"
+    with pytest.raises(WorkerDied, match=said) as caught:
         project.arm(server)
-    log = Path(str(caught.value).rpartition(" ")[2])
+    log = Path(str(caught.value).rpartition(" ")[2].removesuffix(")"))
     assert "broken conftest" in log.read_text()
 
 
+def test_a_kernel_that_can_no_longer_be_imported(project: Project, server: ForkServer) -> None:
+    with project.arm(server) as arm:
+        frozen = nodeids(arm)
+    project.write("kernel.py", "\nimport no_such_module\n")
+    said = r"::test_answer can no longer be collected: kernel\.py:2: ModuleNotFoundError: No module"
+    with project.arm(server, tests=frozen) as arm, pytest.raises(WorkerDied, match=said):
+        arm.run(frozen, deadline_in(60))
+
+
+def test_a_plugin_that_ends_the_session(project: Project, server: ForkServer) -> None:
+    ending = "import pytest\ndef pytest_collection():\n    pytest.exit('', returncode=7)\n"
+    project.write("conftest.py", ending)
+    with pytest.raises(WorkerDied, match=r"^pytest ended with exit code 7 \(see \S+\.log\)$"):
+        project.arm(server)
+
+
 def test_a_file_that_is_not_there(project: Project, server: ForkServer) -> None:
-    with pytest.raises(WorkerDied, match="pytest ended with exit code 4"):
+    with pytest.raises(WorkerDied, match=r"^file or directory not found: missing\.py \(see "):
         project.arm(server, "missing.py")
 
 
 def test_an_option_that_pytest_does_not_know(project: Project, server: ForkServer) -> None:
     project.write("pytest.ini", "[pytest]\naddopts = --no-such-option\n")
-    with pytest.raises(WorkerDied, match="pytest ended with exit code 4"):
+    with pytest.raises(WorkerDied, match=r"^unrecognized arguments: --no-such-option \(see "):
         project.arm(server)
 
 

@@ -56,12 +56,13 @@ def test_a_silenced_file_says_so(tmp_path: Path) -> None:
     assert (end.code, end.out) == (0, "copy_kernel.py: 0 errors, 0 warnings, 0 notes, 1 silenced\n")
 
 
-def test_triton_is_not_checked_and_says_so(tmp_path: Path) -> None:
+def test_triton_is_refused(tmp_path: Path) -> None:
     name = write(tmp_path, project.KERNEL)
     end = project.tile_agent(tmp_path, "lint", "--kernel", name)
-    assert (end.code, "rules for cuTile only" in end.out) == (0, True)
+    said = f"lint checks cuTile kernels, and {name} holds triton's: name a file with @ct.kernel"
+    assert (end.code, end.out, end.err) == (ExitCode.USAGE, "", f"tile-agent: {said}\n")
     end = project.tile_agent(tmp_path, "lint", "--json", "--kernel", name)
-    assert (end.json["backend"], end.json["checked"]) == ("triton", False)
+    assert end.json == {"error": said, "exit_code": 2}
 
 
 def test_the_rules(tmp_path: Path) -> None:

@@ -1,0 +1,55 @@
+"""What pytest says of tests that it cannot collect, in the one line that decides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+_PLACE = re.compile(
+    r"^(?:(?!E |INTERNALERROR>)(\S.*?\.py):(\d+): "
+    r'|(?:E|INTERNALERROR>)? +File "(.+?)", line (\d+))',
+    re.MULTILINE,
+)
+_REFUSAL = re.compile(r"(?:^ERROR: |: error: )(?!usage:)(.+)", re.MULTILINE)
+_INTERNAL = "INTERNALERROR> "
+
+
+def fault(text: str, root: Path, nodeid: str = "") -> str:
+    """The exception behind an account, or what pytest refuses, and where; empty where none is told.
+
+    Args:
+        text: the account, or the log of a session that ended before it had collected.
+        root: of the checkout. The place is the last one in it: a test's or the kernel's own line,
+            not the importer's.
+        nodeid: what could not be collected, which then stands for the place, and whose account is
+            its first line where it is no exception.
+    """
+    told = text.replace(f"{root}/", "")
+    lines = told.splitlines()
+    refusals = _REFUSAL.findall(told)
+    said = _exception(lines) or (refusals[-1] if refusals else "")
+    if nodeid and not said:
+        said = next((line.strip() for line in lines if line.strip()), "no reason given")
+    places = [f"{a or c}:{b or d}" for a, b, c, d in _PLACE.findall(told)]
+    place = next((p for p in reversed(places) if not p.startswith(("/", "<"))), nodeid)
+    return f"{place}: {said}" if place and said and not said.startswith(place) else said
+
+
+def _exception(lines: Sequence[str]) -> str:
+    """Its type and the first line of its message, of the last of several."""
+    blocks = [list(found) for is_one, found in groupby(lines, _is_of_exception) if is_one]
+    if blocks:
+        return min((line[1:] for line in blocks[-1]), key=_indent).strip()
+    internal = [line.removeprefix(_INTERNAL) for line in lines if line.startswith(_INTERNAL)]
+    return internal[-1].strip() if internal else ""
+
+
+def _is_of_exception(line: str) -> bool:
+    return line.startswith("E ")
+
+
+def _indent(line: str) -> int:
+    """Of a syntax error the code is shown before the error itself, and further to the right."""
+    return len(line) - len(line.lstrip())
