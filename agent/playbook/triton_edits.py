@@ -232,6 +232,24 @@ def preceded(line: cst.SimpleStatementLine, texts: Sequence[str], *, keep: bool 
     )
 
 
+def followed(text: str) -> Edit:
+    """The edit of a statement that writes another one below it."""
+    written = cst.parse_statement(text)
+    return lambda updated: cst.FlattenSentinel([updated, written])
+
+
+def begun(kernel: Kernel, texts: Sequence[str]) -> Edit:
+    """The edit of a kernel's body that writes statements above it, below the docstring."""
+    written = [cst.parse_statement(text) for text in texts]
+    described = int(kernel.function.node.get_docstring() is not None)
+
+    def edit(body: cst.IndentedBlock) -> cst.IndentedBlock:
+        lines = [*body.body[:described], *written, *body.body[described:]]
+        return body.with_changes(body=lines)
+
+    return edit
+
+
 def parenthesized(source: Source, node: cst.BaseExpression, text: str) -> cst.BaseExpression:
     """An expression in place of another one, in parentheses where it is an operand."""
     around = next(source.ancestors(node))

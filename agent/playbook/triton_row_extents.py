@@ -71,8 +71,8 @@ class Reading:
     kernel: Kernel
     block: str
     names: Names
-    row: cst.Call
-    tl: str
+    row: Mapping[cst.Call, str]
+    """Where the kernel asks for its row, and what is written there."""
     edits: dict[Any, Edit] = field(default_factory=dict)
     of_rows: int = 0
     """How often something is computed from a whole row, or loaded for one."""
@@ -199,10 +199,8 @@ class Reading:
     def _call(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
         called = self.source.name(call.func) or ""
         values = [arg.value for arg in call.args]
-        if call is self.row:
-            rows = f"{self.tl}.arange(0, {self.names.rows})[:, None]"
-            text = f"{self._text(call)} * {self.names.rows} + {rows}"
-            self.edits[call] = writing(parenthesized(self.source, call, text))
+        if call in self.row:
+            self.edits[call] = writing(parenthesized(self.source, call, self.row[call]))
             return Extent.ROWS
         if called in TRITON.program_ids:
             return Extent.NONE

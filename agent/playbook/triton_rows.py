@@ -8,7 +8,7 @@ of reductions, and the masks, since the last program may have fewer rows than th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -17,7 +17,7 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import binds
-from agent.playbook.triton_edits import Edit
+from agent.playbook.triton_edits import Edit, begun, followed
 from agent.playbook.triton_host import language
 from agent.playbook.triton_programs import program_indices, unused
 from agent.playbook.triton_row_extents import Names, Reading, of_cast
@@ -52,11 +52,19 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
     body = kernel.function.node.body
     if not isinstance(body, cst.IndentedBlock):
         raise NotApplicable(f"{kernel.name} is written on one line")
-    row, line, name = _row(source, kernel)
-    reading = Reading(source, kernel, block, names, row, language(source, kernel))
+    asked = [index.call for index in program_indices(source, kernel) if index.axis == 0]
+    if not asked:
+        raise NotApplicable(f"{kernel.name} never asks for its place on axis 0")
+    tl, named = language(source, kernel), _named(kernel, asked)
+    row = named[1] if named else unused(kernel, "row")
+    numbers = f"{source.code(asked[0])} * {names.rows} + {tl}.arange(0, {names.rows})[:, None]"
+    masked = f"{names.mask} = {row} < {names.count}"
+    reading = Reading(source, kernel, block, names, dict.fromkeys(asked, numbers if named else row))
     reading.block_of(body.body, {})
-    masked = cst.parse_statement(f"{names.mask} = {name} < {names.count}")
-    reading.edits[line] = lambda updated: cst.FlattenSentinel([updated, masked])
+    if named:
+        reading.edits[named[0]] = followed(masked)
+    else:
+        reading.edits[body] = begun(kernel, [f"{row} = {numbers}", masked])
     if not reading.of_rows:
         raise NotApplicable(
             f"{kernel.name} computes and loads nothing for a row as a whole: a larger {block} does "
@@ -78,19 +86,14 @@ def _block(source: Source, kernel: Kernel) -> str:
     return found.pop()
 
 
-def _row(source: Source, kernel: Kernel) -> tuple[cst.Call, cst.SimpleStatementLine, str]:
-    """Where the kernel asks for its row, and the statement that gives it a name."""
-    asked = [index.call for index in program_indices(source, kernel) if index.axis == 0]
-    if len(asked) != 1:
-        raise NotApplicable(f"{kernel.name} asks {len(asked)} times for its place on axis 0")
-    (call,) = asked
+def _named(kernel: Kernel, asked: Sequence[cst.Call]) -> tuple[cst.SimpleStatementLine, str] | None:
+    """The statement that gives the row a name of its own, if the kernel asks for it just there."""
     body = kernel.function.node.body
-    for line in body.body:
+    for line in body.body if len(asked) == 1 else ():
         match line:
             case cst.SimpleStatementLine(
                 body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=v)]
-            ) if v is call or of_cast(v) is call:
-                if any(binds(other, name) for other in body.body if other is not line):
-                    raise NotApplicable(f"{name} of {kernel.name} is assigned more than once")
-                return call, line, name
-    raise NotApplicable(f"line {source.line(call)} does not give the row a name of its own")
+            ) if v is asked[0] or of_cast(v) is asked[0]:
+                others = (other for other in body.body if other is not line)
+                return None if any(binds(other, name) for other in others) else (line, name)
+    return None

@@ -57,6 +57,7 @@ HELPER = "@triton.jit\ndef squared(v):\n    return v * v\n"
 MIXING = "@triton.jit\ndef total(v):\n    return tl.sum(v, axis=0)\n"
 PICKING = "@triton.jit\ndef pick(v, n):\n    return v if n > 1 else -v\n"
 SCALED = "    x = x / (1.0 + tl.max(x, axis=0))\n" + STORE
+MAXIMUM = "    tl.store(z_ptr + tl.program_id(0), row)\n"
 SHAPES = [[[3, 17]], [[9, 64]], [[1, 1]]]
 
 
@@ -66,6 +67,8 @@ SHAPES = [[[3, 17]], [[9, 64]], [[1, 1]]]
         pytest.param("    x -= tl.max(x, 0)\n" + STORE, "", id="axis by position"),
         pytest.param("    x = x - tl.max(x)\n" + STORE, "", id="no axis"),
         pytest.param("    x = tl.cumsum(x, axis=0)\n" + STORE, "", id="scan"),
+        pytest.param("    x += 2 * tl.program_id(0)\n" + SCALED, "", id="asked twice"),
+        pytest.param("    x *= row + 1\n    row = tl.max(x, 0)\n" + MAXIMUM, "", id="row again"),
         pytest.param("    x = squared(x) * scale\n" + SCALED, HELPER, id="helper"),
         pytest.param(
             "    tl.store(z_ptr + row, tl.sum(x, axis=0))\n" + STORE, "", id="a number a row"
@@ -121,8 +124,6 @@ def test_rows_are_computed_as_before(body: str, helper: str, tmp_path: Path) -> 
         ),
         ("    x += tl.load(z_ptr + cols, mask=cols < row)\n" + STORE, "", "share by the row"),
         ("    x = x * tl.num_programs(0)\n" + STORE, "", "deals with the grid itself"),
-        ("    x = x + tl.program_id(0)\n" + STORE, "", "asks 2 times"),
-        ("    row = row + 1\n" + STORE, "", "assigned more than once"),
         ("    n, m = tl.max(x, axis=0, return_indices=True)\n" + STORE, "", "more than a tile"),
         ("    x = tl.sum(x, axis=0, keep_dims=True)\n" + STORE, "", "in a way of its own"),
         (
