@@ -34,6 +34,7 @@ WANTED = {
     "transpose",
     "cross_entropy",
     "qk_norm",
+    "group_quant",
 }
 SPECS = find(["triton"])
 TARGETS = (90, 100)
@@ -47,7 +48,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-def test_there_are_eleven() -> None:
+def test_there_are_twelve() -> None:
     assert {spec.name for spec in SPECS} == WANTED
 
 

@@ -107,6 +107,7 @@ def interpret() -> dict[str, dict[str, Any]]:
         "transpose": (64, 96),
         "cross_entropy": (8, 1000),
         "qk_norm": (4, 8, 128),
+        "group_quant": (40, 256),
     }
 
     def call(spec: Any, expert: Call) -> float:
@@ -132,12 +133,18 @@ def launch() -> dict[str, dict[str, Any]]:
         with recording(recorder, sm=HOPPER):
             result = expert(*inputs)()
         expected = reference.torch_version(*inputs)
-        if result.shape != expected.shape:
-            raise ValueError(f"{tuple(result.shape)} instead of {tuple(expected.shape)}")
+        if shapes(result) != shapes(expected):
+            raise ValueError(f"{shapes(result)} instead of {shapes(expected)}")
         return recorder.kernels
 
     with storageless(HOPPER):
         return each(call)
+
+
+def shapes(result: Any) -> list[tuple[int, ...]]:
+    """Those of a result of one tensor or several."""
+    tensors = result if isinstance(result, tuple | list) else (result,)
+    return [tuple(tensor.shape) for tensor in tensors]
 
 
 class Everything:
