@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.side_by_side import AT_LEAST, LARGEST_ERROR, copied, flat, one_line, widened
+from benchmarks.agreement import copied, error, right
+from benchmarks.side_by_side import AT_LEAST, one_line
 from benchmarks.spec import Launch, Spec, describe
 from tile_agent_pytest.bench import OnGpu, count_for, open_sampler
 
@@ -38,15 +39,15 @@ class Clock:
         config = reference.configs[0]
         self.config = describe(config)
         self._inputs = reference.inputs(config)
-        self._expected = flat(reference.torch_version(*map(widened, self._inputs)))
+        self._expected = right(reference, self._inputs)
         self._lock = lock
 
     def time(self, make: Callable[..., Launch]) -> dict[str, Any]:
         """The latency of a version in ms and how far it is off, or why it has none."""
         began = time.monotonic()
         try:
-            latency_ms, error = self._timed(make)
-            found: dict[str, Any] = {"latency_ms": latency_ms, "error": error}
+            latency_ms, off = self._timed(make)
+            found: dict[str, Any] = {"latency_ms": latency_ms, "error": off}
         except Exception as problem:  # whatever stops one version, the others are timed
             found = {"latency_ms": None, "why": one_line(problem)}
         return found | {"took_s": round(time.monotonic() - began, 2)}
@@ -54,19 +55,13 @@ class Clock:
     def _timed(self, make: Callable[..., Launch]) -> tuple[float, float]:
         with watched(), contextlib.redirect_stdout(sys.stderr):  # tuners print their progress
             launch = make(*map(copied, self._inputs))
-            result = flat(launch())
-            if result.shape != self._expected.shape:
-                raise ValueError(f"{result.numel()} elements, not {self._expected.numel()}")
-            error = float((result - self._expected).norm() / self._expected.norm())
-            if not error <= LARGEST_ERROR:
-                raise ValueError(f"off by {error:.2%}, {LARGEST_ERROR:.0%} is allowed")
-            del result
+            off = error(launch(), self._expected)
         with locked(self._lock), watched():
             sampler, estimate_ms = open_sampler(launch, OnGpu.__name__)
             sampler.sample(count_for(WARMUP_MS, estimate_ms, at_least=2))
             count = count_for(BLOCK_MS, estimate_ms, at_least=AT_LEAST)
             blocks = [statistics.median(sampler.sample(count)) for _ in range(BLOCKS)]
-            return statistics.median(blocks), error
+            return statistics.median(blocks), off
 
 
 def spoilt() -> bool:

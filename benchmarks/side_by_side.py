@@ -17,12 +17,13 @@ import json
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.agreement import copied, error, right
 from benchmarks.spec import Launch, Reference, Spec, describe, find
 from tile_agent_pytest.bench import OnGpu, Sampler, count_for, open_sampler
 
@@ -36,8 +37,6 @@ PREPARE_S = 60.0
 ROUNDS_S = 15.0
 """What is kept back for the rounds."""
 EXPERT_PACKAGES = ("tilegym", "liger-kernel", "fla-core", "conch-triton-kernels", "flag-gems")
-LARGEST_ERROR = 0.01
-"""Of a result, relative to PyTorch's in fp64, both as vectors. Rounding to bf16 is some 0.002."""
 
 
 class TooSlow(Exception):
@@ -81,7 +80,7 @@ def time_config(
 
     prepared_by = time.monotonic() + limit_s - ROUNDS_S
     inputs = reference.inputs(config)
-    expected = flat(reference.torch_version(*map(widened, inputs)))
+    expected = right(reference, inputs)
     versions: dict[str, dict[str, Any]] = {}
     ready: dict[str, Ready] = {}
     for label, make in makers(spec, reference, best).items():
@@ -132,22 +131,16 @@ def makers(spec: Spec, reference: Reference, best: Path) -> dict[str, Callable[.
     }
 
 
-def prepare(launch: Launch, expected: Any) -> Ready:
+def prepare(launch: Launch, expected: Sequence[Any]) -> Ready:
     """Run a version once, hold its result against the right one, and get ready to time it.
 
     Raises:
         ValueError: its result is wrong.
     """
-    result = flat(launch())
-    if result.shape != expected.shape:
-        raise ValueError(f"{result.numel()} elements instead of {expected.numel()}")
-    error = float((result - expected).norm() / expected.norm())
-    if not error <= LARGEST_ERROR:
-        raise ValueError(f"its result is off by {error:.2%}, {LARGEST_ERROR:.0%} is allowed")
-    del result
+    off = error(launch(), expected)
     sampler, estimate_ms = open_sampler(launch, OnGpu.__name__)
     sampler.sample(count_for(WARMUP_MS, estimate_ms, at_least=1))
-    return Ready(sampler, count_for(BLOCK_MS, estimate_ms, at_least=AT_LEAST), error)
+    return Ready(sampler, count_for(BLOCK_MS, estimate_ms, at_least=AT_LEAST), off)
 
 
 def rounds(ready: dict[str, Ready], turns: int) -> dict[str, list[float]]:
@@ -178,29 +171,6 @@ def limited(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def flat(result: Any) -> Any:
-    """A result, of one tensor or several, as one fp64 vector."""
-    import torch
-
-    tensors = result if isinstance(result, tuple | list) else (result,)
-    return torch.cat([tensor.double().reshape(-1) for tensor in tensors])
-
-
-def widened(value: Any) -> Any:
-    """A floating-point tensor in fp64; anything else as it is."""
-    import torch
-
-    floats = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.double() if floats else value
-
-
-def copied(value: Any) -> Any:
-    """A tensor of its own."""
-    import torch
-
-    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def installed(distribution: str) -> str | None:

@@ -315,6 +315,6 @@ def test_a_version_is_timed_when_it_agrees(spec: Spec, tmp_path: Path) -> None:
     assert right["error"] < 1e-7
     assert clock.time(lambda x: lambda: x.add_(1))["latency_ms"] > 0
     assert "off by" in clock.time(lambda x: lambda: 2 * x)["why"]
-    assert clock.time(lambda x: lambda: x[0])["why"] == "ValueError: 64 elements, not 4096"
+    assert clock.time(lambda x: lambda: x[0])["why"] == "ValueError: 64 elements instead of 4096"
     assert clock.time(lambda x: x.missing)["latency_ms"] is None
     assert clock.time(lambda x: lambda: x + 1)["error"] == right["error"]

@@ -6,9 +6,8 @@ import time
 from typing import Any
 
 import pytest
-import torch
 
-from benchmarks.side_by_side import TooSlow, flat, limited, one_line, time_config
+from benchmarks.side_by_side import TooSlow, limited, one_line, time_config
 from benchmarks.spec import find
 from tests.support.repo import write
 
@@ -96,12 +95,6 @@ def test_a_version_that_does_not_get_ready_is_given_up() -> None:
         pass
     with pytest.raises(TooSlow, match="no time was left"), limited(-1):
         pass
-
-
-def test_a_result_of_several_tensors_is_one_vector() -> None:
-    pair = (torch.tensor([[1.0, 2.0]]), torch.tensor([3], dtype=torch.int32))
-    assert flat(pair).tolist() == [1.0, 2.0, 3.0]
-    assert flat(pair).dtype == torch.float64
 
 
 def test_why_is_one_short_line() -> None:

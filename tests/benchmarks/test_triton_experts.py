@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.side_by_side import LARGEST_ERROR
+from benchmarks.agreement import LARGEST_ERROR
 from benchmarks.spec import find
 from tests.benchmarks.triton_experts import called
 

@@ -93,7 +93,7 @@ def interpret() -> dict[str, dict[str, Any]]:
     """How far each is off on small inputs, as `benchmarks.side_by_side` measures it."""
     import torch
 
-    from benchmarks.side_by_side import copied, flat, widened
+    from benchmarks.agreement import copied, error, right
 
     small: dict[str, tuple[int, ...]] = {
         "softmax": (8, 256),
@@ -113,17 +113,14 @@ def interpret() -> dict[str, dict[str, Any]]:
     def call(spec: Any, expert: Call) -> float:
         reference = spec.reference()
         inputs = reference.inputs((*small[spec.name], torch.float16))
-        expected = flat(reference.torch_version(*map(widened, inputs)))
-        actual = flat(expert(*map(copied, inputs))())
-        if actual.shape != expected.shape:
-            raise ValueError(f"{actual.numel()} elements instead of {expected.numel()}")
-        return float((actual - expected).norm() / expected.norm())
+        return error(expert(*map(copied, inputs))(), right(reference, inputs))
 
     return each(call)
 
 
 def launch() -> dict[str, dict[str, Any]]:
     """The kernels that each launches for its first config."""
+    from benchmarks.agreement import tensors
     from tile_agent_pytest.record_triton import recording
     from tile_agent_pytest.storageless import storageless
 
@@ -133,18 +130,13 @@ def launch() -> dict[str, dict[str, Any]]:
         with recording(recorder, sm=HOPPER):
             result = expert(*inputs)()
         expected = reference.torch_version(*inputs)
-        if shapes(result) != shapes(expected):
-            raise ValueError(f"{shapes(result)} instead of {shapes(expected)}")
+        shapes = [[t.shape for t in tensors(found)] for found in (result, expected)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{shapes[0]} instead of {shapes[1]}")
         return recorder.kernels
 
     with storageless(HOPPER):
         return each(call)
-
-
-def shapes(result: Any) -> list[tuple[int, ...]]:
-    """Those of a result of one tensor or several."""
-    tensors = result if isinstance(result, tuple | list) else (result,)
-    return [tuple(tensor.shape) for tensor in tensors]
 
 
 class Everything:
