@@ -59,7 +59,8 @@ def with_parameters(
         updated = function.with_changes(params=listed.with_changes(**{kind: joined}))
         head = updated.with_changes(decorators=(), leading_lines=(), body=_ELLIPSIS)
         lines = source.module.code_for_node(head).splitlines()
-        if max(indent + len(line) for line in lines) <= WIDTH or kind != "params":
+        fits = max(indent + len(line) for line in lines) <= WIDTH
+        if fits or kind != "params" or any("#" in line for line in lines):
             return updated
         return _one_a_line(updated, joined)
 

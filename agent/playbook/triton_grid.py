@@ -9,10 +9,10 @@ import libcst as cst
 from agent.backends.dialect import Kernel, Launch
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
-from agent.playbook.definitions import value_of
+from agent.playbook.definitions import definition, value_of
 from agent.playbook.interface import assumes_nothing
 from agent.playbook.provenance import Tile
-from agent.playbook.triton_edits import Edit, removing
+from agent.playbook.triton_edits import Edit, edited, removing, writing
 from agent.playbook.triton_host import Grid, HostView
 from agent.playbook.triton_spans import holds_at
 from agent.syntax import Source, descendants
@@ -93,7 +93,8 @@ def check_own_grid(source: Source, kernel: Kernel, launch: Launch) -> None:
     if isinstance(launch.grid, cst.Name):
         own = {x.grid for x in kernel.launches}
         uses = {u for a in source.assignments(launch.grid) for u in source.uses(a)}
-        if uses - own:
+        found = definition(source, launch.grid.value, launch.grid)
+        if uses - own or (found is not None and isinstance(found.value, cst.Name)):
             line = source.line(launch.node)
             raise NotApplicable(f"the grid at line {line} has other uses")
 
@@ -112,10 +113,14 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
                 value=cst.Name(value=name),
                 slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))],
             ) if name == grid.meta and str(key.raw_value) in launch.arguments:
-                texts[item] = source.code(launch.arguments[str(key.raw_value)])
-    at_launch = _replaced(source, extent, texts) if texts else code
-    if not is_pure(source, extent) or (
-        grid.meta and any(n.value == grid.meta for n in _names(at_launch))
+                given = launch.arguments[str(key.raw_value)]
+                if is_pure(source, given):
+                    texts[item] = source.code(given)
+    at_launch = source.code(edited(extent, {n: writing(t) for n, t in texts.items()}))
+    if (
+        not is_pure(source, extent)
+        or "#" in code
+        or (grid.meta and any(n.value == grid.meta for n in _names(at_launch)))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
     if grid.meta is None and not holds_at(source, extent, launch.node):

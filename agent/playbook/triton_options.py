@@ -9,7 +9,7 @@ import libcst as cst
 from agent.backends.dialect import Launch
 from agent.playbook.base import NotApplicable
 from agent.playbook.triton_edits import Edit
-from agent.syntax import Literal, Source, Untraceable, setting
+from agent.syntax import Literal, Source, Untraceable, assigned, descendants, setting
 
 DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
@@ -45,9 +45,22 @@ MOST_WARPS = 32
 """1024 threads are what a block may have."""
 
 
-def ramp(elements: str, elements_per_warp: int) -> str:
-    """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`."""
+def ramp(source: Source, elements: str, elements_per_warp: int) -> str:
+    """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`.
+
+    Raises:
+        NotApplicable: `min` or `max` is something else in this file.
+    """
+    if taken := _bound_in(source.module) & {"max", "min"}:
+        raise NotApplicable(f"`{taken.pop()}` is a name of this file's own")
     return f"min(max({elements} // {elements_per_warp}, 1), {MOST_WARPS})"
+
+
+def _bound_in(module: cst.Module) -> set[str]:
+    """The names that are assigned or are parameters anywhere in a file."""
+    targets = [target for target, _ in assigned(module)]
+    targets += [param.name for param in descendants(module, cst.Param)]
+    return {name.value for target in targets for name in descendants(target, cst.Name)}
 
 
 def is_plain_or_ramp(source: Source, given: cst.BaseExpression | None) -> bool:

@@ -6,7 +6,7 @@ Reading a kernel so is also where it is refused: at the first line that may mix 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Flag, auto
 from typing import Any
 
@@ -15,7 +15,7 @@ import libcst as cst
 from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
-from agent.playbook.triton_edits import Edit, parenthesized, writing
+from agent.playbook.triton_edits import Edit, writing
 from agent.syntax import Source, argument, descendants, keyword, with_keyword
 
 TL = "triton.language."
@@ -71,8 +71,8 @@ class Reading:
     kernel: Kernel
     block: str
     names: Names
-    row: Mapping[cst.Call, str]
-    """Where the kernel asks for its row, and what is written there."""
+    row: Mapping[cst.Call, Edit]
+    """Where the kernel asks for its row, and what becomes of it there."""
     edits: dict[Any, Edit] = field(default_factory=dict)
     of_rows: int = 0
     """How often something is computed from a whole row, or loaded for one."""
@@ -121,10 +121,14 @@ class Reading:
             raise self._refuse(loop, "is no loop over a range")
         if any(self._of(a.value, known) for a in bounds.args):
             raise self._refuse(loop, "loops as often as its row says")
-        before = dict(known)
+        before, earlier = dict(known), self.edits.keys() - set()
         known[loop.target.value] = Extent.NONE
         self.block_of(loop.body.body, known)
         self._check_same(loop, before, known)
+        again, later = replace(self, edits={}), dict(known)
+        again.block_of(loop.body.body, later)  # an unrolled loop reads what its last round left
+        if later != known or again.edits.keys() != self.edits.keys() - earlier:
+            raise self._refuse(loop, "changes the shape of a tile from one round to the next")
 
     def _branch(self, branch: cst.If, known: dict[str, Extent]) -> None:
         if self._of(branch.test, known):
@@ -178,7 +182,10 @@ class Reading:
             case cst.IfExp():
                 if self._of(node.test, known):
                     raise self._refuse(node, "branches by the row")
-                return self._joined([node.body, node.orelse], known)
+                ways = {self._of(node.body, known), self._of(node.orelse, known)}
+                if len(ways) > 1:
+                    raise self._refuse(node, "has a value of one shape or another")
+                return ways.pop()
             case cst.Call():
                 return self._call(node, known)
         raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
@@ -191,8 +198,8 @@ class Reading:
 
     def _attribute(self, node: cst.Attribute, known: Mapping[str, Extent]) -> Extent:
         """`tl.float32`, or `x.dtype`, or `y_ptr.dtype.element_ty`."""
-        parts = {name.value for name in descendants(node, cst.Name)}
-        if "dtype" in parts or not parts & known.keys():
+        parts = [name.value for name in descendants(node, cst.Name)]
+        if "dtype" in parts or not known.get(parts[0], Extent.NONE):
             return Extent.NONE
         raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
 
@@ -200,12 +207,12 @@ class Reading:
         called = self.source.name(call.func) or ""
         values = [arg.value for arg in call.args]
         if call in self.row:
-            self.edits[call] = writing(parenthesized(self.source, call, self.row[call]))
+            self.edits[call] = self.row[call]
             return Extent.ROWS
         if called in TRITON.program_ids:
             return Extent.NONE
         if called in TRITON.iotas and self._text(values[0]) == "0" and len(values) == 2:
-            self.edits[call] = writing(f"{self._text(call)}[None, :]")
+            self.edits[call] = _as_columns
             return Extent.COLUMNS
         if called in TRITON.accumulators:
             return self._filled(call, known)
@@ -214,25 +221,36 @@ class Reading:
         if called in REDUCTIONS or called in SCANS:
             return self._reduced(call, called, known)
         if (inside := of_cast(call)) is not None:
+            self._joined(values, known)
             return self._of(inside, known)
         joined = self._joined(values, known)
-        if called in ELEMENTWISE or self._is_elementwise(call):
+        if called in ELEMENTWISE or (called in OF_SCALARS and not joined):
             return joined
-        if called in OF_SCALARS and not joined:
-            return joined
+        if (returned := self._helped(call, known)) is not None:
+            return returned
         raise self._refuse(call, f"calls `{self._text(call.func)}`, which may mix rows")
 
-    def _is_elementwise(self, call: cst.Call) -> bool:
-        """Whether it calls a helper of the file that only computes with its arguments."""
+    def _helped(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent | None:
+        """What a helper of the file returns, if all it does is compute with its arguments."""
         helper = self.source.function_of(call.func)
-        if helper is None:
-            return False
-        body = helper.node.body
-        calls = list(descendants(body, cst.Call))
-        more = (cst.Subscript, cst.If, cst.For, cst.While, cst.IfExp, cst.BooleanOperation, cst.Not)
-        if any(True for kind in more for _ in descendants(body, kind)):
-            return False
-        return all(self.source.name(inner.func) in ELEMENTWISE or of_cast(inner) for inner in calls)
+        if helper is None or not isinstance(helper.node.body, cst.IndentedBlock):
+            return None
+        *lines, last = helper.node.body.body
+        inside = replace(self, edits={})
+        own: dict[str, Extent] = {}
+        for place, parameter in enumerate(helper.parameters):
+            name = parameter.name.value
+            given = argument(call, place, name) or parameter.default
+            own[name] = self._of(given, known) if given is not None else Extent.NONE
+        match last:
+            case cst.SimpleStatementLine(body=[cst.Return(value=cst.BaseExpression() as value)]):
+                try:
+                    inside.block_of(lines, own)
+                    returned = inside._of(value, own)
+                except NotApplicable:
+                    return None
+                return None if inside.edits else returned
+        return None
 
     def _filled(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
         """`tl.zeros((BLOCK,), ...)`: a tile that each row has."""
@@ -243,10 +261,17 @@ class Reading:
             raise self._refuse(call, "makes a tile of another shape than the block's")
         if self._joined([a.value for a in call.args if a.value is not shape], known):
             raise self._refuse(call, "fills a tile with what depends on the row")
-        ends = ("(", ")") if isinstance(shape, cst.Tuple) else ("[", "]")
-        text = f"{ends[0]}{self.names.rows}, {self.block}{ends[1]}"
-        self.edits[shape] = writing(text)
+        self.edits[shape] = self._with_rows
         return BOTH
+
+    def _with_rows(self, shape: cst.Tuple | cst.List) -> cst.Tuple | cst.List:
+        """`(ROWS, BLOCK)` of `(BLOCK,)`; a comment stays."""
+        (last,) = shape.elements
+        between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        if "#" not in cst.Module([]).code_for_node(shape):
+            last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        first = cst.Element(cst.Name(self.names.rows), comma=between)
+        return shape.with_changes(elements=[first, last])
 
     def _reduced(self, call: cst.Call, called: str, known: Mapping[str, Extent]) -> Extent:
         tile, axis = argument(call, 0, "input"), argument(call, 1, "axis")
@@ -286,7 +311,7 @@ class Reading:
         if self._joined(beside, known) & ~where:
             raise self._refuse(call, "masks what all rows share by the row")
         if Extent.ROWS in where:
-            self._mask(call, mask)
+            self._mask(call, mask, known)
         self.of_rows += where is Extent.ROWS
         return where
 
@@ -299,7 +324,7 @@ class Reading:
         beside = [node for node in (value, mask) if node is not None]
         if self._joined(beside, known) & ~where:
             raise self._refuse(call, "stores a tile of another shape")
-        self._mask(call, mask)
+        self._mask(call, mask, known)
 
     def _address(
         self, call: cst.Call, pointer: cst.BaseExpression | None, known: Mapping[str, Extent]
@@ -309,17 +334,21 @@ class Reading:
             raise self._refuse(call, f"is no plain access: `{self._text(call)}`")
         return self._of(pointer, known)
 
-    def _mask(self, call: cst.Call, mask: cst.BaseExpression | None) -> None:
+    def _mask(
+        self, call: cst.Call, mask: cst.BaseExpression | None, known: Mapping[str, Extent]
+    ) -> None:
         """Leave the rows behind the last one alone."""
         name = self.names.mask
-        if mask is None or self._text(mask) in ("None", "True"):
-            if mask is None:
-                self.edits[call] = lambda updated: with_keyword(updated, "mask", name)
-            else:
-                self.edits[mask] = writing(name)
-            return
-        inner = self.edits.get(mask, lambda updated: updated)
-        self.edits[mask] = lambda updated: _both(inner(updated), name)
+        if mask is None:
+            self.edits[call] = lambda updated: with_keyword(updated, "mask", name)
+        elif self._text(mask) in ("None", "True"):
+            self.edits[mask] = writing(name)
+        else:
+            self.edits.pop(mask, None)  # a mask may be looked at more than once
+            if not self._of(mask, known):
+                raise self._refuse(call, f"has a mask that may be none: `{self._text(mask)}`")
+            inner = self.edits.get(mask, lambda updated: updated)
+            self.edits[mask] = lambda updated: _both(inner(updated), name)
 
     def _text(self, node: cst.CSTNode) -> str:
         return self.source.code(node)
@@ -331,6 +360,12 @@ def of_cast(node: cst.CSTNode) -> cst.BaseExpression | None:
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
             return value
     return None
+
+
+def _as_columns(updated: cst.Call) -> cst.Subscript:
+    """`tl.arange(0, BLOCK)[None, :]`."""
+    sliced = cst.ensure_type(cst.parse_expression("x[None, :]"), cst.Subscript)
+    return sliced.with_changes(value=updated)
 
 
 def _both(mask: cst.BaseExpression, name: str) -> cst.BaseExpression:

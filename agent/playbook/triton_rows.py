@@ -17,10 +17,10 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import binds
-from agent.playbook.triton_edits import Edit, begun, followed
+from agent.playbook.triton_edits import Edit, begun, followed, writing
 from agent.playbook.triton_host import language
 from agent.playbook.triton_programs import program_indices, unused
-from agent.playbook.triton_row_extents import Names, Reading, of_cast
+from agent.playbook.triton_row_extents import Extent, Names, Reading, of_cast
 from agent.syntax import Source
 
 
@@ -57,14 +57,17 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
         raise NotApplicable(f"{kernel.name} never asks for its place on axis 0")
     tl, named = language(source, kernel), _named(kernel, asked)
     row = named[1] if named else unused(kernel, "row")
-    numbers = f"{source.code(asked[0])} * {names.rows} + {tl}.arange(0, {names.rows})[:, None]"
+    each = f"{tl}.arange(0, {names.rows})[:, None]"
     masked = f"{names.mask} = {row} < {names.count}"
-    reading = Reading(source, kernel, block, names, dict.fromkeys(asked, numbers if named else row))
-    reading.block_of(body.body, {})
+    instead = numbered(source, asked[0], names.rows, each) if named else writing(row)
+    reading = Reading(source, kernel, block, names, dict.fromkeys(asked, instead))
+    reading.block_of(body.body, {p.name.value: Extent.NONE for p in kernel.function.parameters})
     if named:
         reading.edits[named[0]] = followed(masked)
     else:
-        reading.edits[body] = begun(kernel, [f"{row} = {numbers}", masked])
+        reading.edits[body] = begun(
+            kernel, [f"{row} = {tl}.program_id(0) * {names.rows} + {each}", masked]
+        )
     if not reading.of_rows:
         raise NotApplicable(
             f"{kernel.name} computes and loads nothing for a row as a whole: a larger {block} does "
@@ -97,3 +100,16 @@ def _named(kernel: Kernel, asked: Sequence[cst.Call]) -> tuple[cst.SimpleStateme
                 others = (other for other in body.body if other is not line)
                 return None if any(binds(other, name) for other in others) else (line, name)
     return None
+
+
+def numbered(source: Source, asked: cst.Call, rows: str, each: str) -> Edit:
+    """The edit of `tl.program_id(0)` that makes the numbers of all rows of it."""
+    operand = not isinstance(next(source.ancestors(asked)), cst.Assign)
+
+    def edit(updated: cst.Call) -> cst.BinaryOperation:
+        first = cst.BinaryOperation(updated, cst.Multiply(), cst.Name(rows))
+        numbers = cst.BinaryOperation(first, cst.Add(), cst.parse_expression(each))
+        lpar, rpar = ([cst.LeftParen()], [cst.RightParen()]) if operand else ([], [])
+        return numbers.with_changes(lpar=lpar, rpar=rpar)
+
+    return edit

@@ -55,6 +55,7 @@ def f(x):
 STORE = "    tl.store(y_ptr + row * stride + cols, x, mask=mask)\n"
 HELPER = "@triton.jit\ndef squared(v):\n    return v * v\n"
 MIXING = "@triton.jit\ndef total(v):\n    return tl.sum(v, axis=0)\n"
+FIRST = "@triton.jit\ndef first(v, w):\n    half = v * 0.5\n    return half\n"
 PICKING = "@triton.jit\ndef pick(v, n):\n    return v if n > 1 else -v\n"
 SCALED = "    x = x / (1.0 + tl.max(x, axis=0))\n" + STORE
 MAXIMUM = "    tl.store(z_ptr + tl.program_id(0), row)\n"
@@ -67,6 +68,20 @@ SHAPES = [[[3, 17]], [[9, 64]], [[1, 1]]]
         pytest.param("    x -= tl.max(x, 0)\n" + STORE, "", id="axis by position"),
         pytest.param("    x = x - tl.max(x)\n" + STORE, "", id="no axis"),
         pytest.param("    x = tl.cumsum(x, axis=0)\n" + STORE, "", id="scan"),
+        pytest.param("    x = first(x, tl.max(x, 0))\n" + SCALED, FIRST, id="helper with lines"),
+        pytest.param(
+            "    seen = x_ptr + row * stride + cols\n"
+            "    w = tl.load(seen, mask=tl.load(seen, mask=mask, other=0.0) > 0, other=0.0)\n"
+            "    x += w\n" + SCALED,
+            "",
+            id="mask that is loaded",
+        ),
+        pytest.param(
+            "    late = tl.arange(\n        0,  # from the first\n        BLOCK,\n    )\n"
+            "    x = tl.where(late > 3, x, 0.0)\n" + SCALED,
+            "",
+            id="comment inside",
+        ),
         pytest.param("    x += 2 * tl.program_id(0)\n" + SCALED, "", id="asked twice"),
         pytest.param("    x *= row + 1\n    row = tl.max(x, 0)\n" + MAXIMUM, "", id="row again"),
         pytest.param("    x = squared(x) * scale\n" + SCALED, HELPER, id="helper"),
@@ -132,6 +147,26 @@ def test_rows_are_computed_as_before(body: str, helper: str, tmp_path: Path) -> 
             "whether it is true",
         ),
         ("    x = pick(x, row)\n" + STORE, PICKING, "calls `pick`, which may mix rows"),
+        (
+            "    for i in range(3):\n        scale -= tl.max(x, 0)\n" + STORE,
+            "",
+            "shapes of `scale`",
+        ),
+        (
+            "    for i in tl.static_range(3):\n        if i > 0:\n            if was > 0:\n"
+            "                x = x * 2.0\n        was = tl.max(x, axis=0)\n" + STORE,
+            "",
+            "branches by the row",
+        ),
+        ("    x *= tl.max(x, 0) if n_cols > 20 else 1.0\n" + STORE, "", "one shape or another"),
+        ("    if n_cols > 9:\n        y_ptr += row * 8\n" + SCALED, "", "shapes of `y_ptr`"),
+        ("    w = tl.load(x_ptr + row, mask=n_cols > 20)\n    x *= w\n" + STORE, "", "may be none"),
+        ("    w = None\n    x *= tl.load(x_ptr + row, mask=w)\n" + STORE, "", "may be none"),
+        (
+            "    y_ptr += row * stride\n    x = x.to(y_ptr.type.element_ty)\n" + STORE,
+            "",
+            "mix rows",
+        ),
         (STORE, "", "a larger BLOCK does what more rows would"),
         ("    w = tl.arange(0, 16)\n" + STORE, "", "no one block: 16, BLOCK"),
     ],
@@ -145,6 +180,7 @@ def test_what_may_mix_rows_is_refused(body: str, helper: str, reason: str) -> No
     ("launch", "extra", "reason"),
     [
         ('lambda meta: (meta["ROWS"],)', "", "computed from the config or by calls"),
+        ("()", "", "has no axis"),
         ("(count(x),)", "", "computed from the config or by calls"),
         ("grid", "    grid = (n_rows,)\n    print(grid)", "has other uses"),
     ],
@@ -164,6 +200,61 @@ def test_a_grid_by_a_function_shrinks(tmp_path: Path) -> None:
     assert disagreement("f", SHAPES, text, [new], True, tmp_path) == ""
 
 
+TWICE = "    k[{0}](x, y, z, x.stride(0), n_cols, 0.5, block, True)"
+HALVES = """
+    a, b = x[:2], x[2:]
+    size = triton.next_power_of_2(n_cols)
+    ga = (a.shape[0],)
+    gb = (b.shape[0],)
+    k[ga](a, y, z, x.stride(0), n_cols, 0.5, size, True)
+    k[gb](b, y[2:], z, x.stride(0), n_cols, 0.5, 2 * size, True)
+    return y
+"""
+
+
+def test_two_launches_have_rows_of_their_own(tmp_path: Path) -> None:
+    """Their grids are both made before the first launch."""
+    head, _, _ = kernel(SCALED).partition("    block = triton.next_power_of_2")
+    text = f"{head}{HALVES}"
+    new = ENTRY.apply(subject(text), LITTLE)
+    assert "ROWS=rows," in new
+    assert "ROWS=rows_2," in new
+    assert disagreement("f", SHAPES[:2], text, [new], True, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("launch", "extra", "reason"),
+    [
+        ("(n_rows,)", TWICE.format("(n_rows,)") + ";" + TWICE.format("(n_rows,)")[3:], "not alone"),
+        ("grid", "    grid = (n_rows,)\n" + TWICE.format("grid"), "not alone there"),
+        ("other", "    grid = (n_rows,)\n    other = grid", "has other uses"),
+        (
+            "grid",
+            "    from itertools import count\n    it = count(3)\n"
+            '    grid = lambda meta: (meta["FLAG"],)',
+            "from the config or by calls",
+        ),
+    ],
+)
+def test_launches_that_share_are_refused(launch: str, extra: str, reason: str) -> None:
+    text = kernel(SCALED, launch=launch, extra=extra)
+    if "count" in extra:
+        text = text.replace("True)\n    return", "next(it))\n    return")
+    with pytest.raises(NotApplicable, match=reason):
+        ENTRY.apply(subject(text), LITTLE)
+
+
+def test_comments_stay() -> None:
+    text = kernel("    acc = tl.zeros(\n        (\n            BLOCK,  # all columns\n        ),\n"
+                  "        tl.float32,\n    )\n    x += acc\n" + SCALED)  # fmt: skip
+    text = text.replace(
+        "def k(x_ptr, y_ptr,", "def k(\n    x_ptr,  # rows, one after the other\n    y_ptr,"
+    )
+    new = ENTRY.apply(subject(text), LITTLE)
+    assert "# all columns" in new
+    assert "# rows, one after the other" in new
+
+
 def test_a_grid_with_a_name_shrinks_where_it_is_made(tmp_path: Path) -> None:
     text = kernel(SCALED, launch="grid", extra="    grid = (n_rows,)")
     new = ENTRY.apply(subject(text), LITTLE)
@@ -177,6 +268,12 @@ def test_a_block_that_the_launch_computes_is_given_a_name(tmp_path: Path) -> Non
     new = ENTRY.apply(subject(text), LITTLE)
     assert "    block = triton.next_power_of_2(n_cols)\n    rows = max(128 // block, 1)\n" in new
     assert disagreement("f", SHAPES, text, [new], True, tmp_path) == ""
+
+
+def test_a_max_of_the_file_s_own_is_not_called() -> None:
+    text = kernel(SCALED, extra="    max = 3")
+    with pytest.raises(NotApplicable, match="`max` is a name of this file's own"):
+        ENTRY.apply(subject(text), LITTLE)
 
 
 def test_warps_that_the_host_computes_stay() -> None:

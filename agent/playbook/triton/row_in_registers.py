@@ -218,7 +218,10 @@ def _held(source: Source, passes: Passes, elements: int) -> dict[cst.CSTNode, Ed
         edits[bound] = writing(text)
     triton = triton_module(source, kernel)
     for launch in launches_in_sight(source, kernel):
-        edits |= _launched(source, passes, launch, (triton, row, block), elements)
+        more = _launched(source, passes, launch, (triton, row, block), elements)
+        if edits.keys() & more.keys():
+            raise NotApplicable(f"the launch at line {source.line(launch.node)} is not alone there")
+        edits |= more
     return edits
 
 
@@ -244,7 +247,7 @@ def _launched(
         {
             block: name,
             row: f"{triton}.cdiv({code}, {name}) * {name}",
-            "num_warps": ramp(name, elements),
+            "num_warps": ramp(source, name, elements),
         },
     )
     text = f"{name} = min(max({triton}.next_power_of_2({code}), {LEAST}), {MOST})"

@@ -140,7 +140,10 @@ def resize(x, length):
         reasons: list[str] = []
         for kernel in TRITON.launched(source):
             try:
-                edits |= _widened(source, kernel, params)
+                more = _widened(source, kernel, params)
+                if edits.keys() & more.keys():
+                    raise NotApplicable(f"{kernel.name} shares a line with another kernel's launch")
+                edits |= more
             except NotApplicable as reason:
                 reasons.append(str(reason))
         if not edits:
@@ -159,7 +162,10 @@ def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode
     parameters = with_parameters(source, kernel, [*added, f"{read.names.rows}: {constexpr}"])
     edits = {**read.edits, **parameters}
     for launch in launches:
-        edits |= _launched(source, read, launch, known, params)
+        more = _launched(source, read, launch, known, params)
+        if edits.keys() & more.keys():
+            raise NotApplicable(f"the launch at line {source.line(launch.node)} is not alone there")
+        edits |= more
     return edits
 
 
@@ -169,6 +175,8 @@ def _launched(
     kernel, line = read.kernel, source.line(launch.node)
     view = HostView(source, launch)
     grid = view.grid
+    if not grid.extents:
+        raise NotApplicable(f"the grid at line {line} has no axis")
     extent = grid.extents[0]
     given = launch.arguments.get(read.block)
     if given is None or not is_pure(source, given):
@@ -176,24 +184,31 @@ def _launched(
     n_rows = count_at(source, launch, grid, extent)
     check_own_grid(source, kernel, launch)
     place = _place(source, launch, grid.node, given)
-    rows, block = free_name(source, "rows"), source.code(given)
+    rows, block = _own_name(source, launch, "rows"), source.code(given)
     above: list[str] = []
     named: dict[cst.CSTNode, Edit] = {}
     keywords = {} if known else {read.names.count: n_rows}
     if not isinstance(given, cst.Name | cst.Integer):
-        name = free_name(source, "block")
+        name = _own_name(source, launch, "block")
         above.append(f"{name} = {block}")
         named[given] = writing(name)
         block = name
     above.append(f"{rows} = max({params['elements']} // {block}, 1)")
     keywords[read.names.rows] = rows
     if OPTION not in launch.arguments and is_plain_or_ramp(source, launch.hints.get(OPTION)):
-        keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
+        keywords[OPTION] = ramp(source, f"{rows} * {block}", int(params["elements_per_warp"]))
     return named | {
         extent: writing(f"{triton_module(source, kernel)}.cdiv({source.code(extent)}, {rows})"),
         launch.node: giving(source, launch.node, keywords),
         place: lambda updated: preceded(updated, above),
     }
+
+
+def _own_name(source: Source, launch: Launch, wanted: str) -> str:
+    """A name for one launch: the next of the same function has another, which may be made first."""
+    launches = [x for k in TRITON.launched(source) for x in k.launches]
+    place = [x.node for x in launches if x.function is launch.function].index(launch.node)
+    return free_name(source, wanted if place == 0 else f"{wanted}_{place + 1}")
 
 
 def _place(

@@ -96,7 +96,7 @@ def log_softmax(x):
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         for launch, row in _rows(subject):
-            text = ramp(row, int(params["elements_per_warp"]))
+            text = ramp(source, row, int(params["elements_per_warp"]))
             given = launch.hints.get(OPTION)
             if given is None or source.code(given) != text:
                 edits[launch.node] = giving(source, launch.node, {OPTION: text})
