@@ -17,6 +17,7 @@ from agent.environment import probe
 from agent.errors import ExitCode
 from agent.harness.compile import only_compiles
 from tests.backends.test_machine import BARE, FULL
+from tests.support.processes import alive, mark
 from tests.support.project import PROJECT, Outcome, tile_agent
 from tests.support.repo import isolate, write
 
@@ -61,6 +62,7 @@ pytestmark = pytest.mark.skipif(MISSING is not None, reason=f"{MISSING} is not i
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
+    mark(monkeypatch, tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # where there is a GPU, it is not looked at
 
 
@@ -70,13 +72,9 @@ def verify(folder: Path, text: str, *arguments: str) -> Outcome:
     return tile_agent(folder, "verify", "--kernel", "kernel.py", *arguments)
 
 
-def compiling() -> list[psutil.Process]:
-    """The compilers that tile-agent has started and that are alive."""
-    return [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if any("tile-agent-compile-" in word for word in process.info["cmdline"] or ())
-    ]
+def compiling(folder: Path) -> list[psutil.Process]:
+    """The compilers that tile-agent has started in this test and that are alive."""
+    return alive(folder, "tile-agent-compile-")
 
 
 # --- it compiles --------------------------------------------------------------------------------
@@ -180,7 +178,7 @@ def test_a_compile_past_its_deadline_is_killed(tmp_path: Path) -> None:
     first, *others = end.json["kernels"]
     assert first["error"] == "not done after 6 s: killed"
     assert all(other["error"].endswith(first["error"]) for other in others)
-    assert compiling() == []
+    assert compiling(tmp_path) == []
 
 
 def test_an_interrupted_compile_is_killed(tmp_path: Path) -> None:
@@ -190,13 +188,13 @@ def test_an_interrupted_compile_is_killed(tmp_path: Path) -> None:
         [*command, "verify", "--kernel", "kernel.py"], cwd=tmp_path, stderr=subprocess.PIPE
     ) as process:
         deadline = time.monotonic() + 60
-        while not compiling() and time.monotonic() < deadline:
+        while not compiling(tmp_path) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert compiling()
+        assert compiling(tmp_path)
         process.terminate()
         process.communicate()
     assert process.returncode == ExitCode.STOPPED
-    assert compiling() == []
+    assert compiling(tmp_path) == []
 
 
 @pytest.mark.parametrize(

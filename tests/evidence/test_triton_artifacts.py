@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from agent.environment import probe
@@ -14,6 +13,7 @@ from agent.errors import UsageError
 from agent.evidence.compare import changes, ignored_options, unchanged
 from agent.evidence.model import Artifact, NotCompiled
 from tests.support.evidence import TEST, TRITON, evidence, only
+from tests.support.processes import alive, mark
 
 pytestmark = pytest.mark.skipif(
     probe().versions["triton"] is None, reason="triton is not installed"
@@ -133,15 +133,14 @@ def test_a_config_that_cannot_run_is_refused(tmp_path: Path) -> None:
     assert [a.occupancy and a.occupancy.blocks for a in found.artifacts] == [0, 0]
 
 
-def test_a_compile_that_takes_too_long_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_compile_that_takes_too_long_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark(monkeypatch, tmp_path)
     (result,) = evidence(tmp_path, MATMUL, compile_s=0.01).results
     assert isinstance(result, NotCompiled)
     assert result.timed_out
-    assert not [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if "artifacts" in (process.info["cmdline"] or ())
-    ]
+    assert not alive(tmp_path, "artifacts")
 
 
 def test_a_test_that_never_ends(tmp_path: Path) -> None:
