@@ -114,8 +114,9 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
                 slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))],
             ) if name == grid.meta and str(key.raw_value) in launch.arguments:
                 given = launch.arguments[str(key.raw_value)]
-                if is_pure(source, given):
-                    texts[item] = source.code(given)
+                if is_pure(source, given) and "#" not in source.code(given):
+                    simple = isinstance(given, cst.Name | cst.Integer)
+                    texts[item] = source.code(given) if simple else f"({source.code(given)})"
     at_launch = source.code(edited(extent, {n: writing(t) for n, t in texts.items()}))
     if (
         not is_pure(source, extent)
@@ -123,9 +124,23 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
         or (grid.meta and any(n.value == grid.meta for n in _names(at_launch)))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
-    if grid.meta is None and not holds_at(source, extent, launch.node):
+    apart = not any(around is launch.node for around in source.ancestors(grid.node))
+    if grid.meta is None and (
+        not holds_at(source, extent, launch.node) or (apart and changeable(extent))
+    ):
         raise NotApplicable(f"`{code}` changes between the grid and line {line}")
     return at_launch
+
+
+def changeable(expression: cst.BaseExpression) -> bool:
+    """Whether it reads an attribute or an item that a line in between may assign; no shape."""
+    gone = set()
+    for item in descendants(expression, cst.Subscript):
+        if isinstance(item.value, cst.Attribute) and item.value.attr.value == "shape":
+            gone |= {item, item.value}
+    methods = {c.func for c in descendants(expression, cst.Call)}
+    found = [*descendants(expression, cst.Attribute), *descendants(expression, cst.Subscript)]
+    return any(node not in gone and node not in methods for node in found)
 
 
 def _names(code: str) -> Iterator[cst.Name]:

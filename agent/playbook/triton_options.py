@@ -8,8 +8,9 @@ import libcst as cst
 
 from agent.backends.dialect import Launch
 from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import binds
 from agent.playbook.triton_edits import Edit
-from agent.syntax import Literal, Source, Untraceable, assigned, descendants, setting
+from agent.syntax import Literal, Source, Untraceable, descendants, setting
 
 DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
@@ -41,26 +42,32 @@ def given(source: Source, launch: Launch, name: str) -> Literal | None:
     return literal
 
 
+DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 MOST_WARPS = 32
 """1024 threads are what a block may have."""
 
 
-def ramp(source: Source, elements: str, elements_per_warp: int) -> str:
-    """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`.
-
-    Raises:
-        NotApplicable: `min` or `max` is something else in this file.
-    """
-    if taken := _bound_in(source.module) & {"max", "min"}:
-        raise NotApplicable(f"`{taken.pop()}` is a name of this file's own")
+def ramp(elements: str, elements_per_warp: int) -> str:
+    """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`."""
     return f"min(max({elements} // {elements_per_warp}, 1), {MOST_WARPS})"
 
 
-def _bound_in(module: cst.Module) -> set[str]:
-    """The names that are assigned or are parameters anywhere in a file."""
-    targets = [target for target, _ in assigned(module)]
-    targets += [param.name for param in descendants(module, cst.Param)]
-    return {name.value for target in targets for name in descendants(target, cst.Name)}
+def check_builtins(source: Source, launch: Launch) -> None:
+    """Raise `NotApplicable` where `max` or `min` is something else at a launch."""
+    scopes: list[cst.CSTNode] = [s for s in source.module.body if not isinstance(s, DEFINITIONS)]
+    named: list[cst.Name] = [
+        s.name for s in source.module.body if isinstance(s, cst.FunctionDef | cst.ClassDef)
+    ]
+    if launch.function is not None:
+        inside = launch.function.node
+        scopes.append(inside)
+        named += [p.name for p in descendants(inside, cst.Param)]
+        named += [d.name for d in descendants(inside.body, cst.FunctionDef)]
+    names = {name.value for name in named}
+    for name in ("max", "min"):
+        if name in names or any(binds(scope, name) for scope in scopes):
+            line = source.line(launch.node)
+            raise NotApplicable(f"`{name}` is a name of the file's own at line {line}")
 
 
 def is_plain_or_ramp(source: Source, given: cst.BaseExpression | None) -> bool:

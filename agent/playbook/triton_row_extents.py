@@ -74,6 +74,8 @@ class Reading:
     row: Mapping[cst.Call, Edit]
     """Where the kernel asks for its row, and what becomes of it there."""
     edits: dict[Any, Edit] = field(default_factory=dict)
+    under_way: frozenset[str] = frozenset()
+    """The helpers that are being read: one may call itself."""
     of_rows: int = 0
     """How often something is computed from a whole row, or loaded for one."""
 
@@ -221,7 +223,8 @@ class Reading:
         if called in REDUCTIONS or called in SCANS:
             return self._reduced(call, called, known)
         if (inside := of_cast(call)) is not None:
-            self._joined(values, known)
+            for part in (p for v in values for p in descendants(v, cst.Attribute)):
+                self._attribute(part, known)
             return self._of(inside, known)
         joined = self._joined(values, known)
         if called in ELEMENTWISE or (called in OF_SCALARS and not joined):
@@ -235,8 +238,11 @@ class Reading:
         helper = self.source.function_of(call.func)
         if helper is None or not isinstance(helper.node.body, cst.IndentedBlock):
             return None
+        alike = [f for f in self.source.functions if f.name == helper.name]
+        if len(alike) > 1 or helper.name in self.under_way:
+            return None
         *lines, last = helper.node.body.body
-        inside = replace(self, edits={})
+        inside = replace(self, edits={}, under_way=self.under_way | {helper.name})
         own: dict[str, Extent] = {}
         for place, parameter in enumerate(helper.parameters):
             name = parameter.name.value
@@ -346,7 +352,7 @@ class Reading:
         else:
             self.edits.pop(mask, None)  # a mask may be looked at more than once
             if not self._of(mask, known):
-                raise self._refuse(call, f"has a mask that may be none: `{self._text(mask)}`")
+                raise self._refuse(call, f"has one mask for all rows: `{self._text(mask)}`")
             inner = self.edits.get(mask, lambda updated: updated)
             self.edits[mask] = lambda updated: _both(inner(updated), name)
 

@@ -56,6 +56,20 @@ STORE = "    tl.store(y_ptr + row * stride + cols, x, mask=mask)\n"
 HELPER = "@triton.jit\ndef squared(v):\n    return v * v\n"
 MIXING = "@triton.jit\ndef total(v):\n    return tl.sum(v, axis=0)\n"
 FIRST = "@triton.jit\ndef first(v, w):\n    half = v * 0.5\n    return half\n"
+DEEP = """@triton.jit
+def deep(v, N: tl.constexpr):
+    result = v if N == 0 else deeper(v, N - 1) * 2
+    return result
+
+
+@triton.jit
+def deeper(v, N: tl.constexpr):
+    result = deep(v, N)
+    return result
+
+
+"""
+MIXED = "@triton.jit\ndef squared(v):\n    return v * tl.sum(v, axis=0)\n"
 PICKING = "@triton.jit\ndef pick(v, n):\n    return v if n > 1 else -v\n"
 SCALED = "    x = x / (1.0 + tl.max(x, axis=0))\n" + STORE
 MAXIMUM = "    tl.store(z_ptr + tl.program_id(0), row)\n"
@@ -146,6 +160,8 @@ def test_rows_are_computed_as_before(body: str, helper: str, tmp_path: Path) -> 
             "",
             "whether it is true",
         ),
+        ("    x = deep(x, 3)\n" + SCALED, DEEP, "calls `deep`, which may mix rows"),
+        ("    x = squared(x)\n" + SCALED, HELPER + MIXED, "calls `squared`, which may mix rows"),
         ("    x = pick(x, row)\n" + STORE, PICKING, "calls `pick`, which may mix rows"),
         (
             "    for i in range(3):\n        scale -= tl.max(x, 0)\n" + STORE,
@@ -160,8 +176,16 @@ def test_rows_are_computed_as_before(body: str, helper: str, tmp_path: Path) -> 
         ),
         ("    x *= tl.max(x, 0) if n_cols > 20 else 1.0\n" + STORE, "", "one shape or another"),
         ("    if n_cols > 9:\n        y_ptr += row * 8\n" + SCALED, "", "shapes of `y_ptr`"),
-        ("    w = tl.load(x_ptr + row, mask=n_cols > 20)\n    x *= w\n" + STORE, "", "may be none"),
-        ("    w = None\n    x *= tl.load(x_ptr + row, mask=w)\n" + STORE, "", "may be none"),
+        (
+            "    w = tl.load(x_ptr + row, mask=n_cols > 20)\n    x *= w\n" + STORE,
+            "",
+            "mask for all rows",
+        ),
+        (
+            "    w = None\n    x *= tl.load(x_ptr + row, mask=w)\n" + STORE,
+            "",
+            "mask for all rows",
+        ),
         (
             "    y_ptr += row * stride\n    x = x.to(y_ptr.type.element_ty)\n" + STORE,
             "",
@@ -219,14 +243,50 @@ def test_two_launches_have_rows_of_their_own(tmp_path: Path) -> None:
     new = ENTRY.apply(subject(text), LITTLE)
     assert "ROWS=rows," in new
     assert "ROWS=rows_2," in new
+    taken = ENTRY.apply(subject(f"{text}\nrows = None\n"), LITTLE)
+    assert "ROWS=rows_2," in taken
+    assert "ROWS=rows_3," in taken
+    assert disagreement("f", SHAPES[:2], text, [new, taken], True, tmp_path) == ""
+
+
+def test_what_changes_between_grid_and_launch_is_refused() -> None:
+    changing = kernel(
+        SCALED, launch="grid", extra="    f.n = n_rows\n    grid = (f.n,)\n    f.n = 1"
+    )
+    with pytest.raises(NotApplicable, match="changes between the grid and line"):
+        ENTRY.apply(subject(changing), LITTLE)
+    late = kernel(SCALED, launch="grid", extra="    grid = (n_rows,)\n    f.b = block")
+    late = late.replace("0.5, block, True)", "0.5, f.b, True)")
+    with pytest.raises(NotApplicable, match=r"f\.b is not known yet where line"):
+        ENTRY.apply(subject(late), LITTLE)
+    shaped = kernel(SCALED, launch="grid", extra="    grid = (x.shape[0],)")
+    assert "n_rows=x.shape[0]" in ENTRY.apply(subject(shaped), LITTLE)
+
+
+def test_a_block_with_a_comment_inside_is_refused() -> None:
+    text = kernel(SCALED).replace("0.5, block, True)", "0.5, block  # columns\n      + 0, True)")
+    with pytest.raises(NotApplicable, match="does not show BLOCK"):
+        ENTRY.apply(subject(text), LITTLE)
+
+
+def test_a_constant_of_the_launch_keeps_its_place_in_the_count(tmp_path: Path) -> None:
+    extra = "    half = block // 2\n    n = n_rows * block\n"
+    extra += '    grid = lambda meta: (n // meta["BLOCK"],)'
+    text = kernel(SCALED, launch="grid", extra=extra).replace("0.5, block,", "0.5, 2 * half,")
+    new = ENTRY.apply(subject(text), LITTLE)
+    assert "n_rows=n // (2 * half)" in new
     assert disagreement("f", SHAPES[:2], text, [new], True, tmp_path) == ""
 
 
 @pytest.mark.parametrize(
     ("launch", "extra", "reason"),
     [
-        ("(n_rows,)", TWICE.format("(n_rows,)") + ";" + TWICE.format("(n_rows,)")[3:], "not alone"),
-        ("grid", "    grid = (n_rows,)\n" + TWICE.format("grid"), "not alone there"),
+        (
+            "(n_rows,)",
+            TWICE.format("(n_rows,)") + ";" + TWICE.format("(n_rows,)")[3:],
+            "shares its",
+        ),
+        ("grid", "    grid = (n_rows,)\n" + TWICE.format("grid"), "shares its"),
         ("other", "    grid = (n_rows,)\n    other = grid", "has other uses"),
         (
             "grid",
@@ -271,9 +331,17 @@ def test_a_block_that_the_launch_computes_is_given_a_name(tmp_path: Path) -> Non
 
 
 def test_a_max_of_the_file_s_own_is_not_called() -> None:
-    text = kernel(SCALED, extra="    max = 3")
-    with pytest.raises(NotApplicable, match="`max` is a name of this file's own"):
-        ENTRY.apply(subject(text), LITTLE)
+    own = [
+        kernel(SCALED, extra="    max = 3"),
+        kernel(SCALED).replace("def f(x)", "def max(x):\n    return x.max()\n\n\ndef f(x)"),
+        f"from torch import max\n{kernel(SCALED)}",
+        kernel(SCALED).replace("def f(x)", "def f(x, max=None)"),
+    ]
+    for text in own:
+        with pytest.raises(NotApplicable, match="`max` is a name of the file's own at line"):
+            ENTRY.apply(subject(text), LITTLE)
+    elsewhere = kernel("    max = tl.max(x, axis=0)\n    x = x / (1.0 + max)\n" + STORE)
+    assert "row_mask" in ENTRY.apply(subject(elsewhere), LITTLE)
 
 
 def test_warps_that_the_host_computes_stay() -> None:

@@ -37,7 +37,7 @@ from agent.playbook.triton_edits import (
 )
 from agent.playbook.triton_grid import grid_from_meta, without_unused
 from agent.playbook.triton_host import language, launches_in_sight, triton_module
-from agent.playbook.triton_options import ramp
+from agent.playbook.triton_options import check_builtins, ramp
 from agent.playbook.triton_programs import unused
 from agent.playbook.triton_spans import belongs_to
 from agent.syntax import Source, descendants, positional
@@ -220,7 +220,7 @@ def _held(source: Source, passes: Passes, elements: int) -> dict[cst.CSTNode, Ed
     for launch in launches_in_sight(source, kernel):
         more = _launched(source, passes, launch, (triton, row, block), elements)
         if edits.keys() & more.keys():
-            raise NotApplicable(f"the launch at line {source.line(launch.node)} is not alone there")
+            raise NotApplicable(f"line {source.line(launch.node)} has two launches")
         edits |= more
     return edits
 
@@ -238,6 +238,7 @@ def _launched(
         raise NotApplicable(f"{passes.kernel.name} takes num_warps as a parameter")
     if grid_from_meta(source, passes.kernel, launch, [passes.tile]):
         raise NotApplicable(f"the grid at line {number} depends on {block}")
+    check_builtins(source, launch)
     code = source.code(length)
     name = free_name(source, "block")
     drop, node = without(launch, {block}), launch.node
@@ -247,7 +248,7 @@ def _launched(
         {
             block: name,
             row: f"{triton}.cdiv({code}, {name}) * {name}",
-            "num_warps": ramp(source, name, elements),
+            "num_warps": ramp(name, elements),
         },
     )
     text = f"{name} = min(max({triton}.next_power_of_2({code}), {LEAST}), {MOST})"

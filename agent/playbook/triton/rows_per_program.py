@@ -16,6 +16,7 @@ Source: Liger's RMS norm gives a program 16 rows where a row has at most 256 col
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count, islice
 from typing import ClassVar
 
 import libcst as cst
@@ -26,19 +27,18 @@ from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.triton_edits import (
     Edit,
-    free_name,
     giving,
     preceded,
     with_parameters,
     writing,
 )
-from agent.playbook.triton_grid import check_own_grid, count_at, is_pure
+from agent.playbook.triton_grid import changeable, check_own_grid, count_at, is_pure
 from agent.playbook.triton_host import HostView, language, launches_in_sight, triton_module
-from agent.playbook.triton_options import is_plain_or_ramp, ramp
+from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
 from agent.playbook.triton_persistence import count_of
 from agent.playbook.triton_rows import RowKernel, row_kernel
 from agent.playbook.triton_spans import holds_at
-from agent.syntax import Source
+from agent.syntax import Source, descendants
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
          (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
@@ -164,7 +164,8 @@ def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode
     for launch in launches:
         more = _launched(source, read, launch, known, params)
         if edits.keys() & more.keys():
-            raise NotApplicable(f"the launch at line {source.line(launch.node)} is not alone there")
+            number = source.line(launch.node)
+            raise NotApplicable(f"the launch at line {number} shares its grid or line with another")
         edits |= more
     return edits
 
@@ -179,8 +180,9 @@ def _launched(
         raise NotApplicable(f"the grid at line {line} has no axis")
     extent = grid.extents[0]
     given = launch.arguments.get(read.block)
-    if given is None or not is_pure(source, given):
+    if given is None or not is_pure(source, given) or "#" in source.code(given):
         raise NotApplicable(f"the launch at line {line} does not show {read.block}")
+    check_builtins(source, launch)
     n_rows = count_at(source, launch, grid, extent)
     check_own_grid(source, kernel, launch)
     place = _place(source, launch, grid.node, given)
@@ -196,7 +198,7 @@ def _launched(
     above.append(f"{rows} = max({params['elements']} // {block}, 1)")
     keywords[read.names.rows] = rows
     if OPTION not in launch.arguments and is_plain_or_ramp(source, launch.hints.get(OPTION)):
-        keywords[OPTION] = ramp(source, f"{rows} * {block}", int(params["elements_per_warp"]))
+        keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
     return named | {
         extent: writing(f"{triton_module(source, kernel)}.cdiv({source.code(extent)}, {rows})"),
         launch.node: giving(source, launch.node, keywords),
@@ -208,7 +210,9 @@ def _own_name(source: Source, launch: Launch, wanted: str) -> str:
     """A name for one launch: the next of the same function has another, which may be made first."""
     launches = [x for k in TRITON.launched(source) for x in k.launches]
     place = [x.node for x in launches if x.function is launch.function].index(launch.node)
-    return free_name(source, wanted if place == 0 else f"{wanted}_{place + 1}")
+    used = {name.value for name in descendants(source.module, cst.Name)}
+    names = (wanted if n == 1 else f"{wanted}_{n}" for n in count(1))
+    return next(islice((name for name in names if name not in used), place, None))
 
 
 def _place(
@@ -217,8 +221,11 @@ def _place(
     """The statement above which the rows are computed: the launch, or that of its grid."""
     for around in source.ancestors(grid):
         if isinstance(around, cst.SimpleStatementLine):
-            if source.enclosing(around) is not launch.function or not holds_at(
-                source, block, around
+            apart = around not in source.ancestors(launch.node)
+            if (
+                source.enclosing(around) is not launch.function
+                or not holds_at(source, block, around)
+                or (apart and changeable(block))
             ):
                 break
             return around

@@ -25,7 +25,7 @@ from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.triton_edits import Edit, giving
 from agent.playbook.triton_host import HostView, launches_in_sight
-from agent.playbook.triton_options import is_plain_or_ramp, ramp
+from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
 from agent.syntax import Source
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
@@ -96,7 +96,7 @@ def log_softmax(x):
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         for launch, row in _rows(subject):
-            text = ramp(source, row, int(params["elements_per_warp"]))
+            text = ramp(row, int(params["elements_per_warp"]))
             given = launch.hints.get(OPTION)
             if given is None or source.code(given) != text:
                 edits[launch.node] = giving(source, launch.node, {OPTION: text})
@@ -145,6 +145,7 @@ def _rows_of(source: Source, kernel: Kernel) -> Iterator[tuple[Launch, str]]:
             raise NotApplicable(f"{block} of the launch at line {line} is no next_power_of_2")
         if OPTION in launch.arguments or not is_plain_or_ramp(source, launch.hints.get(OPTION)):
             raise NotApplicable(f"the launch at line {line} computes {OPTION} itself")
+        check_builtins(source, launch)
         yield launch, source.code(given)
 
 
