@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import libcst as cst
 
@@ -117,11 +117,11 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
                 if is_pure(source, given) and "#" not in source.code(given):
                     simple = isinstance(given, cst.Name | cst.Integer)
                     texts[item] = source.code(given) if simple else f"({source.code(given)})"
-    at_launch = source.code(edited(extent, {n: writing(t) for n, t in texts.items()}))
+    at_launch = edited(extent, {item: writing(text) for item, text in texts.items()})
     if (
         not is_pure(source, extent)
         or "#" in code
-        or (grid.meta and any(n.value == grid.meta for n in _names(at_launch)))
+        or (grid.meta and any(n.value == grid.meta for n in descendants(at_launch, cst.Name)))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
     apart = not any(around is launch.node for around in source.ancestors(grid.node))
@@ -129,7 +129,7 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
         not holds_at(source, extent, launch.node) or (apart and changeable(extent))
     ):
         raise NotApplicable(f"`{code}` changes between the grid and line {line}")
-    return at_launch
+    return source.code(at_launch)
 
 
 def changeable(expression: cst.BaseExpression) -> bool:
@@ -141,10 +141,6 @@ def changeable(expression: cst.BaseExpression) -> bool:
     methods = {c.func for c in descendants(expression, cst.Call)}
     found = [*descendants(expression, cst.Attribute), *descendants(expression, cst.Subscript)]
     return any(node not in gone and node not in methods for node in found)
-
-
-def _names(code: str) -> Iterator[cst.Name]:
-    return descendants(cst.parse_expression(code), cst.Name)
 
 
 def is_pure(source: Source, expression: cst.BaseExpression) -> bool:

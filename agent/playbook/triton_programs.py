@@ -57,13 +57,13 @@ def program_indices(
         axis = argument(call, 0, "axis")
         if not isinstance(axis, cst.Integer):
             raise NotApplicable(f"line {source.line(call)} asks for a program on a computed axis")
-        found.append(ProgramIndex(call, axis.evaluated_value, *_named(kernel, call)))
+        found.append(ProgramIndex(call, axis.evaluated_value, *naming(kernel, call)))
     if not found:
         raise NotApplicable(f"{kernel.name} never asks which program it is")
     return tuple(found)
 
 
-def _named(kernel: Kernel, call: cst.Call) -> tuple[str | None, cst.SimpleStatementLine | None]:
+def naming(kernel: Kernel, call: cst.Call) -> tuple[str | None, cst.SimpleStatementLine | None]:
     """`row` and its statement, of `row = tl.program_id(0)`, if nothing else assigns `row`."""
     body = kernel.function.node.body
     for line in body.body:
@@ -77,6 +77,23 @@ def _named(kernel: Kernel, call: cst.Call) -> tuple[str | None, cst.SimpleStatem
                 if not any(binds(other, name) for other in others):
                     return name, line
     return None, None
+
+
+def one_block(source: Source, kernel: Kernel) -> str:
+    """The one constant that all runs of element numbers are as long as: BLOCK.
+
+    Raises:
+        NotApplicable: there are several, or none, or it is no constant of the kernel.
+    """
+    found = {
+        source.code(end)
+        for call in TRITON.find(source, kernel.function.node.body, TRITON.iotas)
+        if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
+    }
+    if len(found) != 1 or not found <= set(kernel.constants):
+        listed = ", ".join(sorted(found)) or "none"
+        raise NotApplicable(f"{kernel.name} has no one block: {listed}")
+    return found.pop()
 
 
 def unused(kernel: Kernel, wanted: str, taken: Iterable[str] = ()) -> str:

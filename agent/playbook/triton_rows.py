@@ -14,12 +14,10 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
-from agent.playbook.definitions import binds
 from agent.playbook.triton_edits import Edit, begun, followed, writing
 from agent.playbook.triton_host import language
-from agent.playbook.triton_programs import program_indices, unused
+from agent.playbook.triton_programs import naming, one_block, program_indices, unused
 from agent.playbook.triton_row_extents import Extent, Names, Reading, of_cast
 from agent.syntax import Source
 
@@ -46,7 +44,7 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
     Raises:
         NotApplicable: a line may mix rows, or what it does with them is not to be seen.
     """
-    block = _block(source, kernel)
+    block = one_block(source, kernel)
     names = Names(count or unused(kernel, "n_rows"), unused(kernel, "ROWS"),
                   unused(kernel, "row_mask"))  # fmt: skip
     body = kernel.function.node.body
@@ -55,15 +53,15 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
     asked = [index.call for index in program_indices(source, kernel) if index.axis == 0]
     if not asked:
         raise NotApplicable(f"{kernel.name} never asks for its place on axis 0")
-    tl, named = language(source, kernel), _named(kernel, asked)
-    row = named[1] if named else unused(kernel, "row")
+    tl, (name, line) = language(source, kernel), _named(source, kernel, asked)
+    row = name or unused(kernel, "row")
     each = f"{tl}.arange(0, {names.rows})[:, None]"
     masked = f"{names.mask} = {row} < {names.count}"
-    instead = numbered(source, asked[0], names.rows, each) if named else writing(row)
+    instead = _numbered(source, asked[0], names.rows, each) if name else writing(row)
     reading = Reading(source, kernel, block, names, dict.fromkeys(asked, instead))
     reading.block_of(body.body, {p.name.value: Extent.NONE for p in kernel.function.parameters})
-    if named:
-        reading.edits[named[0]] = followed(masked)
+    if line is not None:
+        reading.edits[line] = followed(masked)
     else:
         reading.edits[body] = begun(
             kernel, [f"{row} = {tl}.program_id(0) * {names.rows} + {each}", masked]
@@ -76,33 +74,17 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
     return RowKernel(kernel, block, names, reading.edits)
 
 
-def _block(source: Source, kernel: Kernel) -> str:
-    """The one constant that all tiles of the kernel are as long as."""
-    found = {
-        source.code(end)
-        for call in TRITON.find(source, kernel.function.node.body, TRITON.iotas)
-        if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
-    }
-    if len(found) != 1 or not found <= set(kernel.constants):
-        listed = ", ".join(sorted(found)) or "none"
-        raise NotApplicable(f"{kernel.name} has no one block: {listed}")
-    return found.pop()
+def _named(
+    source: Source, kernel: Kernel, asked: Sequence[cst.Call]
+) -> tuple[str | None, cst.SimpleStatementLine | None]:
+    """The row's own name and its statement, if the kernel asks just there; through a cast, too."""
+    if len(asked) != 1:
+        return None, None
+    around = (x for x in source.ancestors(asked[0]) if isinstance(x, cst.Call))
+    return naming(kernel, next((x for x in around if of_cast(x) is asked[0]), asked[0]))
 
 
-def _named(kernel: Kernel, asked: Sequence[cst.Call]) -> tuple[cst.SimpleStatementLine, str] | None:
-    """The statement that gives the row a name of its own, if the kernel asks for it just there."""
-    body = kernel.function.node.body
-    for line in body.body if len(asked) == 1 else ():
-        match line:
-            case cst.SimpleStatementLine(
-                body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=v)]
-            ) if v is asked[0] or of_cast(v) is asked[0]:
-                others = (other for other in body.body if other is not line)
-                return None if any(binds(other, name) for other in others) else (line, name)
-    return None
-
-
-def numbered(source: Source, asked: cst.Call, rows: str, each: str) -> Edit:
+def _numbered(source: Source, asked: cst.Call, rows: str, each: str) -> Edit:
     """The edit of `tl.program_id(0)` that makes the numbers of all rows of it."""
     operand = not isinstance(next(source.ancestors(asked)), cst.Assign)
 

@@ -55,5 +55,5 @@ def test_an_expert_agrees_with_pytorch(spec: Spec, cpu: TileCpu) -> None:
     expected = right(reference, inputs)
     for label, make in reference.experts.items():
         launched = len(cpu.launched)
-        assert error(make(*map(copied, inputs))(), expected) >= 0, label
+        error(make(*map(copied, inputs))(), expected)  # raises where it is off
         assert len(cpu.launched) > launched, label

@@ -224,7 +224,6 @@ def test_a_fast_candidate_against_a_slow_incumbent_and_the_other_way_round(
     assert 0.3 < faster.overall.improvement < 0.7
     assert faster.overall.low > 0
     assert faster.incumbent_ms > faster.candidate_ms >= 2.0
-    assert Plan().least <= faster.pairs <= Plan().looks[-1]  # how many: the machine's noise says
     names = {"judge": {"test_perf[1]", "test_perf[2]"}, "self_timed": {"test_perf"}}
     assert {config.config for config in faster.configs} == names[kind]
     assert decide(faster, Rules()).status is Status.KEEP

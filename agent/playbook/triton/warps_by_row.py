@@ -26,6 +26,7 @@ from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.triton_edits import Edit, giving
 from agent.playbook.triton_host import HostView, launches_in_sight
 from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
+from agent.playbook.triton_programs import one_block
 from agent.syntax import Source
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
@@ -127,16 +128,7 @@ def _rows_of(source: Source, kernel: Kernel) -> Iterator[tuple[Launch, str]]:
         raise NotApplicable(f"Triton tunes the warps itself: {kernel.name} is autotuned")
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
-    blocks = {
-        source.code(end)
-        for call in TRITON.find(source, kernel.function.node.body, TRITON.iotas)
-        if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
-    }
-    if len(blocks) != 1 or not blocks <= set(kernel.constants):
-        raise NotApplicable(
-            f"{kernel.name} has no one block: {', '.join(sorted(blocks)) or 'none'}"
-        )
-    (block,) = blocks
+    block = one_block(source, kernel)
     for launch in launches_in_sight(source, kernel):
         line = source.line(launch.node)
         given = HostView(source, launch).given(block)
