@@ -120,6 +120,7 @@ class Run:
     escalation: str = ""
     rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    """Optimizations that gave nothing to try when they were last looked at."""
     notes: tuple[str, ...] = ()
     branch_behind: str = ""
     """Why the user's branch does not hold the best commit, if it does not."""
@@ -223,6 +224,7 @@ def _step(run: Run, event: Event) -> Run:
                 verdict=None,
                 candidate_correct=False,
                 tried={**run.tried, event.optimization: run.iteration},
+                skipped=tuple(s for s in run.skipped if s.optimization != event.optimization),
             )
         case Phase.PROPOSE, Stopped():
             return replace(run, phase=Phase.FINISH, stopped=event)

@@ -65,12 +65,17 @@ PLANE_EDGES = range(8, 257)
 STAGES = (3, 4)
 SMALLEST_DOT = 16
 """Edge of a tile that the tensor cores take."""
-SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448,
-                103: 232448, 120: 101376, 121: 101376}  # fmt: skip
-"""What a block may have, by compute capability; 0, no GPU, is taken for Hopper."""
+_SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448,
+                 103: 232448, 120: 101376, 121: 101376}  # fmt: skip
+"""What a block may have, by compute capability."""
 ELEMENT_BYTES = 2
 MOST = 15
 DEFAULT_WARPS, DEFAULT_STAGES = 4, 3
+
+
+def shared_bytes(sm: int) -> int:
+    """The shared memory that a block may have. 0, no GPU, is taken for Hopper."""
+    return _SHARED_BYTES.get(sm, _SHARED_BYTES[90])
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,7 @@ def _bounds(source: Source, loop: cst.For) -> tuple[tuple[cst.BaseExpression, ..
 
 
 def _matmul(axes: Sequence[Axis], sm: int) -> Iterable[Config]:
-    shared = SHARED_BYTES.get(sm, SHARED_BYTES[90])
+    shared = shared_bytes(sm)
     for m, n, k, warps, stages in DOT:
         if stages * (m + n) * k * ELEMENT_BYTES <= shared:
             yield Config(_all(axes, (m, n, k)), warps, stages)

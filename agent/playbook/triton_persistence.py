@@ -11,6 +11,7 @@ from agent.backends.dialect import Kernel, Launch
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import binds
+from agent.playbook.pointers import root
 from agent.playbook.triton_arguments import LOCKS, names_in, run_time
 from agent.playbook.triton_edits import (
     Edit,
@@ -24,9 +25,17 @@ from agent.playbook.triton_edits import (
 )
 from agent.playbook.triton_grid import check_own_grid, is_pure
 from agent.playbook.triton_host import HostView, language, launches_in_sight
-from agent.playbook.triton_programs import NUM_PROGRAMS, ProgramIndex, program_indices, unused
+from agent.playbook.triton_programs import (
+    NUM_PROGRAMS,
+    ProgramIndex,
+    one_block,
+    program_indices,
+    unused,
+)
 from agent.syntax import Source, argument, descendants
 
+SCRATCH_BYTES = 8192
+"""Of shared memory, for reductions and changes of layout."""
 WAITS = (*LOCKS, "triton.language.debug_barrier")
 
 
@@ -127,14 +136,23 @@ def _check_body(source: Source, kernel: Kernel) -> None:
 # --- the kernel ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Pipelined:
+    """Loads that are under way before the round they are for."""
+
+    num_stages: int
+    shared_bytes: int
+    """What a block may have of shared memory, in which the loads arrive."""
+
+
 def kernel_edits(
-    rounds: Rounds, num_stages: int | None, *, flatten: bool = False
+    rounds: Rounds, pipelined: Pipelined | None = None, *, flatten: bool = False
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that put the body of a kernel into a loop over its programs.
 
     Args:
         rounds: the kernel.
-        num_stages: loads ahead of the round they are for; as the launch says when None.
+        pipelined: how far loads are ahead; as the launch says when None.
         flatten: have the compiler make one loop of this one and the loop in it.
     """
     source, kernel = rounds.source, rounds.kernel
@@ -147,7 +165,8 @@ def kernel_edits(
     if not named:
         edits |= _replacements(rounds, variable)
     edits |= _own_pointers(rounds, variable)
-    options = f", num_stages={num_stages}" if num_stages else ""
+    stages, as_fits = _stages(rounds, pipelined, tl) if pipelined else ("", [])
+    options = f", num_stages={stages}" if stages else ""
     options += ", flatten=True" if flatten else ""
     bounds = f"{tl}.program_id(0), {rounds.product}, {tl}.num_programs(0)"
     counted = [
@@ -155,6 +174,7 @@ def kernel_edits(
         for extent in rounds.extents
         if extent.known not in (None, extent.name)
     ]
+    counted += [cst.parse_statement(line) for line in as_fits]
     head = cst.parse_statement(f"for {variable} in {tl}.range({bounds}{options}): pass")
     body = cst.ensure_type(function.body, cst.IndentedBlock)
     gone = body.body.index(first.line) if named and first.line is not None else None
@@ -172,6 +192,36 @@ def kernel_edits(
     edits[body] = edit
     added = [extent.name for extent in rounds.extents if extent.known is None]
     return edits | (with_parameters(source, kernel, added) if added else {})
+
+
+def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[str]]:
+    """The stages as an expression of the kernel, and the statements that it needs before it.
+
+    A run may be measured at one length and tested at a longer one, or with wider elements: where
+    the kernel can compute what is loaded ahead, it gives up what does not fit.
+    """
+    source, kernel, stages = rounds.source, rounds.kernel, pipelined.num_stages
+    loads = TRITON.find(source, kernel.function.node.body, ("triton.language.load",))
+    bases = [root(source, kernel, call.args[0].value) if call.args else None for call in loads]
+    try:
+        block = one_block(source, kernel)
+    except NotApplicable:
+        return str(stages), []
+    if not bases or None in bases:
+        return str(stages), []
+    name = unused(kernel, "num_stages")
+    names = {base: unused(kernel, f"{base}_bytes") for base in bases if base is not None}
+    loaded = " + ".join(names[base] for base in bases if base is not None)
+    loaded = f"({loaded})" if len(bases) > 1 and stages > 2 else loaded
+    ahead = f"{stages - 1} * {loaded}" if stages > 2 else loaded
+    room = pipelined.shared_bytes - SCRATCH_BYTES
+    return name, [
+        *(
+            f"{own}: {tl}.constexpr = {block} * {base}.dtype.element_ty.primitive_bitwidth // 8"
+            for base, own in names.items()
+        ),
+        f"{name}: {tl}.constexpr = {stages} if {ahead} <= {room} else 1",
+    ]
 
 
 def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:

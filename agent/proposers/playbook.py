@@ -60,7 +60,9 @@ def _is_open(entry: Optimization, run: Run) -> bool:
     if entry.name not in run.tried:
         return True
     looked_at = run.tried[entry.name]
-    if entry.climbs and run.kept_families.get(entry.family, 0) >= looked_at:
+    kept = run.kept_families.get(entry.family, 0)
+    skipped = any(s.optimization == entry.name for s in run.skipped)
+    if entry.climbs and (kept > looked_at or (kept == looked_at and not skipped)):
         return True
     return any(run.kept_families.get(family, 0) > looked_at for family in entry.revisit_after)
 

@@ -18,6 +18,8 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 
 NO_BLOCK_POINTERS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 P = "*fp32"
+BY_16 = ":16"
+"""After the type of an integer that 16 divides, as it does every pointer here."""
 KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "warps-and-stages": ("softmax_kernel", [P, P, "i32", "i32", 1024], {}, {"num_warps": 8}),
     "block-size": ("gelu_kernel", [P, P, "i32", 1024], {}, {}),
@@ -60,16 +62,20 @@ AFTER: dict[str, list[Any]] = {
 }
 """Types of the parameters after, where they differ."""
 
+
+@pytest.fixture(autouse=True)
+def fresh_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing compiled before is found, and Triton 3.9 need not warn of its default."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+
+
 entries = pytest.mark.parametrize("entry", for_backend("triton"), ids=lambda entry: entry.name)
 
 
 @pytest.mark.parametrize("sm", [80, 90, 100])
 @entries
-def test_before_and_after_compile(
-    entry: Optimization, sm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+def test_before_and_after_compile(entry: Optimization, sm: int, tmp_path: Path) -> None:
     kernel, types, options, options_after = KERNELS[entry.name]
     after = AFTER.get(entry.name, types)
     for name, text, given, settings in (
@@ -99,20 +105,20 @@ def compiled(path: Path, kernel: str, types: list[Any], sm: int, options: dict[s
         function = function.fn  # below the autotuner and heuristics
     constants = {(i,): value for i, value in enumerate(types) if isinstance(value, int)}
     signature = {
-        name: "constexpr" if isinstance(kind, int) else kind
+        name: "constexpr" if isinstance(kind, int) else kind.removesuffix(BY_16)
         for name, kind in zip(function.arg_names, types, strict=True)
     }
-    pointers = {(i,): [["tt.divisibility", 16]] for i, kind in enumerate(types) if kind == P}
-    source = ASTSource(function, signature, constants, pointers)
+    divisible = {
+        (i,): [["tt.divisibility", 16]]
+        for i, kind in enumerate(types)
+        if str(kind).startswith("*") or str(kind).endswith(BY_16)
+    }
+    source = ASTSource(function, signature, constants, divisible)
     return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
 
 
 @pytest.mark.parametrize("sm", [80, 90, 100])
-def test_a_persistent_product_of_one_loop_compiles(
-    sm: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+def test_a_persistent_product_of_one_loop_compiles(sm: int, tmp_path: Path) -> None:
     before = playbook.get("grouped-programs").before
     subject = Subject(Source(before), KernelClass.COMPUTE, Hardware(sm=sm))
     params = {"programs_per_sm": 1, "flatten": True}
@@ -120,3 +126,23 @@ def test_a_persistent_product_of_one_loop_compiles(
     path.write_text(playbook.get("persistent-programs").apply(subject, params))
     kernel, types, _, _ = KERNELS["grouped-programs"]
     assert compiled(path, kernel, [*types, "i32", "i32"], sm, {}).asm["cubin"]
+
+
+@pytest.mark.parametrize(("sm", "stages"), [(80, 2), (90, 3), (100, 3)])
+def test_a_row_that_does_not_fit_ahead_is_not_pipelined(
+    sm: int, stages: int, tmp_path: Path
+) -> None:
+    """A perf test of bf16 rows, and a correctness test of the same length in fp32."""
+    entry = playbook.get("persistent-programs")
+    subject = Subject(Source(entry.before), KernelClass.MEMORY, Hardware(sm=sm))
+    path = tmp_path / "center.py"
+    path.write_text(entry.apply(subject, {"programs_per_sm": 1, "num_stages": stages}))
+
+    def shared_bytes(element: str, block: int) -> int:
+        types = [f"*{element}", f"*{element}", f"i32{BY_16}", f"i32{BY_16}", block, "i32"]
+        bytes_: int = compiled(path, "center_kernel", types, sm, {"num_warps": 32}).metadata.shared
+        return bytes_
+
+    row_bytes = 32768 * 2
+    assert (stages - 1) * row_bytes <= shared_bytes("bf16", 32768) < (stages - 1) * row_bytes + 8192
+    assert shared_bytes("fp32", 65536) < 8192

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import pytest
+
 from agent.backends.base import KernelClass
 from agent.causes import Cause, Diagnosis
+from agent.events import Measured, Settled, Skipped, Verified
 from agent.options import Options
+from agent.playbook import ordered
 from agent.playbook.base import Hardware, NotApplicable, Optimization, Params, Subject
-from agent.proposers.base import Exhausted
+from agent.proposers.base import Exhausted, Proposal
 from agent.proposers.playbook import PlaybookProposer
-from agent.state import Run
+from agent.state import Phase, Run, advance
 from agent.syntax import Source
-from tests.support.history import STARTED
+from tests.support.history import STARTED, comparison, proposed, run_in
 
 
 class _Entry(Optimization):
@@ -60,14 +65,14 @@ SUBJECT = Subject(Source("x = 1\n"), KernelClass.MEMORY, Hardware())
 PROPOSER = PlaybookProposer([Fewer(), Warps(), Never(), Tiles()])
 
 
-def proposed(run: Run) -> str | None:
+def first(run: Run) -> str | None:
     found = PROPOSER.propose(run, SUBJECT)
     return None if isinstance(found, Exhausted) else found.optimization
 
 
 def test_each_is_tried_once_in_order() -> None:
     run, order = Run(iteration=1), []
-    while (name := proposed(run)) is not None:
+    while (name := first(run)) is not None:
         order.append(name)
         run = replace(run, tried={**run.tried, name: run.iteration}, iteration=run.iteration + 1)
     assert order == ["warps", "never", "tiles"]
@@ -75,27 +80,25 @@ def test_each_is_tried_once_in_order() -> None:
 
 def test_one_comes_again_after_a_keep_that_its_best_value_depends_on() -> None:
     tried = {"warps": 1, "never": 2, "tiles": 2}
-    assert proposed(Run(tried=tried, kept_families={"warps": 1})) is None
-    assert proposed(Run(tried=tried, kept_families={"tiles": 2})) == "warps"
-    assert proposed(Run(tried={**tried, "warps": 3}, kept_families={"tiles": 2})) is None
+    assert first(Run(tried=tried, kept_families={"warps": 1})) is None
+    assert first(Run(tried=tried, kept_families={"tiles": 2})) == "warps"
+    assert first(Run(tried={**tried, "warps": 3}, kept_families={"tiles": 2})) is None
 
 
 def test_what_undoes_the_authors_wish_is_tried_where_it_is_asked_for() -> None:
     asked = Run(started=replace(STARTED, options=Options(only=("fewer", "tiles"))))
-    assert proposed(asked) == "fewer"
-    assert proposed(replace(asked, tried={"fewer": 1})) == "tiles"
+    assert first(asked) == "fewer"
+    assert first(replace(asked, tried={"fewer": 1})) == "tiles"
 
 
 def test_what_gained_little_comes_last() -> None:
-    assert proposed(Run(demoted=frozenset({"warps"}), tried={"never": 1})) == "tiles"
+    assert first(Run(demoted=frozenset({"warps"}), tried={"never": 1})) == "tiles"
 
 
 def test_what_the_diagnosis_names_comes_first() -> None:
     found = Diagnosis(Cause.OCCUPANCY, ("compiled: 25 % occupancy",), ("tiles",))
-    assert proposed(Run(diagnosis=found)) == "tiles"
-    assert (
-        proposed(Run(diagnosis=found, demoted=frozenset({"tiles"}), tried={"never": 1})) == "warps"
-    )
+    assert first(Run(diagnosis=found)) == "tiles"
+    assert first(Run(diagnosis=found, demoted=frozenset({"tiles"}), tried={"never": 1})) == "warps"
 
 
 def test_one_that_climbs_goes_on_until_it_gains_no_more() -> None:
@@ -107,3 +110,51 @@ def test_one_that_climbs_goes_on_until_it_gains_no_more() -> None:
 
     assert is_open(tried=1, kept=1)
     assert not is_open(tried=2, kept=1)
+
+
+def test_one_that_climbs_rests_where_it_has_nothing_left_to_try() -> None:
+    run = Run(iteration=2, tried={"climbing": 1}, kept_families={"sizes": 1})
+    run = advance(replace(run, phase=Phase.PROPOSE), Skipped("climbing", "all were tried"))
+    climber = PlaybookProposer([Climbing()])
+    assert isinstance(climber.propose(run, SUBJECT), Exhausted)
+    later = replace(run, iteration=3, kept_families={"sizes": 2})
+    assert not isinstance(climber.propose(later, SUBJECT), Exhausted)
+
+
+@pytest.mark.parametrize("backend", ["cutile", "triton"])
+def test_an_entry_is_looked_at_once_an_incumbent(backend: str) -> None:
+    """Whatever is kept, set aside or not worth a run: the run comes to its end."""
+    rng = random.Random(backend)
+    proposer = PlaybookProposer(
+        [_stand_in(entry) for entry in ordered(backend, SUBJECT.kernel_class)]
+    )
+    for _ in range(20):
+        run = replace(run_in(Phase.PROPOSE), started=replace(STARTED, options=Options()))
+        looked_at, keeps = set[str](), 12
+        while not isinstance(found := proposer.propose(run, SUBJECT), Exhausted):
+            assert isinstance(found, Proposal)
+            assert found.optimization not in looked_at
+            looked_at.add(found.optimization)
+            if rng.random() < 0.5:
+                run = advance(run, Skipped(found.optimization, "nothing to try"))
+                continue
+            kept = keeps > 0 and rng.random() < 0.5
+            for event in (
+                proposed(found.optimization, "a1", family=found.family),
+                Verified("a1", 12),
+                Measured(comparison(0.1 if kept else -0.2)),
+                Settled("a2"),
+            ):
+                run = advance(run, event)
+            if kept:
+                looked_at, keeps = set(), keeps - 1
+
+
+def _stand_in(entry: Optimization) -> Optimization:
+    """An entry of that name, family and dependence that always has something to try."""
+
+    class StandIn(_Entry):
+        name, title, family = entry.name, entry.title, entry.family
+        revisit_after, climbs, opt_in = entry.revisit_after, entry.climbs, entry.opt_in
+
+    return StandIn()

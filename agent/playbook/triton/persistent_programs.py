@@ -6,8 +6,9 @@ Do: put the body into `for program in tl.range(tl.program_id(0), programs, tl.nu
     launch a few programs for each multiprocessor, about as many as their warps leave room for. A
     grid of two or three dimensions is counted along its first axis first, as the hardware does. A
     loop without loops of its own may be pipelined: the loads of the next row then overlap with the
-    computation of this one. With a loop of products in it, `flatten=True` makes one loop of both,
-    so that the loads of the next tile overlap with the end of this one.
+    computation of this one, as far as shared memory holds rows of that length and type. With a
+    loop of products in it, `flatten=True` makes one loop of both, so that the loads of the next
+    tile overlap with the end of this one.
 Risk: none to results: every program of the old grid is one round of the loop. Programs that wait
     for one another would hang, so kernels with locks are refused. A short grid gains nothing.
 Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which claims +50 % to +300 %
@@ -27,9 +28,16 @@ from agent.backends.base import KernelClass
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.triton_arguments import rewritten
+from agent.playbook.triton_configs import shared_bytes
 from agent.playbook.triton_edits import Edit
 from agent.playbook.triton_options import now
-from agent.playbook.triton_persistence import Rounds, extents_of, host_edits, kernel_edits
+from agent.playbook.triton_persistence import (
+    Pipelined,
+    Rounds,
+    extents_of,
+    host_edits,
+    kernel_edits,
+)
 from agent.syntax import descendants
 
 SWEEP_LOOPED, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
@@ -84,7 +92,9 @@ import triton.language as tl
 @triton.jit
 def center_kernel(x_ptr, y_ptr, stride, n_cols, BLOCK: tl.constexpr, n_programs):
     """Subtracts the mean of each row."""
-    for row in tl.range(tl.program_id(0), n_programs, tl.num_programs(0), num_stages=3):
+    x_ptr_bytes: tl.constexpr = BLOCK * x_ptr.dtype.element_ty.primitive_bitwidth // 8
+    num_stages: tl.constexpr = 3 if 2 * x_ptr_bytes <= 224256 else 1
+    for row in tl.range(tl.program_id(0), n_programs, tl.num_programs(0), num_stages=num_stages):
         x_ptr_of_row = x_ptr + row * stride
         cols = tl.arange(0, BLOCK)
         x = tl.load(x_ptr_of_row + cols, mask=cols < n_cols, other=0.0)
@@ -123,9 +133,11 @@ def center(x):
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that can be, and all its launches."""
         edits: dict[cst.CSTNode, Edit] = {}
+        stages = params.get("num_stages")
+        pipelined = Pipelined(stages, shared_bytes(subject.hardware.sm)) if stages else None
         for rounds in _kernels(subject):
             flatten = bool(params.get("flatten")) and _has_one_loop(rounds)
-            edits |= kernel_edits(rounds, params.get("num_stages"), flatten=flatten)
+            edits |= kernel_edits(rounds, pipelined, flatten=flatten)
             edits |= host_edits(rounds, int(params["programs_per_sm"]))
         return subject.source.rewrite(edits)
 
@@ -138,7 +150,7 @@ def _kernels(subject: Subject) -> list[Rounds]:
     for kernel in TRITON.launched(subject.source):
         try:
             rounds = extents_of(subject.source, kernel)
-            kernel_edits(rounds, None)
+            kernel_edits(rounds)
             host_edits(rounds, 1)
         except NotApplicable as reason:
             reasons.append(str(reason))
