@@ -12,7 +12,7 @@ import pytest
 from agent.blocks import Telemetry
 from agent.decision import Gain, Rules, Status, Verdict, decide
 from agent.measurement import Calibration, Failure, Plan, calibrate, measure
-from tests.support.simulated import HOSTILE, TYPICAL, SimulatedPairs, Surroundings
+from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
 
 TRIALS = 400
 ONE = {"c": 1.0}
@@ -52,7 +52,9 @@ def regressed(found: list[Verdict]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("surroundings", "most"), [(TYPICAL, 0.01), (HOSTILE, 0.02)])
+@pytest.mark.parametrize(
+    ("surroundings", "most"), [(QUIET, 0.01), (TYPICAL, 0.01), (HOSTILE, 0.02)]
+)
 def test_an_edit_that_changes_nothing_is_not_kept(surroundings: Surroundings, most: float) -> None:
     assert kept(verdicts(surroundings, ONE, trials=1000)) <= most
 
@@ -60,7 +62,7 @@ def test_an_edit_that_changes_nothing_is_not_kept(surroundings: Surroundings, mo
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("surroundings", "gain", "least"),
-    [(TYPICAL, 0.05, 0.95), (TYPICAL, 0.03, 0.90), (HOSTILE, 0.05, 0.95)],
+    [(QUIET, 0.01, 0.90), (TYPICAL, 0.05, 0.95), (TYPICAL, 0.03, 0.90), (HOSTILE, 0.05, 0.95)],
 )
 def test_a_real_improvement_is_kept(surroundings: Surroundings, gain: float, least: float) -> None:
     assert kept(verdicts(surroundings, {"c": 1 - gain})) >= least
@@ -97,6 +99,13 @@ def test_a_large_gain_needs_few_pairs(takes: float, pairs: int) -> None:
     assert not isinstance(comparison, Failure)
     assert decide(comparison, Rules()).gain is Gain.MAJOR
     assert len(calls) == pairs
+
+
+def test_a_small_gain_beyond_doubt_is_looked_at_once() -> None:
+    comparison = measure(SimulatedPairs(QUIET, {"c": 0.99}, seed=1), Rules(), Plan())
+    assert not isinstance(comparison, Failure)
+    assert decide(comparison, Rules()).gain is Gain.MARGINAL
+    assert comparison.pairs == Plan().looks[0]
 
 
 def test_one_config_in_doubt_among_large_gains_is_looked_at_longer() -> None:

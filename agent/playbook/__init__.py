@@ -65,6 +65,7 @@ from agent.playbook.triton.tf32_dots import Tf32Dots
 from agent.playbook.triton.tile_descriptors import TileDescriptors
 from agent.playbook.triton.tile_ir_hints import TileIrHints
 from agent.playbook.triton.unrolled_loops import UnrolledLoops
+from agent.playbook.triton.warp_specialized_loops import WarpSpecializedLoops
 from agent.playbook.triton.warps_and_stages import WarpsAndStages
 from agent.playbook.triton.warps_by_row import WarpsByRow
 from agent.playbook.triton.widen_configs import WidenConfigs
@@ -94,6 +95,7 @@ PLAYBOOK: tuple[Optimization, ...] = (
     CheckBounds(),
     Autotune(),
     BlocksAndWarps(),
+    WarpSpecializedLoops(),
     WarpsAndStages(),
     BlockSize(),
     LoopStages(),

@@ -223,7 +223,9 @@ def statement_of(source: Source, launch: Launch) -> cst.SimpleStatementLine:
     raise NotApplicable(f"the launch at line {source.line(launch.node)} is no statement of its own")
 
 
-def preceded(line: cst.SimpleStatementLine, texts: Sequence[str], *, keep: bool = True) -> Any:
+def preceded(
+    line: cst.SimpleStatementLine | cst.For, texts: Sequence[str], *, keep: bool = True
+) -> Any:
     """A statement with others above it, below its comments; or the others in its place."""
     first, *rest = map(cst.parse_statement, texts)
     assert isinstance(first, cst.SimpleStatementLine | cst.BaseCompoundStatement)

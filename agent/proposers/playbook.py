@@ -12,6 +12,9 @@ HEAD_START = 3
 """Places that an optimization is ahead of its own where the diagnosis names its family. The order
 of the class rests on measurements, a diagnosis on one kernel's symptoms: in front of everything,
 what it named took the place of what would have gained more."""
+FIRST = frozenset({"rows"})
+"""Families that come first where they are named: of blocks with little to do, a count says enough.
+More rows a program took 78 % off a norm of short rows, other warps 0.6 %."""
 
 
 class PlaybookProposer:
@@ -52,8 +55,10 @@ class PlaybookProposer:
     def _place(self, run: Run, entry: Optimization) -> tuple[bool, int, int]:
         own = self._playbook.index(entry)
         named = run.diagnosis.families if run.diagnosis else ()
-        ahead = HEAD_START if entry.family in named else 0
-        return entry.family in run.demoted, own - ahead, own
+        place = own - HEAD_START if entry.family in named else own
+        if entry.family in FIRST.intersection(named):
+            place = -len(self._playbook)
+        return entry.family in run.demoted, place, own
 
 
 def _is_open(entry: Optimization, run: Run) -> bool:

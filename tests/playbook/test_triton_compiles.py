@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ from agent.backends.base import KernelClass
 from agent.playbook import for_backend
 from agent.playbook.base import Hardware, Optimization, Subject
 from agent.syntax import Source
+from tests.support.triton_compiler import BY_16, compiled
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
 NO_BLOCK_POINTERS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 P = "*fp32"
-BY_16 = ":16"
-"""After the type of an integer that 16 divides, as it does every pointer here."""
 KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "warps-and-stages": ("softmax_kernel", [P, P, "i32", "i32", 1024], {}, {"num_warps": 8}),
     "block-size": ("gelu_kernel", [P, P, "i32", 1024], {}, {}),
@@ -38,6 +36,7 @@ KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "even-blocks": ("scale_kernel", [P, P, "i32", "fp32", 1024], {}, {}),
     "folded-exp2": ("scaled_softmax_kernel", [P, P, P, "fp32", "i32", 1024], {}, {}),
     "tile-descriptors": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
+    "warp-specialized-loops": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
     "persistent-programs": ("center_kernel", [P, P, "i32", "i32", 1024], {}, {}),
     "aligned-offsets": ("mix_kernel", [P, P, "i32", 1024], {}, {}),
     "unrolled-loops": ("row_max_kernel", [P, P, "i32", "i32", 512], {}, {}),
@@ -56,6 +55,7 @@ AFTER: dict[str, list[Any]] = {
     "rows-per-program": [P, P, P, "i32", "i32", 128, "i32", 16],
     "even-blocks": [P, P, "i32", "fp32", 1024, True],
     "tile-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
+    "warp-specialized-loops": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
     "block-descriptors": [P, P, "i32", "i32", "i32", 16, 64, True],
     "persistent-programs": [P, P, "i32", "i32", 1024, "i32"],
     "aligned-offsets": [P, P, "i32", 1024, True],
@@ -63,13 +63,7 @@ AFTER: dict[str, list[Any]] = {
 """Types of the parameters after, where they differ."""
 
 
-@pytest.fixture(autouse=True)
-def fresh_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing compiled before is found, and Triton 3.9 need not warn of its default."""
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-
-
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 entries = pytest.mark.parametrize("entry", for_backend("triton"), ids=lambda entry: entry.name)
 
 
@@ -89,32 +83,6 @@ def test_before_and_after_compile(entry: Optimization, sm: int, tmp_path: Path) 
                 compiled(path, kernel, given, sm, settings)
             continue
         assert compiled(path, kernel, given, sm, settings).asm["cubin"]
-
-
-def compiled(path: Path, kernel: str, types: list[Any], sm: int, options: dict[str, int]) -> Any:
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    function = getattr(module, kernel)
-    while not hasattr(function, "cache_key"):
-        function = function.fn  # below the autotuner and heuristics
-    constants = {(i,): value for i, value in enumerate(types) if isinstance(value, int)}
-    signature = {
-        name: "constexpr" if isinstance(kind, int) else kind.removesuffix(BY_16)
-        for name, kind in zip(function.arg_names, types, strict=True)
-    }
-    divisible = {
-        (i,): [["tt.divisibility", 16]]
-        for i, kind in enumerate(types)
-        if str(kind).startswith("*") or str(kind).endswith(BY_16)
-    }
-    source = ASTSource(function, signature, constants, divisible)
-    return triton.compile(source, target=GPUTarget("cuda", sm, 32), options=options)
 
 
 @pytest.mark.parametrize("sm", [80, 90, 100])
@@ -146,3 +114,16 @@ def test_a_row_that_does_not_fit_ahead_is_not_pipelined(
     row_bytes = 32768 * 2
     assert (stages - 1) * row_bytes <= shared_bytes("bf16", 32768) < (stages - 1) * row_bytes + 8192
     assert shared_bytes("fp32", 65536) < 8192
+
+
+@pytest.mark.parametrize(("warps", "threads"), [(4, 384), (8, 256)])
+def test_a_product_of_four_warps_is_taken_apart(warps: int, threads: int, tmp_path: Path) -> None:
+    """On sm_90: one group that loads and two that multiply; with 8 warps the loop stays whole."""
+    entry = playbook.get("warp-specialized-loops")
+    subject = Subject(Source(entry.before), KernelClass.COMPUTE, Hardware(sm=90))
+    path = tmp_path / "specialized.py"
+    path.write_text(entry.apply(subject, {"num_stages": 3}))
+    types = [*["*bf16"] * 3, *[f"i32{BY_16}"] * 6, 128, 256, 64, True]
+    options = {"num_warps": warps, "num_stages": 3}
+    found = compiled(path, "matmul_kernel", types, 90, options)
+    assert f".reqntid {threads}" in found.asm["ptx"]

@@ -49,6 +49,7 @@ SHAPES: dict[str, tuple[str, list[list[list[int]]]]] = {
     "even-blocks": ("scale", ROWS),
     "folded-exp2": ("scaled_softmax", ROWS),
     "tile-descriptors": ("matmul", PRODUCTS),
+    "warp-specialized-loops": ("matmul", PRODUCTS),
     "persistent-programs": ("center", ROWS),
     "aligned-offsets": ("mix", [*ROWS[:2], [[4, 2448]]]),
     "unrolled-loops": ("row_max", ROWS),

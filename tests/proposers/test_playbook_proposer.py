@@ -101,6 +101,15 @@ def test_what_the_diagnosis_names_comes_first() -> None:
     assert first(Run(diagnosis=found, demoted=frozenset({"tiles"}), tried={"never": 1})) == "warps"
 
 
+def test_more_rows_a_program_come_before_all_where_blocks_have_little_to_do() -> None:
+    found = Diagnosis(Cause.LATENCY, ("launched: 524288 blocks",), ("rows", "tiles"))
+    entries = ordered("triton", KernelClass.MEMORY)
+    proposer = PlaybookProposer([_stand_in(entry) for entry in entries])
+    proposal = proposer.propose(Run(diagnosis=found), SUBJECT)
+    assert isinstance(proposal, Proposal)
+    assert proposal.optimization == "rows-per-program"
+
+
 def test_one_that_climbs_goes_on_until_it_gains_no_more() -> None:
     climber = PlaybookProposer([Climbing()])
 
