@@ -210,8 +210,8 @@ class PytestJudge:
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
-        pairs = self._pairs(checkout, checkout, deadline)
-        outcome = calibrate(pairs, self._plan)
+        with self._pairs(checkout, checkout, deadline, forks_ahead=True) as pairs:
+            outcome = calibrate(pairs, self._plan)
         if isinstance(outcome, Failure):
             return outcome
         return replace(outcome, setting=self.setting(), launched=pairs.launched is not False)
@@ -271,10 +271,17 @@ class PytestJudge:
         deadline: float,
     ) -> Comparison | Failure:
         """Compare two checkouts by the protocol of `agent.measurement`."""
-        source = self._pairs(incumbent, candidate, deadline)
-        return measure(source, self._rules, self._plan, calibration)
+        with self._pairs(incumbent, candidate, deadline, forks_ahead=True) as source:
+            return measure(source, self._rules, self._plan, calibration)
 
-    def _pairs(self, incumbent: Checkout, candidate: Checkout, deadline: float) -> WorkerPairs:
+    def _pairs(
+        self,
+        incumbent: Checkout,
+        candidate: Checkout,
+        deadline: float,
+        *,
+        forks_ahead: bool = False,
+    ) -> WorkerPairs:
         return WorkerPairs(
             server=self._server,
             incumbent=incumbent,
@@ -285,6 +292,7 @@ class PytestJudge:
             deadline=deadline,
             watch=self._watch,
             numbers=self._numbers,
+            forks_ahead=forks_ahead,
         )
 
     def _arm(

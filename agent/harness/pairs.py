@@ -12,9 +12,10 @@ import json
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Self
 
 from agent.blocks import Block, ConfigBlocks, RawPair
 from agent.errors import NoLaunch, WorkerDied, WorkerError, WorkerTimedOut
@@ -57,6 +58,15 @@ class Timing:
         return max(least, min(1000, int(budget_ms / (estimate_ms + self.flush_ms))))
 
 
+@dataclass(frozen=True)
+class _Workers:
+    """The two of a pair."""
+
+    alive: ExitStack
+    """They end with it."""
+    arms: dict[bool, Arm]
+
+
 @dataclass
 class WorkerPairs:
     """A source of pairs for `agent.measurement.measure`."""
@@ -72,6 +82,9 @@ class WorkerPairs:
     timing: Timing = field(default_factory=Timing)
     passes: int = 2
     """Passes of each arm, of tests that time themselves."""
+    forks_ahead: bool = False
+    """Where several pairs are to be expected: the next workers start while these prepare. Use the
+    source in a `with` then."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_s: float = 0.0
     """Wall time of the last pair."""
@@ -80,6 +93,14 @@ class WorkerPairs:
     launched: bool | None = None
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
     the tests time themselves, and nobody looked."""
+    _ahead: _Workers | None = None
+    """Those of the next pair, which collect while nothing is timed."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._forget_ahead()
 
     def pair(self, number: int) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
@@ -88,14 +109,13 @@ class WorkerPairs:
         whose = True
         self.spent_s = {}
         try:
-            with self._arm(self.incumbent, "incumbent") as first:
-                with self._arm(self.candidate, "candidate") as second:
-                    arms = {True: first, False: second}
-                    with self._spending("collect"):
-                        for whose, arm in arms.items():
-                            if problem := import_failure(arm, self.deadline):
-                                return blame(problem, incumbent=whose)
-                    raw = self._measure(arms, order)
+            workers, self._ahead = self._ahead or self._fork(), None
+            with workers.alive:
+                with self._spending("collect"):
+                    for whose, arm in workers.arms.items():
+                        if problem := import_failure(arm, self.deadline):
+                            return blame(problem, incumbent=whose)
+                raw = self._measure(workers.arms, order)
             if isinstance(raw, RawPair):
                 self._record(raw)
             return raw
@@ -105,6 +125,25 @@ class WorkerPairs:
             return blame(worker_failure(problem, correct=True), incumbent=whose)
         finally:
             self.last_s = time.monotonic() - begin
+
+    def _fork_ahead(self) -> None:
+        """Have the workers of the next pair begin to collect, where there is time for a pair."""
+        if self.forks_ahead and self._ahead is None and self.has_time():
+            with suppress(WorkerError):  # the next pair meets it again, and says whose it is
+                self._ahead = self._fork()
+
+    def _await_ahead(self) -> None:
+        """Wait until they only wait: nothing else may run while blocks are timed."""
+        try:
+            for arm in self._ahead.arms.values() if self._ahead else ():
+                arm.collection(self.deadline)
+        except WorkerError:
+            self._forget_ahead()
+
+    def _forget_ahead(self) -> None:
+        workers, self._ahead = self._ahead, None
+        for arm in workers.arms.values() if workers else ():
+            arm.kill()
 
     def _record(self, raw: RawPair) -> None:
         """Keep every block as it was measured, with clock, power and temperature."""
@@ -173,6 +212,7 @@ class WorkerPairs:
         method: str | None = None
         estimate_ms: dict[bool, float] = {}
         launched: dict[bool, bool] = {}
+        self._fork_ahead()
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
             for whose in (True, False):
@@ -191,6 +231,8 @@ class WorkerPairs:
         if launched[True] and not launched[False]:
             with _at(False):
                 raise NoLaunch(f"{name} launches no kernel of {arms[False].checkout.kernel}")
+        with self._spending("next pair"):
+            self._await_ahead()
         count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
         for whose in order[:2]:
             with _at(whose), self._spending("settle"):
@@ -264,6 +306,14 @@ class WorkerPairs:
             return crash("the two arms recorded different sets of configs")
         taken = tuple(ConfigBlocks(name, tuple(each)) for name, each in blocks.items())
         return RawPair(taken, chosen)
+
+    def _fork(self) -> _Workers:
+        with ExitStack() as stack:
+            arms = {
+                True: stack.enter_context(self._arm(self.incumbent, "incumbent")),
+                False: stack.enter_context(self._arm(self.candidate, "candidate")),
+            }
+            return _Workers(stack.pop_all(), arms)
 
     def _arm(self, checkout: Checkout, purpose: str) -> Arm:
         return Arm(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from agent.measurement import Failure, Plan, calibrate, measure
 from agent.screening import Look
 from agent.statistics import Comparison
 from tests.support.simulated import TYPICAL, SimulatedPairs
-from tests.support.workers import Project
+from tests.support.workers import Project, descendants, eventually
 
 PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
 KERNEL = """
@@ -66,6 +67,39 @@ def test_every_block_is_kept_as_it_was_measured(judge: PytestJudge, tmp_path: Pa
     spent_s = json.loads(files[0].read_text())["spent_s"]
     assert {"collect", "inputs", "prepare", "blocks"} <= set(spent_s)
     assert spent_s["blocks"] >= sum(block["wall_ms"] for block in config["blocks"]) / 1e3
+
+
+def test_the_next_workers_collect_ahead_and_none_is_left(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    before = descendants(os.getpid())
+    outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other"))
+    assert isinstance(outcome, Comparison)
+    forked = sorted((tmp_path / "logs").glob("*-incumbent.log"))
+    assert len(forked) == outcome.pairs + 1
+    assert eventually(lambda: descendants(os.getpid()) <= before)
+
+
+def test_a_next_worker_that_fails_to_collect_is_named_by_its_pair(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    """Its module is gone by the time that the second pair is forked."""
+    other = project(tmp_path, "other")
+    test = (
+        STEPPED
+        + """
+    from pathlib import Path
+    counter = Path(__file__).with_name("count")
+    counter.write_text(counter.read_text() + "." if counter.exists() else ".")
+    if len(counter.read_text()) > 1:
+        raise ImportError("gone")
+    """
+    )
+    failing = project(tmp_path, "failing", test=test)
+    outcome = compare(judge, other, failing)
+    assert isinstance(outcome, Failure)
+    assert not outcome.incumbent
+    assert "gone" in outcome.reason
 
 
 def test_a_glance_ranks_two_variants(judge: PytestJudge, tmp_path: Path) -> None:
