@@ -53,6 +53,11 @@ def test_a_loop_that_is_no_range_is_left_alone() -> None:
     assert "is no range" in refusal(again)
 
 
+def test_a_loop_that_loads_through_pointers_too_is_left_alone() -> None:
+    text = PRODUCT.replace("a_desc.load([row, k])", "tl.load(a_ptr + rows * K + k + columns)")
+    assert "loads through pointers in the same loop" in refusal(text + HOST)
+
+
 @pytest.mark.parametrize("name", ["matmul", "bmm", "attention"])
 def test_blocks_warps_and_stages_go_with_it(name: str) -> None:
     text = (BENCHMARKS / name / f"{name}.py").read_text()

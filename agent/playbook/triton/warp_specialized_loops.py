@@ -33,6 +33,7 @@ from agent.playbook.triton_host import language
 from agent.playbook.triton_loops import PLAIN, ranging
 from agent.playbook.triton_options import DEFAULTS, check, setting_options
 from agent.playbook.triton_programs import unused
+from agent.playbook.triton_tiles import LOAD
 from agent.syntax import Source, assigned, descendants, keyword
 
 WARPS = 4
@@ -166,7 +167,22 @@ def _loop(source: Source, kernel: Kernel) -> tuple[cst.For, cst.Call, cst.Call]:
         raise NotApplicable(f"line {source.line(called)} is no range")
     if keyword(called, OPTION) is not None:
         raise NotApplicable(f"the loop at line {source.line(called)} is specialized already")
+    for call in TRITON.find(source, found[0][0].body, (LOAD,)):
+        if not _stands_in(source, kernel, call):
+            raise NotApplicable(f"line {source.line(call)} loads through pointers in the same loop")
     return found[0]
+
+
+def _stands_in(source: Source, kernel: Kernel, call: cst.Call) -> bool:
+    """Whether a load by pointers is only what is done where there are no descriptors."""
+    inner: cst.CSTNode = call
+    for around in source.ancestors(call):
+        match around:
+            case cst.If(test=cst.Name(value=name), orelse=other) if other is inner:
+                if name in kernel.constants:
+                    return True
+        inner = around
+    return False
 
 
 def _specializing(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
