@@ -104,6 +104,8 @@ class Run:
     candidate_correct: bool = False
     tried: Mapping[str, int] = field(default_factory=dict)
     """Optimization -> the iteration in which it was last looked at."""
+    spent_out: frozenset[str] = frozenset()
+    """Optimizations that gave nothing to try when they were last looked at."""
     kept_families: Mapping[str, int] = field(default_factory=dict)
     """Family -> the iteration in which one of it was last kept."""
     demoted: frozenset[str] = frozenset()
@@ -120,7 +122,6 @@ class Run:
     escalation: str = ""
     rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
-    """Optimizations that gave nothing to try when they were last looked at."""
     notes: tuple[str, ...] = ()
     branch_behind: str = ""
     """Why the user's branch does not hold the best commit, if it does not."""
@@ -202,6 +203,7 @@ def _step(run: Run, event: Event) -> Run:
                 offer=None,
                 # before this iteration: what it may keep can open the optimization again
                 tried={**run.tried, event.optimization: run.iteration - 1},
+                spent_out=run.spent_out | {event.optimization},
                 skipped=(*(s for s in run.skipped if s.optimization != event.optimization), event),
                 refusals=run.refusals + (event.usage is not None),
                 usage=run.usage + (event.usage or Usage()),
@@ -224,7 +226,7 @@ def _step(run: Run, event: Event) -> Run:
                 verdict=None,
                 candidate_correct=False,
                 tried={**run.tried, event.optimization: run.iteration},
-                skipped=tuple(s for s in run.skipped if s.optimization != event.optimization),
+                spent_out=run.spent_out - {event.optimization},
             )
         case Phase.PROPOSE, Stopped():
             return replace(run, phase=Phase.FINISH, stopped=event)

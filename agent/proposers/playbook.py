@@ -66,8 +66,8 @@ def _is_open(entry: Optimization, run: Run) -> bool:
         return True
     looked_at = run.tried[entry.name]
     kept = run.kept_families.get(entry.family, 0)
-    skipped = any(s.optimization == entry.name for s in run.skipped)
-    if entry.climbs and (kept > looked_at or (kept == looked_at and not skipped)):
+    gained = kept > looked_at or (kept == looked_at and entry.name not in run.spent_out)
+    if entry.climbs and gained:
         return True
     return any(run.kept_families.get(family, 0) > looked_at for family in entry.revisit_after)
 
