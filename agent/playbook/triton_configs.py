@@ -15,6 +15,7 @@ import libcst as cst
 
 from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
+from agent.evidence.occupancy import LIMITS
 from agent.playbook.definitions import value_of
 from agent.playbook.flow import Flow
 from agent.playbook.provenance import Tile
@@ -65,9 +66,6 @@ PLANE_EDGES = range(8, 257)
 STAGES = (3, 4)
 SMALLEST_DOT = 16
 """Edge of a tile that the tensor cores take."""
-_SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448,
-                 103: 232448, 120: 101376, 121: 101376}  # fmt: skip
-"""What a block may have, by compute capability."""
 ELEMENT_BYTES = 2
 MOST = 15
 DEFAULT_WARPS, DEFAULT_STAGES = 4, 3
@@ -75,7 +73,7 @@ DEFAULT_WARPS, DEFAULT_STAGES = 4, 3
 
 def shared_bytes(sm: int) -> int:
     """The shared memory that a block may have. 0, no GPU, is taken for Hopper."""
-    return _SHARED_BYTES.get(sm, _SHARED_BYTES[90])
+    return LIMITS.get(sm, LIMITS[90]).block_shared_bytes
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from agent.playbook.triton_edits import (
 )
 from agent.playbook.triton_grid import check_own_grid, is_pure
 from agent.playbook.triton_host import HostView, language, launches_in_sight
+from agent.playbook.triton_loops import LOAD
 from agent.playbook.triton_programs import (
     NUM_PROGRAMS,
     ProgramIndex,
@@ -201,7 +202,7 @@ def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[st
     the kernel can compute what is loaded ahead, it gives up what does not fit.
     """
     source, kernel, stages = rounds.source, rounds.kernel, pipelined.num_stages
-    loads = TRITON.find(source, kernel.function.node.body, ("triton.language.load",))
+    loads = TRITON.find(source, kernel.function.node.body, LOAD)
     bases = [root(source, kernel, call.args[0].value) if call.args else None for call in loads]
     try:
         block = one_block(source, kernel)

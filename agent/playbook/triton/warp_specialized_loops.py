@@ -5,8 +5,8 @@ When: a Triton kernel that multiplies tiles in a loop, all of which descriptors 
 Do: `warp_specialize=True` on the loop's `tl.range`, tensor descriptors for its tiles where it has
     none, and 4 warps: the compiler adds four that only load, and on sm_90 gives a block of 128 rows
     to two groups of four. Block sizes and stages go with it, so all are set at once.
-Risk: none to results by itself. The compiler's pass is young: a version that fails, hangs or loses
-    is a row like any other.
+Risk: other block sizes may change the last digits of a sum. The compiler's pass is young: a
+    version that fails, hangs or loses is a row like any other.
 Source: the `warp_specialize` of `tl.range`, which the tutorials use for attention and products.
     Triton's documentation names Blackwell alone, but compiled with Triton 3.6 and 3.9 for sm_90, a
     bf16 product of 128 x 256 x 64 and an attention of 128 x 64 become 384 threads, of which one
