@@ -111,6 +111,7 @@ PLAYBOOK: tuple[Optimization, ...] = (
     EvenBlocks(),
     FoldedExp2(),
     CausalSplit(),
+    HostDescriptors(),
     TileDescriptors(),
     PersistentPrograms(),
     RowsPerProgram(),
@@ -130,7 +131,6 @@ ADVICE: tuple[Advice, ...] = (
     FusedKernels(),
     OnlineSoftmax(),
     CausalSkip(),
-    HostDescriptors(),
     SplitK(),
     TileIrHints(),
 )

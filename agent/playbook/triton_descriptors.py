@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TypeVar
@@ -39,13 +39,17 @@ class Layout:
     """Of a tile, along the last dimension: a constant of the kernel or an integer."""
 
 
-def check_given(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> None:
-    """Raise `NotApplicable` unless every launch gives what the conditions ask for.
+def check_given(
+    source: Source, kernel: Kernel, layouts: Sequence[Layout], more: Collection[str] = ()
+) -> None:
+    """Raise `NotApplicable` unless every launch gives what the conditions ask for, and more.
 
     A heuristic is told the arguments of the launch and of the config, not the defaults.
     """
     tuned = TRITON.autotuned(source, kernel.function)
+    parameters = {p.name.value for p in kernel.function.parameters}
     names = {name for layout in layouts for name in _asked(source, kernel, layout)}
+    names |= parameters & set(more)
     for launch in launches_in_sight(source, kernel):
         missing = sorted(names - launch.arguments.keys())
         if tuned:
@@ -187,33 +191,45 @@ def allocator(source: Source, kernel: Kernel, name: str) -> dict[cst.CSTNode, Ed
     return edits
 
 
-def before_kernels(
-    source: Source, functions: Sequence[str], allocate: str
-) -> dict[cst.CSTNode, Edit]:
-    """The edits that write functions above the first kernel, and the allocator behind them."""
+def scratch(source: Source, name: str) -> str:
+    """The function that gives memory for descriptors. Raises `NotApplicable` without torch."""
     torch = next(
         (n.value for n in descendants(source.module, cst.Name) if source.name(n) == "torch"), None
     )
     if torch is None:
         raise NotApplicable("the file does not import torch, which allocates")
-    scratch = (
-        f"def {allocate}(size, alignment, stream):\n"
+    return (
+        f"def {name}(size, alignment, stream):\n"
         '    """Memory for the descriptors of one launch."""\n'
         f'    return {torch}.empty(size, device="cuda", dtype={torch}.int8)\n'
     )
+
+
+def before_kernels(
+    source: Source, functions: Sequence[str], import_line: str | None = None
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that write functions above the first kernel, and an import below the others."""
     kernels = {kernel.function.node for kernel in TRITON.kernels(source)}
+    statements = source.module.body
     place = next(
         i
-        for i, statement in enumerate(source.module.body)
+        for i, statement in enumerate(statements)
         if any(node in kernels for node in descendants(statement, cst.FunctionDef))
     )
+    imports = max((i + 1 for i, s in enumerate(statements[:place]) if _is_import(s)), default=0)
+    added_import = [cst.parse_statement(import_line)] if import_line is not None else []
     empty = [cst.EmptyLine(indent=False)] * 2
-    added = [
-        cst.parse_statement(text).with_changes(leading_lines=empty)
-        for text in (*functions, scratch)
-    ]
+    added = [cst.parse_statement(text).with_changes(leading_lines=empty) for text in functions]
 
     def edit(module: cst.Module) -> cst.Module:
-        return module.with_changes(body=[*module.body[:place], *added, *module.body[place:]])
+        first, middle = module.body[:imports], module.body[imports:place]
+        body = [*first, *added_import, *middle, *added, *module.body[place:]]
+        return module.with_changes(body=body)
 
     return {source.module: edit}
+
+
+def _is_import(statement: cst.CSTNode) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and any(
+        isinstance(part, cst.Import | cst.ImportFrom) for part in statement.body
+    )

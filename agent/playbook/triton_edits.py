@@ -177,11 +177,11 @@ def above(kernel: Kernel, decorator: str) -> dict[cst.CSTNode, Edit]:
     return decorated(replace(kernel, decorator=kernel.function.node.decorators[0]), decorator)
 
 
-def heuristics(triton: str, conditions: Mapping[str, str]) -> str:
-    """The decorator that computes constants from the arguments, which it calls `args`."""
-    items = [f'"{name}": lambda args: {text}' for name, text in conditions.items()]
+def heuristics(triton: str, functions: Mapping[str, str]) -> str:
+    """The decorator that computes parameters from the arguments: name -> function of them."""
+    items = [f'"{name}": {function}' for name, function in functions.items()]
     line = f"@{triton}.heuristics({{{', '.join(items)}}})"
-    if len(line) <= WIDTH and len(items) == 1:
+    if len(line) <= WIDTH and (len(items) == 1 or "lambda" not in line):
         return line
     inner = "".join(f"        {item},\n" for item in items)
     return f"@{triton}.heuristics(\n    {{\n{inner}    }}\n)"

@@ -18,6 +18,7 @@ triton = pytest.importorskip("triton", reason="triton is not installed")
 
 NO_BLOCK_POINTERS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
 P = "*fp32"
+TILES = ("tensordesc<fp32[64, 32]>", "tensordesc<fp32[32, 64]>")
 KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "warps-and-stages": ("softmax_kernel", [P, P, "i32", "i32", 1024], {}, {"num_warps": 8}),
     "block-size": ("gelu_kernel", [P, P, "i32", 1024], {}, {}),
@@ -35,6 +36,7 @@ KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
     "longest-first": ("prefix_sum_kernel", [P, P, "i32", 256], {}, {}),
     "even-blocks": ("scale_kernel", [P, P, "i32", "fp32", 1024], {}, {}),
     "folded-exp2": ("scaled_softmax_kernel", [P, P, P, "fp32", "i32", 1024], {}, {}),
+    "host-descriptors": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
     "tile-descriptors": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
     "warp-specialized-loops": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
     "persistent-programs": ("center_kernel", [P, P, "i32", "i32", 1024], {}, {}),
@@ -54,6 +56,7 @@ AFTER: dict[str, list[Any]] = {
     "row-in-registers": [P, P, "i32", "i32", 1024, 1024],
     "rows-per-program": [P, P, P, "i32", "i32", 128, "i32", 16],
     "even-blocks": [P, P, "i32", "fp32", 1024, True],
+    "host-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True, *TILES],
     "tile-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
     "warp-specialized-loops": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
     "block-descriptors": [P, P, "i32", "i32", "i32", 16, 64, True],

@@ -48,6 +48,7 @@ SHAPES: dict[str, tuple[str, list[list[list[int]]]]] = {
     "longest-first": ("prefix_sum", [[[1]], [[256]], [[1000]]]),
     "even-blocks": ("scale", ROWS),
     "folded-exp2": ("scaled_softmax", ROWS),
+    "host-descriptors": ("matmul", PRODUCTS),
     "tile-descriptors": ("matmul", PRODUCTS),
     "warp-specialized-loops": ("matmul", PRODUCTS),
     "persistent-programs": ("center", ROWS),

@@ -128,7 +128,9 @@ def _hinted(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     flag = unused(kernel, "ALIGNED")
     condition = " and ".join(f"{quotient.value} % {MULTIPLE} == 0" for quotient in found)
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
-    edits |= decorated(kernel, heuristics(triton_module(source, kernel), {flag: condition}))
+    edits |= decorated(
+        kernel, heuristics(triton_module(source, kernel), {flag: f"lambda args: {condition}"})
+    )
     for quotient in found:
         text = f"if {flag}:\n    {quotient.name} = {tl}.multiple_of({quotient.name}, {MULTIPLE})\n"
         hint = cst.ensure_type(cst.parse_statement(text), cst.If)

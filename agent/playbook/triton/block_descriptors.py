@@ -36,6 +36,7 @@ from agent.playbook.triton_descriptors import (
     fitting,
     only_where,
     replaced,
+    scratch,
 )
 from agent.playbook.triton_edits import Edit, decorated, free_name, removing, with_parameters
 from agent.playbook.triton_host import language, triton_module
@@ -173,7 +174,8 @@ def row_sum(x):
             functions.append(function)
         if not edits:
             raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
-        return source.rewrite(edits | before_kernels(source, functions, allocate))
+        functions.append(scratch(source, allocate))
+        return source.rewrite(edits | before_kernels(source, functions))
 
 
 def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTNode, Edit], str]:

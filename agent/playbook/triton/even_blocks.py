@@ -152,7 +152,7 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     edits = with_parameters(
         source, kernel, [f"{name}: {constexpr}" for name in names.values()], "False"
     )
-    computed = {name: condition for condition, name in names.items()}
+    computed = {name: f"lambda args: {condition}" for condition, name in names.items()}
     edits |= decorated(kernel, heuristics(triton_module(source, kernel), computed))
     for bounded in found:
         edits[bounded.node] = _relaxed(source, bounded.node, names[bounded.condition])

@@ -8,7 +8,8 @@ Do: put the body into `for program in tl.range(tl.program_id(0), programs, tl.nu
     loop without loops of its own may be pipelined: the loads of the next row then overlap with the
     computation of this one, as far as shared memory holds rows of that length and type. With a
     loop of products in it, `flatten=True` makes one loop of both, so that the loads of the next
-    tile overlap with the end of this one.
+    tile overlap with the end of this one; what is stored then needs shared memory of its own, for
+    which a stage may have to go.
 Risk: none to results: every program of the old grid is one round of the loop. Programs that wait
     for one another would hang, so kernels with locks are refused. A short grid gains nothing.
 Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which claims +50 % to +300 %
@@ -20,6 +21,7 @@ Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which clai
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import libcst as cst
@@ -30,7 +32,7 @@ from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.triton_arguments import rewritten
 from agent.playbook.triton_configs import shared_bytes
 from agent.playbook.triton_edits import Edit
-from agent.playbook.triton_options import now
+from agent.playbook.triton_options import now, setting_options
 from agent.playbook.triton_persistence import (
     Pipelined,
     Rounds,
@@ -38,9 +40,11 @@ from agent.playbook.triton_persistence import (
     host_edits,
     kernel_edits,
 )
-from agent.syntax import descendants
+from agent.syntax import Source, descendants
 
 SWEEP_LOOPED, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
+FEWEST_STAGES = 3
+"""Of a loop of products: with two, a tile is loaded only while the one before it is multiplied."""
 MOST_WARPS = 64
 """Of a multiprocessor, on every GPU with TMA and on sm_80."""
 ROWS = ((1, 2), (1, 3), (2, 2), (2, 3), (4, 2), (4, 3), (4, None), (8, None))
@@ -55,7 +59,7 @@ class PersistentPrograms(Optimization):
     title = "persistent programs"
     backend = "triton"
     family = "scheduling"
-    priority: ClassVar = {KernelClass.MEMORY: 22, KernelClass.BALANCED: 26, KernelClass.COMPUTE: 30}
+    priority: ClassVar = {KernelClass.MEMORY: 22, KernelClass.BALANCED: 26, KernelClass.COMPUTE: 22}
     expected = "TileGym claims +50 % to +300 % for many small blocks; a loss for some products"
     measured = (
         "H200, Triton 3.6: softmax +11.9 %, matmul -0.7 %, embedding -1.6 %, bmm -3.0 %, "
@@ -121,11 +125,9 @@ def center(x):
         """Programs a multiprocessor; pipelined too, where the loop is the only one."""
         kernels = _kernels(subject)
         if any(TRITON.has_dot(subject.source, r.kernel) for r in kernels):
-            whole = [{"programs_per_sm": count} for count in SWEEP_DOT]
-            flat = any(
-                TRITON.has_dot(subject.source, r.kernel) and _has_one_loop(r) for r in kernels
-            )
-            return [*([{"programs_per_sm": 1, "flatten": True}] if flat else []), *whole]
+            products = [r for r in kernels if TRITON.has_dot(subject.source, r.kernel)]
+            flat = _flattened(products) if any(map(_has_one_loop, products)) else []
+            return [*flat, *({"programs_per_sm": count} for count in SWEEP_DOT)]
         if any(_has_loops(r) or _rewrites(r) for r in kernels):
             return [{"programs_per_sm": count} for count in SWEEP_LOOPED]
         found = [pair for r in kernels for pair in _pairs(r)]
@@ -137,11 +139,12 @@ def center(x):
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that can be, and all its launches."""
         edits: dict[cst.CSTNode, Edit] = {}
-        stages = params.get("num_stages")
+        stages, flatten = params.get("num_stages"), bool(params.get("flatten"))
         pipelined = Pipelined(stages, shared_bytes(subject.hardware.sm)) if stages else None
+        if flatten and stages:
+            subject, pipelined = _launched_with(subject, stages), None
         for rounds in _kernels(subject):
-            flatten = bool(params.get("flatten")) and _has_one_loop(rounds)
-            edits |= kernel_edits(rounds, pipelined, flatten=flatten)
+            edits |= kernel_edits(rounds, pipelined, flatten=flatten and _has_one_loop(rounds))
             edits |= host_edits(rounds, int(params["programs_per_sm"]))
         return subject.source.rewrite(edits)
 
@@ -163,6 +166,27 @@ def _kernels(subject: Subject) -> list[Rounds]:
     if not found:
         raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
     return found
+
+
+def _flattened(products: Sequence[Rounds]) -> list[Params]:
+    """One loop of two, with the stages of the launches and with one fewer.
+
+    Such a loop keeps the stages of the next tile beside what it stores of this one.
+    """
+    flat: Params = {"programs_per_sm": 1, "flatten": True}
+    try:
+        stages = max(now(r.source, x, "num_stages") for r in products for x in r.kernel.launches)
+    except NotApplicable:
+        return [flat]
+    return [flat, *([{**flat, "num_stages": stages - 1}] if stages > FEWEST_STAGES else [])]
+
+
+def _launched_with(subject: Subject, stages: int) -> Subject:
+    """The file with launches of so many stages."""
+    source = subject.source
+    launches = [launch for rounds in _kernels(subject) for launch in rounds.kernel.launches]
+    text = source.rewrite(setting_options(source, launches, {"num_stages": stages}))
+    return replace(subject, source=Source(text, source.path))
 
 
 def _pairs(rounds: Rounds) -> Sequence[tuple[int, int | None]]:

@@ -27,28 +27,34 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
 from agent.playbook.layout import Call, laid_out
-from agent.playbook.triton_arguments import rewritten
+from agent.playbook.triton_described import (
+    KINDS,
+    Described,
+    branches,
+    check_hardware,
+    check_kernel,
+    check_undescribed,
+    in_memory,
+    layout,
+    usable,
+    wanted_name,
+)
 from agent.playbook.triton_descriptors import (
-    Layout,
     allocator,
     before_kernels,
-    branching,
     check_given,
     conditions,
     descriptor_place,
     fitting,
     only_where,
+    scratch,
 )
 from agent.playbook.triton_edits import Edit, decorated, free_name, with_parameters
 from agent.playbook.triton_host import language, triton_module
 from agent.playbook.triton_programs import unused
 from agent.playbook.triton_spans import holds_at
-from agent.playbook.triton_tiles import LOAD, STORE, TileAccess, tile_access
-from agent.syntax import Source, argument, keyword
-
-FIRST_TMA = 90
-MAKE = "triton.language.make_tensor_descriptor"
-KINDS = {"loads": (LOAD,), "loads and stores": (LOAD, STORE)}
+from agent.playbook.triton_tiles import TileAccess
+from agent.syntax import Source
 
 
 class TileDescriptors(Optimization):
@@ -182,10 +188,8 @@ def matmul(a, b):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Describe the tiles of every launched kernel that can be."""
+        check_hardware(subject)
         source = subject.source
-        if subject.hardware.interpreted or 0 < subject.hardware.sm < FIRST_TMA:
-            where = f"sm_{subject.hardware.sm}" if subject.hardware.sm else "Triton's interpreter"
-            raise NotApplicable(f"{where} has no tensor memory accelerator")
         edits: dict[cst.CSTNode, Edit] = {}
         functions: list[str] = []
         reasons: list[str] = []
@@ -200,18 +204,17 @@ def matmul(a, b):
             functions.append(function)
         if not edits:
             raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
-        return source.rewrite(edits | before_kernels(source, functions, allocate))
+        functions.append(scratch(source, allocate))
+        return source.rewrite(edits | before_kernels(source, functions))
 
 
 @dataclass(frozen=True)
-class Described:
-    """A tile access with its descriptor."""
+class Made:
+    """A tile access with a descriptor that the kernel makes."""
 
-    access: TileAccess
-    name: str
-    """Of the descriptor."""
-    made: str
-    """What makes it."""
+    described: Described
+    text: str
+    """What makes the descriptor."""
     place: cst.BaseStatement
     """Above it the descriptor is made."""
 
@@ -221,79 +224,45 @@ def _described(
 ) -> tuple[dict[cst.CSTNode, Edit], str]:
     """The edits of a kernel, and the function that says whether its arrays fit."""
     tl = language(source, kernel)
-    if any(True for _ in TRITON.find(source, kernel.function.node.body, (MAKE,))):
-        raise NotApplicable(f"{kernel.name} makes tensor descriptors already")
-    found = list(_accesses(source, kernel, kinds, tl))
-    layouts = [_layout(described.access) for described in found]
+    check_undescribed(source, kernel)
+    reasons: list[str] = []
+    found = list(_making(source, kernel, kinds, tl, reasons))
+    accesses = [made.described.access for made in found]
+    check_kernel(source, kernel, accesses, reasons)
+    layouts = [layout(access) for access in accesses]
     check_given(source, kernel, layouts)
-    if again := {d.access.base for d in found} & set(rewritten(source, kernel)):
-        raise NotApplicable(f"{kernel.name} loads and stores {sorted(again)[0]}: TMA may overtake")
     flag = unused(kernel, "DESCRIPTORS")
     fits = free_name(source, f"{'' if _is_only(source) else kernel.name + '_'}descriptors_fit")
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
     heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
     edits |= decorated(kernel, heuristic)
+    edits |= branches(source, [made.described for made in found], flag, tl)
     above: dict[cst.BaseStatement, dict[str, str]] = {}
-    lines: dict[cst.SimpleStatementLine, dict[cst.Call, str]] = {}
-    for described in found:
-        above.setdefault(described.place, {})[described.name] = described.made
-        line = _line_of(source, described.access.call)
-        lines.setdefault(line, {})[described.access.call] = _access_text(source, described)
-    for line, texts in lines.items():
-        edits[line] = branching(line, texts, flag)
-    for place, made in above.items():
-        edits[place] = _making(made, flag, edits.get(place))
+    for made in found:
+        above.setdefault(made.place, {})[made.described.name] = made.text
+    for place, texts in above.items():
+        edits[place] = _preceded(texts, flag, edits.get(place))
     return edits, fitting(fits, conditions(source, kernel, layouts))
 
 
-def _accesses(source: Source, kernel: Kernel, kinds: Sequence[str], tl: str) -> Iterator[Described]:
-    reasons: list[str] = []
-    descriptors: dict[str, str] = {}
-    looped = False
+def _making(
+    source: Source, kernel: Kernel, kinds: Sequence[str], tl: str, reasons: list[str]
+) -> Iterator[Made]:
+    """What can be described, with its descriptors; why the rest cannot is added to the reasons."""
+    names: dict[str, str] = {}
     for call in TRITON.find(source, kernel.function.node.body, kinds):
         try:
-            access = _usable(source, kernel, call)
+            access = usable(source, kernel, call)
             place = _place(source, access)
         except NotApplicable as reason:
             reasons.append(str(reason))
             continue
-        looped |= any(isinstance(a, cst.For) for a in source.ancestors(call))
         made = _made(source, access, tl)
         key = f"{made} {source.line(place)}"
-        if key not in descriptors:
-            wanted = f"{access.base.removesuffix('_ptr').lower()}_desc"
-            descriptors[key] = unused(kernel, wanted, descriptors.values())
-        name = descriptors[key]
-        laid = laid_out(made, descriptor_place(source, place, name))
-        yield Described(access, name, laid, place)
-    if not descriptors or (not looped and TRITON.has_dot(source, kernel)):
-        raise NotApplicable(
-            "; ".join(reasons[:1]) or f"{kernel.name} loads no tiles of two dimensions in a loop"
-        )
-
-
-def _usable(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
-    """A tile that a descriptor can stand for, with what the access says besides."""
-    access = tile_access(source, kernel, call)
-    line = source.line(call)
-    other = argument(call, 2, "other") if source.name(call.func) == LOAD else None
-    if other is not None and source.code(other) not in ("0", "0.0", "0."):
-        raise NotApplicable(f"line {line} fills with {source.code(other)}; a descriptor, with 0")
-    if keyword(call, "volatile") is not None:
-        raise NotApplicable(f"line {line} is volatile")
-    if access.transposed and source.name(call.func) == STORE:
-        raise NotApplicable(f"line {line} stores a tile that is transposed in memory")
-    _line_of(source, call)
-    return access
-
-
-def _line_of(source: Source, call: cst.Call) -> cst.SimpleStatementLine:
-    for around in source.ancestors(call):
-        if isinstance(around, cst.SimpleStatementLine) and len(around.body) == 1:
-            return around
-        if isinstance(around, cst.BaseCompoundStatement | cst.Lambda | cst.BaseComp):
-            break
-    raise NotApplicable(f"line {source.line(call)} is no statement of its own")
+        if key not in names:
+            names[key] = unused(kernel, wanted_name(access), names.values())
+        laid = laid_out(made, descriptor_place(source, place, names[key]))
+        yield Made(Described(access, names[key]), laid, place)
 
 
 def _place(source: Source, access: TileAccess) -> cst.BaseStatement:
@@ -310,7 +279,7 @@ def _place(source: Source, access: TileAccess) -> cst.BaseStatement:
 
 
 def _made(source: Source, access: TileAccess, tl: str) -> Call:
-    rows, columns = access.dimensions[::-1] if access.transposed else access.dimensions
+    rows, columns = in_memory(access)
     base = " + ".join([access.base, *(source.code(offset) for offset in access.offsets)])
     return Call(
         f"{tl}.make_tensor_descriptor",
@@ -323,18 +292,7 @@ def _made(source: Source, access: TileAccess, tl: str) -> Call:
     )
 
 
-def _access_text(source: Source, described: Described) -> str:
-    access = described.access
-    rows, columns = access.dimensions[::-1] if access.transposed else access.dimensions
-    at = f"[{rows.start}, {columns.start}]"
-    if source.name(access.call.func) == STORE:
-        value = argument(access.call, 1, "value")
-        assert value is not None
-        return f"{described.name}.store({at}, {source.code(value)})"
-    return f"{described.name}.load({at}){'.T' if access.transposed else ''}"
-
-
-def _making(made: dict[str, str], flag: str, inner: Edit | None) -> Edit:
+def _preceded(made: dict[str, str], flag: str, inner: Edit | None) -> Edit:
     lines = only_where(flag, [f"{name} = {text}" for name, text in made.items()])
 
     def edit(updated: cst.BaseStatement) -> Any:
@@ -344,11 +302,6 @@ def _making(made: dict[str, str], flag: str, inner: Edit | None) -> Edit:
         return cst.FlattenSentinel([lines.with_changes(leading_lines=leading), changed])
 
     return edit
-
-
-def _layout(access: TileAccess) -> Layout:
-    rows, columns = access.dimensions[::-1] if access.transposed else access.dimensions
-    return Layout(access.base, access.offsets, (rows.stride,), columns.stride, columns.extent)
 
 
 def _is_only(source: Source) -> bool:

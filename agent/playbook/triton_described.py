@@ -1,0 +1,143 @@
+"""Loads and stores of tiles that tensor descriptors can serve, and what takes their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.backends.triton import TRITON
+from agent.playbook.base import NotApplicable, Subject
+from agent.playbook.layout import STEP, Call, Place, laid_out
+from agent.playbook.triton_arguments import rewritten
+from agent.playbook.triton_descriptors import Layout, branching
+from agent.playbook.triton_edits import Edit
+from agent.playbook.triton_tiles import LOAD, STORE, Dimension, TileAccess, tile_access
+from agent.syntax import Source, argument, descendants, keyword
+
+FIRST_TMA = 90
+MAKE = "triton.language.make_tensor_descriptor"
+ON_HOST = "triton.tools.tensor_descriptor.TensorDescriptor"
+KINDS = {"loads": (LOAD,), "loads and stores": (LOAD, STORE)}
+
+
+@dataclass(frozen=True)
+class Described:
+    """A tile access with its descriptor."""
+
+    access: TileAccess
+    name: str
+    """Of the descriptor."""
+    leading: tuple[str, ...] = ()
+    """Where the tile lies along the dimensions that come before its own two."""
+
+
+def check_hardware(subject: Subject) -> None:
+    """Raise `NotApplicable` where no tensor memory accelerator is."""
+    if subject.hardware.interpreted or 0 < subject.hardware.sm < FIRST_TMA:
+        where = f"sm_{subject.hardware.sm}" if subject.hardware.sm else "Triton's interpreter"
+        raise NotApplicable(f"{where} has no tensor memory accelerator")
+
+
+def check_undescribed(source: Source, kernel: Kernel) -> None:
+    """Raise `NotApplicable` for a kernel that has tensor descriptors."""
+    if any(True for _ in TRITON.find(source, kernel.function.node.body, (MAKE,))):
+        raise NotApplicable(f"{kernel.name} makes tensor descriptors already")
+    if any(source.name(name) == ON_HOST for name in descendants(source.module, cst.Name)):
+        raise NotApplicable("the host makes tensor descriptors already")
+
+
+def usable(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
+    """A tile that a descriptor can stand for. Raises `NotApplicable` for an access of another."""
+    access = tile_access(source, kernel, call)
+    line = source.line(call)
+    other = argument(call, 2, "other") if source.name(call.func) == LOAD else None
+    if other is not None and source.code(other) not in ("0", "0.0", "0."):
+        raise NotApplicable(f"line {line} fills with {source.code(other)}; a descriptor, with 0")
+    if keyword(call, "volatile") is not None:
+        raise NotApplicable(f"line {line} is volatile")
+    if access.transposed and source.name(call.func) == STORE:
+        raise NotApplicable(f"line {line} stores a tile that is transposed in memory")
+    _line_of(source, call)
+    return access
+
+
+def check_kernel(
+    source: Source, kernel: Kernel, accesses: Iterable[TileAccess], reasons: Sequence[str]
+) -> None:
+    """Raise `NotApplicable` unless what can be described is worth it, and keeps its order.
+
+    Args:
+        source: the file.
+        kernel: the kernel.
+        accesses: what can be described.
+        reasons: why others cannot.
+    """
+    found = list(accesses)
+    looped = any(isinstance(a, cst.For) for access in found for a in source.ancestors(access.call))
+    if not found or (not looped and TRITON.has_dot(source, kernel)):
+        raise NotApplicable(
+            "; ".join(reasons[:1]) or f"{kernel.name} loads no tiles of two dimensions in a loop"
+        )
+    if again := {access.base for access in found} & set(rewritten(source, kernel)):
+        raise NotApplicable(f"{kernel.name} loads and stores {sorted(again)[0]}: TMA may overtake")
+
+
+def in_memory(access: TileAccess) -> tuple[Dimension, Dimension]:
+    """The dimensions of a tile, the one whose elements lie side by side last."""
+    first, last = access.dimensions
+    return (last, first) if access.transposed else (first, last)
+
+
+def layout(access: TileAccess) -> Layout:
+    """How the array of a tile lies in memory."""
+    rows, columns = in_memory(access)
+    return Layout(access.base, access.offsets, (rows.stride,), columns.stride, columns.extent)
+
+
+def wanted_name(access: TileAccess) -> str:
+    """What a descriptor of an array is called: 'a_desc' of `a_ptr`."""
+    return f"{access.base.removesuffix('_ptr').lower()}_desc"
+
+
+def branches(
+    source: Source, described: Iterable[Described], flag: str, tl: str
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that go through descriptors where a constant says so."""
+    lines: dict[cst.SimpleStatementLine, dict[cst.Call, str]] = {}
+    for each in described:
+        line = _line_of(source, each.access.call)
+        lines.setdefault(line, {})[each.access.call] = _text(source, each, tl)
+    return {line: branching(line, texts, flag) for line, texts in lines.items()}
+
+
+def _line_of(source: Source, call: cst.Call) -> cst.SimpleStatementLine:
+    for around in source.ancestors(call):
+        if isinstance(around, cst.SimpleStatementLine) and len(around.body) == 1:
+            return around
+        if isinstance(around, cst.BaseCompoundStatement | cst.Lambda | cst.BaseComp):
+            break
+    raise NotApplicable(f"line {source.line(call)} is no statement of its own")
+
+
+def _text(source: Source, described: Described, tl: str) -> str:
+    """The access through its descriptor, whose tile has a dimension more for each leading one."""
+    here = Place.of(source, described.access.call)
+    place = Place(here.block + STEP, here.indent + STEP, here.before + STEP, here.behind)
+    access, name = described.access, described.name
+    rows, columns = in_memory(access)
+    at = ", ".join([*described.leading, rows.start, columns.start])
+    own = f"{rows.extent}, {columns.extent}"
+    ones = "".join("1, " for _ in described.leading)
+    if source.name(access.call.func) == STORE:
+        value = argument(access.call, 1, "value")
+        assert value is not None
+        stored: str | Call = source.code(value)
+        stored = Call(f"{tl}.reshape", [str(stored), f"({ones}{own})"]) if ones else stored
+        return laid_out(Call(f"{name}.store", [f"[{at}]", stored]), place)
+    loaded = Call(f"{name}.load", [f"[{at}]"])
+    loaded = Call(f"{tl}.reshape", [loaded, f"({own})"]) if ones else loaded
+    text = laid_out(loaded, place)
+    return f"{text}.T" if access.transposed else text

@@ -1,0 +1,234 @@
+"""Arrays as the host tells the tensor memory accelerator of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.backends.dialect import Kernel
+from agent.playbook.base import NotApplicable
+from agent.playbook.definitions import binds, definition, value_of
+from agent.playbook.layout import STEP, WIDTH
+from agent.playbook.triton_described import ON_HOST, in_memory
+from agent.playbook.triton_edits import free_name
+from agent.playbook.triton_host import language
+from agent.playbook.triton_programs import PROGRAM_ID
+from agent.playbook.triton_spans import holds_at
+from agent.playbook.triton_tiles import TileAccess
+from agent.syntax import Source
+
+ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
+
+
+@dataclass(frozen=True)
+class Leading:
+    """A dimension that comes before those of the tile, of which a tile has one element."""
+
+    index: str
+    """Of that element, as the kernel says it."""
+    stride: tuple[str, ...]
+    """The factors of how far its elements lie apart: parameters of the kernel and integers."""
+
+
+@dataclass(frozen=True)
+class HostArray:
+    """An array with the shape of its tiles."""
+
+    base: str
+    """The parameter that points to it."""
+    leading: tuple[tuple[str, ...], ...]
+    """The strides of the dimensions that come before those of the tile."""
+    lengths: tuple[str, str]
+    stride: str
+    """Of the rows; that of the columns is 1."""
+    extents: tuple[str, str]
+    """Of a tile."""
+
+    @property
+    def names(self) -> set[str]:
+        """What it is told by: parameters of the kernel, and integers."""
+        factors = (factor for stride in self.leading for factor in stride)
+        return {self.base, *factors, *self.lengths, self.stride, *self.extents}
+
+    def positive(self, parameters: Collection[str]) -> str:
+        """The condition that no length and no stride is zero, which the driver would not take."""
+        factors = [factor for stride in self.leading for factor in stride]
+        names = dict.fromkeys([*self.lengths, self.stride, *factors])
+        return f"min({', '.join(_said(n, parameters) for n in names if n in parameters)}) > 0"
+
+    def maker(
+        self, function: str, parameters: Collection[str], flag: str, class_name: str, extent: str
+    ) -> str:
+        """The function of a heuristic that makes the descriptor.
+
+        Args:
+            function: its name.
+            parameters: of the kernel; what else the array is told by are integers.
+            flag: the constant that says whether the array fits.
+            class_name: how the file spells `TensorDescriptor`.
+            extent: the name of the function of `strides_in`.
+        """
+
+        def said(text: str) -> str:
+            return _said(text, parameters)
+
+        strides = [" * ".join(map(said, factors)) for factors in self.leading]
+        lists = (
+            [
+                *(f"{extent}({said(self.base)}, {stride})" for stride in strides),
+                *map(said, self.lengths),
+            ],
+            [*strides, said(self.stride), "1"],
+            [*("1" for _ in strides), *map(said, self.extents)],
+        )
+        listed = "".join(map(_listed, lists))
+        return (
+            f"def {function}(args):\n"
+            f'    """The tiles of {self.base}, where its layout fits."""\n'
+            f'    if not args["{flag}"]:\n'
+            "        return None\n"
+            f"    return {class_name}(\n        {said(self.base)},\n{listed}    )\n"
+        )
+
+
+def array_of(
+    source: Source, kernel: Kernel, access: TileAccess
+) -> tuple[HostArray, tuple[str, ...]]:
+    """The array of a tile, and where the tile lies along its leading dimensions.
+
+    Raises:
+        NotApplicable: what is added to its address is not a program's number times a stride.
+    """
+    leading = [_leading(source, kernel, access, offset) for offset in access.offsets]
+    rows, columns = in_memory(access)
+    array = HostArray(
+        access.base,
+        tuple(each.stride for each in leading),
+        (rows.length, columns.length),
+        rows.stride,
+        (rows.extent, columns.extent),
+    )
+    return array, tuple(each.index for each in leading)
+
+
+def _leading(
+    source: Source, kernel: Kernel, access: TileAccess, offset: cst.BaseExpression
+) -> Leading:
+    line = f"line {source.line(access.call)} adds `{source.code(offset)}` to its address"
+    parameters = {p.name.value for p in kernel.function.parameters}
+    fixed = {name for name in parameters if not binds(kernel.function.node.body, name)}
+    stride: list[str] = []
+    indices: list[cst.BaseExpression] = []
+    for factor in _factors(source, offset):
+        code = source.code(factor)
+        if code in fixed or isinstance(factor, cst.Integer):
+            stride.append(code)
+        else:
+            indices.append(factor)
+    if len(indices) != 1 or not stride:
+        raise NotApplicable(f"{line}, which is no program's number times a stride")
+    (index,) = indices
+    if not _counts_programs(source, index, fixed) or not holds_at(source, index, access.call):
+        raise NotApplicable(f"{line}, which does not follow from the program's number alone")
+    return Leading(_narrow(source, kernel, index), tuple(stride))
+
+
+def _factors(source: Source, node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """The factors of a product, and of those that names in it stand for."""
+    behind = value_of(source, node)
+    inner = _converted(behind)
+    product = behind if inner is None else value_of(source, inner)
+    match product:
+        case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):
+            yield from _factors(source, left)
+            yield from _factors(source, right)
+        case _:
+            yield node
+
+
+def _converted(node: cst.BaseExpression) -> cst.BaseExpression | None:
+    """`x` of `x.to(...)`."""
+    match node:
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+            return value
+    return None
+
+
+def _counts_programs(source: Source, node: cst.BaseExpression, fixed: Collection[str]) -> bool:
+    """Whether a number follows from which program it is, or which round of a loop."""
+    behind = value_of(source, node)
+    if (inner := _converted(behind)) is not None:
+        return _counts_programs(source, inner, fixed)
+    match behind:
+        case cst.Call(func=func):
+            return source.name(func) == PROGRAM_ID
+        case cst.Name(value=name):
+            found = definition(source, name, behind)
+            return found is not None and isinstance(found.node, cst.For)
+        case cst.BinaryOperation(left=left, operator=operator, right=right):
+            sides = [
+                source.code(side) in fixed
+                or isinstance(value_of(source, side), cst.Integer)
+                or _counts_programs(source, side, fixed)
+                for side in (left, right)
+            ]
+            return isinstance(operator, ARITHMETIC) and all(sides)
+    return False
+
+
+def _narrow(source: Source, kernel: Kernel, index: cst.BaseExpression) -> str:
+    """An index of 32 bits, which a descriptor asks for."""
+    inner = _converted(index)
+    if inner is not None:
+        return source.code(inner)
+    text = source.code(index)
+    if not _is_wide(source, index):
+        return text
+    text = f"({text})" if isinstance(index, cst.BinaryOperation) else text
+    return f"{text}.to({language(source, kernel)}.int32)"
+
+
+def _is_wide(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether a number is made wider on the way."""
+    behind = value_of(source, node)
+    if _converted(behind) is not None:
+        return True
+    if isinstance(behind, cst.BinaryOperation):
+        return _is_wide(source, behind.left) or _is_wide(source, behind.right)
+    return False
+
+
+# --- what the host runs -------------------------------------------------------------------------
+
+
+def strides_in(name: str) -> str:
+    """The function that says how far a dimension reaches whose length no argument says."""
+    return (
+        f"def {name}(array, stride):\n"
+        '    """How many strides the memory of an array holds, a part of one counted whole."""\n'
+        "    return -(-array.untyped_storage().nbytes() // (array.element_size() * stride))\n"
+    )
+
+
+def importing(source: Source) -> tuple[str, str]:
+    """What the file is to call `TensorDescriptor`, and the import that says so."""
+    module, _, imported = ON_HOST.rpartition(".")
+    name = free_name(source, imported)
+    renamed = "" if name == imported else f" as {name}"
+    return name, f"from {module} import {imported}{renamed}"
+
+
+def _listed(items: Sequence[str]) -> str:
+    """A list as an argument on a line of its own, or on several where it is too long."""
+    line = f"{' ' * 2 * STEP}[{', '.join(items)}],\n"
+    if len(line) <= WIDTH + 1:
+        return line
+    inner = "".join(f"{' ' * 3 * STEP}{item},\n" for item in items)
+    return f"{' ' * 2 * STEP}[\n{inner}{' ' * 2 * STEP}],\n"
+
+
+def _said(text: str, parameters: Collection[str]) -> str:
+    """A parameter as a heuristic is told it; anything else as it is."""
+    return f'args["{text}"]' if text in parameters else text

@@ -1,0 +1,151 @@
+"""Descriptors from the host: what is added to addresses, what does not fit, and who tunes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.backends.base import KernelClass
+from agent.playbook.base import Hardware, NotApplicable, Params, Subject
+from agent.syntax import Source
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+ENTRY = playbook.get("host-descriptors")
+ALL: Params = {"tiles": "loads and stores"}
+BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks" / "triton"
+HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
+
+
+def subject(text: str, sm: int = 90) -> Subject:
+    return Subject(Source(text), KernelClass.COMPUTE, Hardware(sm=sm))
+
+
+def described(text: str, params: Params = ALL) -> str:
+    return ENTRY.apply(subject(text), params)
+
+
+def refusal(text: str, sm: int = 90) -> str:
+    with pytest.raises(NotApplicable) as found:
+        ENTRY.apply(subject(text, sm), ALL)
+    return str(found.value)
+
+
+def agree(wrapper: str, calls: list[list[list[int]]], old: str, new: str, folder: Path) -> None:
+    from tests.support.triton_numbers import disagreement
+
+    assert disagreement(wrapper, calls, old, [new], rounding=True, folder=folder) == ""
+
+
+def test_a_batch_becomes_a_dimension(tmp_path: Path) -> None:
+    old = (BENCHMARKS / "bmm" / "bmm.py").read_text()
+    new = described(old)
+    assert '[strides_in(args["a_ptr"], args["M"] * args["K"]), args["M"], args["K"]]' in new
+    assert "a_desc.load([batch.to(tl.int32), pid_m * BLOCK_M, k])" in new
+    calls = [[[3, 70, 64], [3, 64, 72]], [[2, 70, 33], [2, 33, 130]], [[1, 1, 7], [1, 7, 3]]]
+    agree("bmm", calls, old, new, tmp_path)
+    flat = {"programs_per_sm": 1, "flatten": True}
+    persistent = playbook.get("persistent-programs").apply(subject(new), flat)
+    agree("bmm", calls, old, persistent, tmp_path)
+
+
+def test_heads_become_a_dimension(tmp_path: Path) -> None:
+    old = (BENCHMARKS / "attention" / "attention.py").read_text()
+    new = described(old)
+    assert "k_desc.load([tl.program_id(1), start, 0]), (BLOCK_N, HEAD_DIM)).T" in new
+    agree("attention", [[[1, 2, n, 16]] * 3 for n in (64, 77, 1)], old, new, tmp_path)
+
+
+ROWS = (
+    HEAD
+    + """\
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, m, stride, stride_y, heads, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    cols = tl.arange(0, BLOCK)
+    part = tl.program_id(1)
+    x_ptrs = x_ptr + part // heads * stride + part % heads * stride_y + rows[:, None] * m + cols
+    mask = (rows[:, None] < n) & (cols[None, :] < m)
+    y_ptrs = y_ptr + part * stride_y + rows[:, None] * m + cols[None, :]
+    tl.store(y_ptrs, 2 * tl.load(x_ptrs, mask=mask, other=0.0), mask=mask)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    batch, heads, n, m = x.shape
+    grid = (triton.cdiv(n, 16), batch * heads)
+    scale_kernel[grid](x, y, n, m, x.stride(0), x.stride(1), heads, BLOCK=16)
+    return y
+"""
+).replace("rows[:, None] * m + cols\n", "rows[:, None] * m + cols[None, :]\n")
+
+
+def test_two_dimensions_before_those_of_the_tile(tmp_path: Path) -> None:
+    new = described(ROWS)
+    assert "[part // heads, part % heads, tl.program_id(0) * BLOCK, 0]" in new
+    agree("scale", [[[2, 3, 20, 16]], [[2, 3, 5, 12]], [[2, 3, 5, 7]]], ROWS, new, tmp_path)
+
+
+def test_what_no_program_number_multiplies_is_left_alone() -> None:
+    for offset in ("heads * stride", "tl.load(y_ptr) * stride", "part * part * stride"):
+        text = ROWS.replace("part // heads * stride + part % heads * stride_y", offset)
+        text = text.replace("part * stride_y + rows", "heads * stride_y + rows")
+        assert "no program's number times a stride" in refusal(text) or "follow" in refusal(text)
+
+
+def test_an_empty_sum_goes_through_pointers(tmp_path: Path) -> None:
+    """The driver takes no array without elements; the product is zero."""
+    new = described(ENTRY.before)
+    assert 'min(args["M"], args["K"], args["stride_am"]) > 0' in new
+    check = "    assert not torch.any(matmul(torch.ones(4, 0), torch.ones(0, 4)))\n    return c\n"
+    wrapped = new.replace("def matmul(", "def product(").replace(
+        "    return c\n", "    return c\n\n\n"
+    )
+    wrapped = (
+        wrapped.rstrip("\n")
+        + "\n\n\n"
+        + (
+            "def matmul(a, b):\n    c = product(a, b)\n"
+            + check.replace("matmul(torch", "product(torch")
+        )
+    )
+    agree("matmul", [[[16, 16], [16, 16]]], ENTRY.before, wrapped, tmp_path)
+
+
+def test_one_that_tunes_itself_is_told_the_config(tmp_path: Path) -> None:
+    configs = "[triton.Config({'BLOCK_M': m, 'BLOCK_N': 32, 'BLOCK_K': 32}) for m in (16, 64)]"
+    old = ENTRY.before.replace(
+        "@triton.jit", f"@triton.autotune({configs}, key=['K'])\n@triton.jit"
+    )
+    old = old.replace(", BLOCK_M=64, BLOCK_N=64, BLOCK_K=32", "")
+    old = old.replace(
+        "(triton.cdiv(M, 64), triton.cdiv(N, 64))",
+        "lambda meta: (triton.cdiv(M, meta['BLOCK_M']), triton.cdiv(N, meta['BLOCK_N']))",
+    )
+    new = described(old)
+    assert new.index("@triton.autotune") < new.index("@triton.heuristics")
+    agree("matmul", [[[64, 64], [64, 64]], [[70, 36], [36, 132]]], old, new, tmp_path)
+
+
+def test_descriptors_are_made_once() -> None:
+    new = described(ENTRY.before)
+    assert "the host makes tensor descriptors already" in refusal(new)
+    with pytest.raises(NotApplicable, match="the host makes"):
+        playbook.get("tile-descriptors").variants(subject(new))
+    own = playbook.get("tile-descriptors").apply(subject(ENTRY.before), ALL)
+    assert "makes tensor descriptors already" in refusal(own)
+
+
+def test_machines_without_tma_are_left_alone() -> None:
+    assert "sm_80 has no tensor memory accelerator" in refusal(ENTRY.before, sm=80)
+
+
+def test_two_kernels_have_functions_of_their_own(tmp_path: Path) -> None:
+    second = ENTRY.before.partition("@triton.jit")[2].replace("matmul", "again")
+    old = f"{ENTRY.before}\n\n@triton.jit{second}"
+    new = described(old)
+    assert "def matmul_kernel_a_descriptor(args):" in new
+    assert "def again_kernel_a_descriptor(args):" in new
+    agree("again", [[[64, 64], [64, 64]], [[70, 33], [33, 130]]], old, new, tmp_path)
