@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -12,7 +12,7 @@ from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Subject
 from agent.playbook.layout import STEP, Call, Place, laid_out
 from agent.playbook.triton_arguments import rewritten
-from agent.playbook.triton_descriptors import Layout, branching
+from agent.playbook.triton_descriptors import Layout, branching, replaced
 from agent.playbook.triton_edits import Edit
 from agent.playbook.triton_tiles import LOAD, STORE, Dimension, TileAccess, tile_access
 from agent.syntax import Source, argument, descendants, keyword
@@ -107,9 +107,10 @@ def branches(
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that go through descriptors where a constant says so."""
     lines: dict[cst.SimpleStatementLine, dict[cst.Call, str]] = {}
-    for each in described:
-        line = _line_of(source, each.access.call)
-        lines.setdefault(line, {})[each.access.call] = _text(source, each, tl)
+    loads_first = sorted(described, key=lambda each: source.name(each.access.call.func) == STORE)
+    for each in loads_first:  # a store may hold some
+        texts = lines.setdefault(_line_of(source, each.access.call), {})
+        texts[each.access.call] = _text(source, each, texts, tl)
     return {line: branching(line, texts, flag) for line, texts in lines.items()}
 
 
@@ -122,8 +123,15 @@ def _line_of(source: Source, call: cst.Call) -> cst.SimpleStatementLine:
     raise NotApplicable(f"line {source.line(call)} is no statement of its own")
 
 
-def _text(source: Source, described: Described, tl: str) -> str:
-    """The access through its descriptor, whose tile has a dimension more for each leading one."""
+def _text(source: Source, described: Described, within: Mapping[cst.Call, str], tl: str) -> str:
+    """The access through its descriptor, whose tile has a dimension more for each leading one.
+
+    Args:
+        source: the file.
+        described: the access.
+        within: what becomes of accesses that it may hold.
+        tl: how the file spells triton.language.
+    """
     here = Place.of(source, described.access.call)
     place = Place(here.block + STEP, here.indent + STEP, here.before + STEP, here.behind)
     access, name = described.access, described.name
@@ -134,7 +142,7 @@ def _text(source: Source, described: Described, tl: str) -> str:
     if source.name(access.call.func) == STORE:
         value = argument(access.call, 1, "value")
         assert value is not None
-        stored: str | Call = source.code(value)
+        stored: str | Call = source.code(replaced(value, within))
         stored = Call(f"{tl}.reshape", [str(stored), f"({ones}{own})"]) if ones else stored
         return laid_out(Call(f"{name}.store", [f"[{at}]", stored]), place)
     loaded = Call(f"{name}.load", [f"[{at}]"])

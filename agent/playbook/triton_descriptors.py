@@ -16,7 +16,7 @@ from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import value_of
 from agent.playbook.layout import STEP, Place
 from agent.playbook.triton_edits import Edit, preceded, statement_of
-from agent.playbook.triton_host import launches_in_sight, triton_module
+from agent.playbook.triton_host import launches_in_sight, torch_module, triton_module
 from agent.syntax import Source, descendants
 
 ALIGNMENT_BYTES = 16
@@ -193,11 +193,7 @@ def allocator(source: Source, kernel: Kernel, name: str) -> dict[cst.CSTNode, Ed
 
 def scratch(source: Source, name: str) -> str:
     """The function that gives memory for descriptors. Raises `NotApplicable` without torch."""
-    torch = next(
-        (n.value for n in descendants(source.module, cst.Name) if source.name(n) == "torch"), None
-    )
-    if torch is None:
-        raise NotApplicable("the file does not import torch, which allocates")
+    torch = torch_module(source, "which allocates")
     return (
         f"def {name}(size, alignment, stream):\n"
         '    """Memory for the descriptors of one launch."""\n'

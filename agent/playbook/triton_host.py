@@ -54,6 +54,22 @@ def language(source: Source, kernel: Kernel) -> str:
     raise NotApplicable(f"{kernel.name} imports names out of triton.language one by one")
 
 
+def torch_module(source: Source, purpose: str) -> str:
+    """How the file spells torch.
+
+    Args:
+        source: the file.
+        purpose: what torch is for: "which allocates".
+
+    Raises:
+        NotApplicable: it does not import it.
+    """
+    for name in descendants(source.module, cst.Name):
+        if source.name(name) == "torch":
+            return name.value
+    raise NotApplicable(f"the file does not import torch, {purpose}")
+
+
 @dataclass(frozen=True)
 class Grid:
     """The extents of a launch's grid."""

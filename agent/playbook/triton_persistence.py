@@ -24,7 +24,7 @@ from agent.playbook.triton_edits import (
     writing,
 )
 from agent.playbook.triton_grid import check_own_grid, is_pure
-from agent.playbook.triton_host import HostView, language, launches_in_sight
+from agent.playbook.triton_host import HostView, language, launches_in_sight, torch_module
 from agent.playbook.triton_loops import LOAD
 from agent.playbook.triton_programs import (
     NUM_PROGRAMS,
@@ -343,7 +343,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
     n_sms = free_name(source, "n_sms")
-    torch = _torch(source)
+    torch = torch_module(source, "which knows the multiprocessors")
     properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
     resident = n_sms if programs_per_sm == 1 else f"{n_sms} * {programs_per_sm}"
     smaller = cst.parse_expression(f"(min({product}, {resident}),)")
@@ -369,11 +369,3 @@ def _is_sum(expression: cst.BaseExpression) -> bool:
         and not isinstance(expression.operator, product)
         and not expression.lpar
     )
-
-
-def _torch(source: Source) -> str:
-    """How the file spells torch."""
-    for name in descendants(source.module, cst.Name):
-        if source.name(name) == "torch":
-            return name.value
-    raise NotApplicable("the file does not import torch, which knows the multiprocessors")

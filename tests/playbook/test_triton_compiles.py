@@ -58,7 +58,7 @@ AFTER: dict[str, list[Any]] = {
     "even-blocks": [P, P, "i32", "fp32", 1024, True],
     "host-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True, *TILES],
     "tile-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
-    "warp-specialized-loops": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
+    "warp-specialized-loops": [P, P, P, *["i32"] * 6, 64, 64, 32, True, False],
     "block-descriptors": [P, P, "i32", "i32", "i32", 16, 64, True],
     "persistent-programs": [P, P, "i32", "i32", 1024, "i32"],
     "aligned-offsets": [P, P, "i32", 1024, True],
@@ -119,14 +119,13 @@ def test_a_row_that_does_not_fit_ahead_is_not_pipelined(
     assert shared_bytes("fp32", 65536) < 8192
 
 
-@pytest.mark.parametrize(("warps", "threads"), [(4, 384), (8, 256)])
-def test_a_product_of_four_warps_is_taken_apart(warps: int, threads: int, tmp_path: Path) -> None:
-    """On sm_90: one group that loads and two that multiply; with 8 warps the loop stays whole."""
+@pytest.mark.parametrize("warps", [4, 8])
+def test_a_product_is_taken_apart(warps: int, tmp_path: Path) -> None:
+    """On sm_100: a group of four warps loads beside those that multiply."""
     entry = playbook.get("warp-specialized-loops")
-    subject = Subject(Source(entry.before), KernelClass.COMPUTE, Hardware(sm=90))
     path = tmp_path / "specialized.py"
-    path.write_text(entry.apply(subject, {"num_stages": 3}))
-    types = [*["*bf16"] * 3, *[f"i32{BY_16}"] * 6, 128, 256, 64, True]
+    path.write_text(entry.after)
+    types = [*["*bf16"] * 3, *[f"i32{BY_16}"] * 6, 128, 128, 64, True, True]
     options = {"num_warps": warps, "num_stages": 3}
-    found = compiled(path, "matmul_kernel", types, 90, options)
-    assert f".reqntid {threads}" in found.asm["ptx"]
+    found = compiled(path, "matmul_kernel", types, 100, options)
+    assert f".reqntid {(warps + 4) * 32}" in found.asm["ptx"]

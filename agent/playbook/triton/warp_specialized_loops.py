@@ -2,16 +2,17 @@
 
 When: a Triton kernel that multiplies tiles in a loop, all of which descriptors can load, on
     sm_100 or later.
-Do: `warp_specialize=True` on the loop's `tl.range`, tensor descriptors for its tiles where it has
-    none, and 4 warps, beside which the compiler puts others that only load. Block sizes and stages
-    go with it, so all are set at once.
-Risk: other block sizes may change the last digits of a sum. The compiler's pass is young: a
-    version that fails, hangs or loses is a row like any other.
+Do: `warp_specialize=True` on the loop's `tl.range`, with tensor descriptors for its tiles where it
+    has none: the compiler puts warps beside those of the launch that only load. A heuristic asks
+    for the GPU, so that the file stays right on others. The stages go with it and are set at once.
+Risk: none to results by itself. The compiler's pass is young: a version that fails, hangs or loses
+    is a row like any other.
 Source: the `warp_specialize` of `tl.range`, which the tutorials use for attention and products.
     Triton's documentation names Blackwell alone, and is right: with Triton 3.6 the same loops
     compile for sm_90, to 384 threads of which one group issues all `UTMALDG`, but on an H200 the
-    results of 21 of 23 such versions of a product, a batch of them and an attention were wrong by
-    more than the result itself, and the other two were 1.7 and 2.7 times as slow as the origin.
+    results of 21 of 23 such versions of a product, a batch of them and an attention were wrong,
+    mostly by more than the result itself, and the other two took 1.7 and 2.7 times as long as the
+    origin.
 """
 
 from __future__ import annotations
@@ -26,31 +27,24 @@ from agent.backends.base import KernelClass
 from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
-from agent.playbook.pointers import root
-from agent.playbook.triton.blocks_and_warps import BlocksAndWarps
 from agent.playbook.triton.tile_descriptors import TileDescriptors
 from agent.playbook.triton_described import MAKE, check_hardware
-from agent.playbook.triton_edits import Edit, preceded
-from agent.playbook.triton_host import language
+from agent.playbook.triton_edits import Edit, decorated, heuristics, with_parameters
+from agent.playbook.triton_host import language, torch_module, triton_module
 from agent.playbook.triton_loops import PLAIN, ranging
-from agent.playbook.triton_options import DEFAULTS, check, setting_options
+from agent.playbook.triton_options import check, setting_options
 from agent.playbook.triton_programs import unused
 from agent.playbook.triton_tiles import LOAD
 from agent.syntax import Source, assigned, descendants, keyword
 
 FIRST_RIGHT = 100
-WARPS = 4
-"""Of each group. With more the compiler takes no loop apart."""
 STAGES = (2, 3, 4)
-MOST_VARIANTS = 8
-WIDEST_BITS = 16
-"""Of an element: for sm_90 the compiler fails on products of fp32 tiles."""
 OPTION = "warp_specialize"
 LOOPS = (cst.For, cst.While)
 
 
 class WarpSpecializedLoops(Optimization):
-    """`range(...)` -> `tl.range(..., warp_specialize=True)` over descriptors, with 4 warps."""
+    """`range(...)` -> `tl.range(..., warp_specialize=True)` over descriptors."""
 
     name = "warp-specialized-loops"
     title = "warp-specialized loops"
@@ -58,122 +52,177 @@ class WarpSpecializedLoops(Optimization):
     family = "specialization"
     priority: ClassVar = {KernelClass.COMPUTE: 15, KernelClass.BALANCED: 31}
     expected = "to be measured; Triton's tutorials use it on Blackwell"
-    changes_rounding = True
     hypothesis = "Warps that only load never wait for a product, nor a product for an address."
     revisit_after = frozenset({"tiles"})
     example: ClassVar[Params] = {"num_stages": 3}
     before = TileDescriptors.before
-    after = TileDescriptors.after.replace(
-        "    for k in range(0, K, BLOCK_K):",
-        "    specialized: tl.constexpr = DESCRIPTORS and "
-        "a_ptr.dtype.element_ty.primitive_bitwidth <= 16\n"
-        "    for k in tl.range(0, K, BLOCK_K, warp_specialize=specialized):",
+    after = '''\
+import torch
+import triton
+import triton.language as tl
+
+
+def descriptors_fit(args):
+    """Whether the arrays are laid out as tensor descriptors need."""
+    return (
+        args["a_ptr"].data_ptr() % 16 == 0
+        and args["a_ptr"].element_size() * args["stride_am"] % 16 == 0
+        and args["a_ptr"].element_size() * args["BLOCK_K"] >= 16
+        and args["b_ptr"].data_ptr() % 16 == 0
+        and args["b_ptr"].element_size() * args["stride_bk"] % 16 == 0
+        and args["b_ptr"].element_size() * args["BLOCK_N"] >= 16
     )
 
+
+def allocate(size, alignment, stream):
+    """Memory for the descriptors of one launch."""
+    return torch.empty(size, device="cuda", dtype=torch.int8)
+
+
+@triton.heuristics({"DESCRIPTORS": descriptors_fit})
+@triton.heuristics({"SPECIALIZED": lambda args: torch.cuda.get_device_capability() >= (10, 0)})
+@triton.jit
+def matmul_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_bk,
+    stride_cm,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    DESCRIPTORS: tl.constexpr,
+    SPECIALIZED: tl.constexpr,
+):
+    pid_m = tl.program_id(0)
+    pid_n = tl.program_id(1)
+    offs_m = pid_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    offs_n = pid_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    offs_k = tl.arange(0, BLOCK_K)
+    a_ptrs = a_ptr + offs_m[:, None] * stride_am + offs_k[None, :]
+    b_ptrs = b_ptr + offs_k[:, None] * stride_bk + offs_n[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    if DESCRIPTORS:
+        a_desc = tl.make_tensor_descriptor(a_ptr, [M, K], [stride_am, 1], [BLOCK_M, BLOCK_K])
+        b_desc = tl.make_tensor_descriptor(b_ptr, [K, N], [stride_bk, 1], [BLOCK_K, BLOCK_N])
+    for k in tl.range(0, K, BLOCK_K, warp_specialize=DESCRIPTORS and SPECIALIZED):
+        a_mask = (offs_m[:, None] < M) & (offs_k[None, :] < K - k)
+        b_mask = (offs_k[:, None] < K - k) & (offs_n[None, :] < N)
+        if DESCRIPTORS:
+            a = a_desc.load([pid_m * BLOCK_M, k])
+        else:
+            a = tl.load(a_ptrs, mask=a_mask, other=0.0)
+        if DESCRIPTORS:
+            b = b_desc.load([k, pid_n * BLOCK_N])
+        else:
+            b = tl.load(b_ptrs, mask=b_mask, other=0.0)
+        acc = tl.dot(a, b, acc)
+        a_ptrs += BLOCK_K
+        b_ptrs += BLOCK_K * stride_bk
+    c_ptrs = c_ptr + offs_m[:, None] * stride_cm + offs_n[None, :]
+    tl.store(c_ptrs, acc, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+
+
+def matmul(a, b):
+    (M, K), (_, N) = a.shape, b.shape
+    c = torch.empty((M, N), device=a.device, dtype=torch.float32)
+    grid = (triton.cdiv(M, 64), triton.cdiv(N, 64))
+    triton.set_allocator(allocate)
+    matmul_kernel[grid](
+        a, b, c, M, N, K, a.stride(0), b.stride(0), c.stride(0), BLOCK_M=64, BLOCK_N=64, BLOCK_K=32
+    )
+    return c
+'''
+
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """Stages for the present blocks, then the blocks and stages of `blocks-and-warps`."""
+        """Stages."""
         found: list[Params] = [{"num_stages": stages} for stages in STAGES]
         self.apply(subject, found[0])
-        try:
-            sweep = BlocksAndWarps().variants(subject)
-        except NotApplicable:
-            return found
-        for params in sweep:
-            specialized = {**params, "num_warps": WARPS}
-            if specialized not in found and "num_stages" in params:
-                found.append(specialized)
-        return [params for params in found if _is_another(subject, params)][:MOST_VARIANTS]
+        return found
 
     def apply(self, subject: Subject, params: Params) -> str:
-        """Set sizes and options, load through descriptors, and take the loops apart."""
+        """Set the stages, load through descriptors, and take the loops apart."""
         check_hardware(subject)
         if 0 < subject.hardware.sm < FIRST_RIGHT:
             raise NotApplicable(f"for sm_{subject.hardware.sm} the compiler's results are wrong")
-        described = _described(subject, _sized(subject, params))
+        source = subject.source
+        launches = [launch for kernel in _kernels(source) for launch in kernel.launches]
+        check(source, launches)
+        staged = Source(source.rewrite(setting_options(source, launches, params)), source.path)
+        described = _described(subject, staged)
         edits: dict[cst.CSTNode, Edit] = {}
         for kernel in _kernels(described):
             edits |= _specializing(described, kernel)
         return described.rewrite(edits)
 
 
-def _is_another(subject: Subject, params: Params) -> bool:
-    """Whether sizes of blocks can be set, and are not set so already."""
-    try:
-        _sized(subject, params)
-    except NotApplicable:
-        return False
-    return True
-
-
-def _sized(subject: Subject, params: Params) -> Source:
-    """The file with the block sizes, the stages, and 4 warps."""
-    source, options = subject.source, {**params, "num_warps": WARPS}
-    if any(name not in DEFAULTS for name in params):
-        return Source(BlocksAndWarps().apply(subject, options), source.path)
-    launches = [launch for kernel in _kernels(source) for launch in kernel.launches]
-    check(source, launches)
-    edits = setting_options(source, launches, options)
-    return Source(source.rewrite(edits), source.path) if edits else source
-
-
 def _described(subject: Subject, source: Source) -> Source:
     """The file with descriptors for its tiles, if it has none yet."""
-    if all(_descriptors(source, kernel) for kernel in _kernels(source)):
+    if all(_loads(source, kernel) for kernel in _kernels(source)):
         return source
     text = TileDescriptors().apply(replace(subject, source=source), {"tiles": "loads"})
     return Source(text, source.path)
 
 
 def _kernels(source: Source) -> list[Kernel]:
-    """The launched kernels that multiply tiles, whose warps the launches choose."""
+    """The launched kernels that multiply tiles, whose stages the launches choose."""
     found = [k for k in TRITON.launched(source) if TRITON.has_dot(source, k)]
     if not found:
         raise NotApplicable("no launched kernel multiplies tiles")
     for kernel in found:
         if TRITON.autotuned(source, kernel.function):
-            raise NotApplicable(f"Triton tunes the warps itself: {kernel.name} is autotuned")
+            raise NotApplicable(f"Triton tunes the stages itself: {kernel.name} is autotuned")
     return found
 
 
-def _descriptors(source: Source, kernel: Kernel) -> dict[str, cst.Call]:
-    """The tensor descriptors of a kernel: name -> the call that makes it."""
-    made = set(TRITON.find(source, kernel.function.node.body, (MAKE,)))
-    return {
-        target.value: value
-        for target, value in assigned(kernel.function.node.body)
+def _loads(source: Source, kernel: Kernel) -> list[cst.Call]:
+    """The loads through tensor descriptors, of the kernel's own making or the host's."""
+    body = kernel.function.node.body
+    made = set(TRITON.find(source, body, (MAKE,)))
+    names = {parameter.name.value for parameter in kernel.function.parameters}
+    names |= {
+        target.value
+        for target, value in assigned(body)
         if isinstance(target, cst.Name) and isinstance(value, cst.Call) and value in made
     }
+    found = []
+    for call in descendants(body, cst.Call):
+        match call.func:
+            case cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value="load")):
+                if name in names:
+                    found.append(call)
+    return found
 
 
 def _loop(source: Source, kernel: Kernel) -> tuple[cst.For, cst.Call, cst.Call]:
-    """The innermost loop that multiplies what descriptors load, with one of them and its load."""
-    made = _descriptors(source, kernel)
+    """The innermost loop that multiplies what descriptors load, what it runs over, and a load."""
+    loads = _loads(source, kernel)
     found = []
     for loop in descendants(kernel.function.node.body, cst.For):
         if any(inner is not loop for kind in LOOPS for inner in descendants(loop, kind)):
             continue
         if not any(True for _ in TRITON.find(source, loop.body, TRITON.dots)):
             continue
-        for call in descendants(loop.body, cst.Call):
-            match call.func:
-                case cst.Attribute(value=cst.Name(value=name), attr=cst.Name(value="load")):
-                    if name in made:
-                        found.append((loop, made[name], call))
-                        break
+        found += [(loop, load) for load in loads if loop in source.ancestors(load)][:1]
     if len(found) != 1:
         raise NotApplicable(
             f"{kernel.name} has {len(found)} loops that multiply what descriptors load; "
             "the compiler takes one apart"
         )
-    called = found[0][0].iter
+    ((loop, load),) = found
+    called = loop.iter
     if not isinstance(called, cst.Call) or source.name(called.func) not in PLAIN:
         raise NotApplicable(f"line {source.line(called)} is no range")
     if keyword(called, OPTION) is not None:
         raise NotApplicable(f"the loop at line {source.line(called)} is specialized already")
-    for call in TRITON.find(source, found[0][0].body, (LOAD,)):
+    for call in TRITON.find(source, loop.body, (LOAD,)):
         if not _stands_in(source, kernel, call):
             raise NotApplicable(f"line {source.line(call)} loads through pointers in the same loop")
-    return found[0]
+    return loop, called, load
 
 
 def _stands_in(source: Source, kernel: Kernel, call: cst.Call) -> bool:
@@ -189,18 +238,17 @@ def _stands_in(source: Source, kernel: Kernel, call: cst.Call) -> bool:
 
 
 def _specializing(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
-    """The edits that take a kernel's loop apart, where its elements are of 16 bits or fewer."""
-    loop, made, load = _loop(source, kernel)
-    tl = language(source, kernel)
-    name = unused(kernel, "specialized")
-    conditions = list(_flags(source, kernel, loop, load))
-    base = root(source, kernel, made.args[0].value) if made.args else None
-    if base is not None:
-        conditions.append(f"{base}.dtype.element_ty.primitive_bitwidth <= {WIDEST_BITS}")
-    specialized = f"{name}: {tl}.constexpr = {' and '.join(conditions) or 'True'}"
+    """The edits that take a kernel's loop apart, where there are descriptors and a GPU for it."""
+    loop, called, load = _loop(source, kernel)
+    tl, flag = language(source, kernel), unused(kernel, "SPECIALIZED")
+    torch = torch_module(source, "which knows the GPU")
+    capability = f"lambda args: {torch}.cuda.get_device_capability() >= ({FIRST_RIGHT // 10}, 0)"
+    asking = heuristics(triton_module(source, kernel), {flag: capability})
+    wanted = " and ".join([*_flags(source, kernel, loop, load), flag])
     return {
-        loop: lambda updated: preceded(updated, [specialized]),
-        loop.iter: ranging(tl, OPTION, name),
+        **with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False"),
+        **decorated(kernel, asking),
+        called: ranging(tl, OPTION, wanted),
     }
 
 
