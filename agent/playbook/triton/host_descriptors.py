@@ -58,6 +58,7 @@ class HostDescriptors(Optimization):
     family = "tma"
     priority: ClassVar = {KernelClass.COMPUTE: 14, KernelClass.BALANCED: 31, KernelClass.MEMORY: 63}
     expected = "a few to 15 % for products on sm_90 and later, more once they are persistent"
+    measured = "H200, Triton 3.6: attention +10.9 %, bmm +4.9 %, matmul +1.1 %"
     hypothesis = (
         "One thread asks for a whole tile; no program writes a descriptor and waits for it."
     )
