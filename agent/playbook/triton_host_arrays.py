@@ -15,11 +15,12 @@ from agent.playbook.triton_described import ON_HOST, in_memory
 from agent.playbook.triton_edits import free_name
 from agent.playbook.triton_host import language
 from agent.playbook.triton_programs import PROGRAM_ID
-from agent.playbook.triton_spans import holds_at
+from agent.playbook.triton_spans import RANGES, holds_at
 from agent.playbook.triton_tiles import TileAccess
 from agent.syntax import Source
 
-ARITHMETIC = (cst.Add, cst.Subtract, cst.Multiply, cst.FloorDivide, cst.Modulo)
+MOST_LEADING = 3
+"""The accelerator knows five dimensions."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,9 @@ def array_of(
     Raises:
         NotApplicable: what is added to its address is not a program's number times a stride.
     """
+    if len(access.offsets) > MOST_LEADING:
+        line = source.line(access.call)
+        raise NotApplicable(f"line {line} adds {len(access.offsets)} offsets to its address")
     leading = [_leading(source, kernel, access, offset) for offset in access.offsets]
     rows, columns = in_memory(access)
     array = HostArray(
@@ -130,7 +134,7 @@ def _leading(
     if len(indices) != 1 or not stride:
         raise NotApplicable(f"{line}, which is no program's number times a stride")
     (index,) = indices
-    if not _counts_programs(source, index, fixed) or not holds_at(source, index, access.call):
+    if not _counts(source, index, fixed) or not holds_at(source, index, access.call):
         raise NotApplicable(f"{line}, which does not follow from the program's number alone")
     return Leading(_narrow(source, kernel, index), tuple(stride))
 
@@ -156,26 +160,46 @@ def _converted(node: cst.BaseExpression) -> cst.BaseExpression | None:
     return None
 
 
-def _counts_programs(source: Source, node: cst.BaseExpression, fixed: Collection[str]) -> bool:
-    """Whether a number follows from which program it is, or which round of a loop."""
+def _counts(source: Source, node: cst.BaseExpression, fixed: Collection[str]) -> bool:
+    """Whether a number follows from which program it is, or which round of a loop.
+
+    It is never negative: pointers may reach what lies before an array, a descriptor does not.
+    """
     behind = value_of(source, node)
     if (inner := _converted(behind)) is not None:
-        return _counts_programs(source, inner, fixed)
+        return _counts(source, inner, fixed)
     match behind:
         case cst.Call(func=func):
             return source.name(func) == PROGRAM_ID
         case cst.Name(value=name):
             found = definition(source, name, behind)
-            return found is not None and isinstance(found.node, cst.For)
-        case cst.BinaryOperation(left=left, operator=operator, right=right):
-            sides = [
-                source.code(side) in fixed
-                or isinstance(value_of(source, side), cst.Integer)
-                or _counts_programs(source, side, fixed)
-                for side in (left, right)
-            ]
-            return isinstance(operator, ARITHMETIC) and all(sides)
+            return (
+                found is not None
+                and isinstance(found.node, cst.For)
+                and _counts_up(source, found.node.iter, fixed)
+            )
+        case cst.BinaryOperation(left=left, operator=cst.Add() | cst.Multiply(), right=right):
+            one, other = (_counts(source, side, fixed) for side in (left, right))
+            return (one and (other or _is_integer(source, right))) or (
+                other and _is_integer(source, left)
+            )
+        case cst.BinaryOperation(left=left, operator=cst.FloorDivide() | cst.Modulo(), right=right):
+            divides = source.code(right) in fixed or _is_integer(source, right)
+            return divides and _counts(source, left, fixed)
     return False
+
+
+def _counts_up(source: Source, over: cst.BaseExpression, fixed: Collection[str]) -> bool:
+    """Whether a loop begins at no negative number and goes up."""
+    if not isinstance(over, cst.Call) or source.name(over.func) not in RANGES:
+        return False
+    bounds = [arg.value for arg in over.args if arg.keyword is None]
+    begins = len(bounds) == 1 or _is_integer(source, bounds[0]) or _counts(source, bounds[0], fixed)
+    return begins and not any(isinstance(bound, cst.UnaryOperation) for bound in bounds)
+
+
+def _is_integer(source: Source, node: cst.BaseExpression) -> bool:
+    return isinstance(value_of(source, node), cst.Integer)
 
 
 def _narrow(source: Source, kernel: Kernel, index: cst.BaseExpression) -> str:

@@ -95,6 +95,20 @@ def test_what_no_program_number_multiplies_is_left_alone() -> None:
         assert "no program's number times a stride" in refusal(text) or "follow" in refusal(text)
 
 
+@pytest.mark.parametrize(
+    ("offset", "reason"),
+    [
+        ("(part - 1) * stride", "does not follow from the program's number"),
+        ("(part + heads) * stride", "does not follow from the program's number"),
+        ("part * stride" + " + part * stride" * 3, "adds 4 offsets"),
+    ],
+)
+def test_what_may_lie_before_the_array_or_in_a_sixth_dimension(offset: str, reason: str) -> None:
+    text = ROWS.replace("part // heads * stride + part % heads * stride_y", offset)
+    with pytest.raises(NotApplicable, match=reason):
+        ENTRY.apply(subject(text), {"tiles": "loads"})
+
+
 def test_an_empty_sum_goes_through_pointers(tmp_path: Path) -> None:
     """The driver takes no array without elements; the product is zero."""
     new = described(ENTRY.before)
