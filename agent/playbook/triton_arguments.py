@@ -85,9 +85,9 @@ def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
                 raise NotApplicable(f"line {line} does not show which tensor it touches")
             kind = added if called in ATOMICS else stored if writes else loaded
             kind.add(where)
-    alike = _alike(source, kernel)
-    seen = {alike.get(name, name) for name in loaded | added}
-    again = {name for name in stored if alike.get(name, name) in seen} | added
+    same = alike(source, kernel)
+    seen = {same.get(name, name) for name in loaded | added}
+    again = {name for name in stored if same.get(name, name) in seen} | added
     return tuple(name for name in run_time(kernel) if name in again)
 
 
@@ -115,15 +115,15 @@ def _multiplied(kernel: Kernel) -> set[str]:
     }
 
 
-def _alike(source: Source, kernel: Kernel) -> dict[str, str]:
+def alike(source: Source, kernel: Kernel) -> dict[str, str]:
     """Parameter -> an earlier one that some launch gives the same expression."""
-    alike: dict[str, str] = {}
+    found: dict[str, str] = {}
     for launch in kernel.launches:
         view = HostView(source, launch)
         first: dict[str, str] = {}
         for name, value in launch.arguments.items():
-            alike.setdefault(name, first.setdefault(view.identity(value), name))
-    return {name: other for name, other in alike.items() if name != other}
+            found.setdefault(name, first.setdefault(view.identity(value), name))
+    return {name: other for name, other in found.items() if name != other}
 
 
 def _is_index(source: Source, node: cst.CSTNode, names: set[str]) -> bool:

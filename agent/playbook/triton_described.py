@@ -11,9 +11,11 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Subject
 from agent.playbook.layout import STEP, Call, Place, laid_out
-from agent.playbook.triton_arguments import rewritten
+from agent.playbook.pointers import root
+from agent.playbook.triton_arguments import alike, rewritten
 from agent.playbook.triton_descriptors import Layout, branching, replaced
 from agent.playbook.triton_edits import Edit
+from agent.playbook.triton_spans import is_scalar
 from agent.playbook.triton_tiles import LOAD, STORE, Dimension, TileAccess, tile_access
 from agent.syntax import Source, argument, descendants, keyword
 
@@ -56,8 +58,17 @@ def usable(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
     other = argument(call, 2, "other") if source.name(call.func) == LOAD else None
     if other is not None and source.code(other) not in ("0", "0.0", "0."):
         raise NotApplicable(f"line {line} fills with {source.code(other)}; a descriptor, with 0")
+    if any(isinstance(around, cst.If) for around in source.ancestors(call)):
+        raise NotApplicable(f"line {line} stands under an `if`: there may be no array")
+    value = argument(call, 1, "value") if source.name(call.func) == STORE else None
+    if value is not None and is_scalar(source, value):
+        raise NotApplicable(f"line {line} stores a number, not a tile")
     if keyword(call, "volatile") is not None:
         raise NotApplicable(f"line {line} is volatile")
+    stores = [root(source, kernel, c.args[0].value) if c.args else None
+              for c in TRITON.find(source, kernel.function.node.body, (STORE,))]  # fmt: skip
+    if source.name(call.func) == STORE and (None in stores or stores.count(access.base) > 1):
+        raise NotApplicable(f"line {line} is not the only store to {access.base}")
     if access.transposed and source.name(call.func) == STORE:
         raise NotApplicable(f"line {line} stores a tile that is transposed in memory")
     _line_of(source, call)
@@ -81,8 +92,11 @@ def check_kernel(
         raise NotApplicable(
             "; ".join(reasons[:1]) or f"{kernel.name} loads no tiles of two dimensions in a loop"
         )
-    if again := {access.base for access in found} & set(rewritten(source, kernel)):
-        raise NotApplicable(f"{kernel.name} loads and stores {sorted(again)[0]}: TMA may overtake")
+    same = alike(source, kernel)
+    again = {same.get(name, name) for name in rewritten(source, kernel)}
+    for access in found:
+        if same.get(access.base, access.base) in again:
+            raise NotApplicable(f"{kernel.name} loads and stores {access.base}: TMA may overtake")
 
 
 def in_memory(access: TileAccess) -> tuple[Dimension, Dimension]:
@@ -136,7 +150,8 @@ def _text(source: Source, described: Described, within: Mapping[cst.Call, str], 
     place = Place(here.block + STEP, here.indent + STEP, here.before + STEP, here.behind)
     access, name = described.access, described.name
     rows, columns = in_memory(access)
-    at = ", ".join([*described.leading, rows.start, columns.start])
+    starts = [f"({d.start}).to({tl}.int32)" if d.is_wide else d.start for d in (rows, columns)]
+    at = ", ".join([*described.leading, *starts])
     own = f"{rows.extent}, {columns.extent}"
     ones = "".join("1, " for _ in described.leading)
     if source.name(access.call.func) == STORE:

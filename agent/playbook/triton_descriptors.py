@@ -53,7 +53,9 @@ def check_given(
     for launch in launches_in_sight(source, kernel):
         missing = sorted(names - launch.arguments.keys())
         if tuned:
-            missing = [name for name in missing if name not in kernel.constants]
+            defaults = {p.name.value for p in kernel.function.parameters if p.default is not None}
+            excused = set(kernel.constants) - defaults
+            missing = [name for name in missing if name not in excused]
         if missing:
             line = source.line(launch.node)
             raise NotApplicable(f"the launch at line {line} does not give {', '.join(missing)}")
@@ -213,6 +215,8 @@ def before_kernels(
         if any(node in kernels for node in descendants(statement, cst.FunctionDef))
     )
     imports = max((i + 1 for i, s in enumerate(statements[:place]) if _is_import(s)), default=0)
+    if import_line is not None and not imports:
+        raise NotApplicable("the file has no import at its top level to write below")
     added_import = [cst.parse_statement(import_line)] if import_line is not None else []
     empty = [cst.EmptyLine(indent=False)] * 2
     added = [cst.parse_statement(text).with_changes(leading_lines=empty) for text in functions]

@@ -15,7 +15,7 @@ from agent.playbook.triton_described import ON_HOST, in_memory
 from agent.playbook.triton_edits import free_name
 from agent.playbook.triton_host import language
 from agent.playbook.triton_programs import PROGRAM_ID
-from agent.playbook.triton_spans import RANGES, holds_at
+from agent.playbook.triton_spans import RANGES, holds_at, is_wide
 from agent.playbook.triton_tiles import TileAccess
 from agent.syntax import Source
 
@@ -53,11 +53,11 @@ class HostArray:
         factors = (factor for stride in self.leading for factor in stride)
         return {self.base, *factors, *self.lengths, self.stride, *self.extents}
 
-    def positive(self, parameters: Collection[str]) -> str:
-        """The condition that no length and no stride is zero, which the driver would not take."""
+    def positive(self, parameters: Collection[str]) -> list[str]:
+        """The conditions that no length and no stride is zero, which the driver would not take."""
         factors = [factor for stride in self.leading for factor in stride]
-        names = dict.fromkeys([*self.lengths, self.stride, *factors])
-        return f"min({', '.join(_said(n, parameters) for n in names if n in parameters)}) > 0"
+        names = [*self.lengths, self.stride, *factors]
+        return [f"{_said(name, parameters)} > 0" for name in names if name in parameters]
 
     def maker(
         self, function: str, parameters: Collection[str], flag: str, class_name: str, extent: str
@@ -127,7 +127,7 @@ def _leading(
     indices: list[cst.BaseExpression] = []
     for factor in _factors(source, offset):
         code = source.code(factor)
-        if code in fixed or isinstance(factor, cst.Integer):
+        if code in fixed or (isinstance(factor, cst.Integer) and factor.evaluated_value > 0):
             stride.append(code)
         else:
             indices.append(factor)
@@ -194,6 +194,8 @@ def _counts_up(source: Source, over: cst.BaseExpression, fixed: Collection[str])
     if not isinstance(over, cst.Call) or source.name(over.func) not in RANGES:
         return False
     bounds = [arg.value for arg in over.args if arg.keyword is None]
+    if not bounds:
+        return False
     begins = len(bounds) == 1 or _is_integer(source, bounds[0]) or _counts(source, bounds[0], fixed)
     return begins and not any(isinstance(bound, cst.UnaryOperation) for bound in bounds)
 
@@ -204,24 +206,13 @@ def _is_integer(source: Source, node: cst.BaseExpression) -> bool:
 
 def _narrow(source: Source, kernel: Kernel, index: cst.BaseExpression) -> str:
     """An index of 32 bits, which a descriptor asks for."""
-    inner = _converted(index)
-    if inner is not None:
-        return source.code(inner)
+    if (inner := _converted(index)) is not None:
+        return _narrow(source, kernel, inner)
     text = source.code(index)
-    if not _is_wide(source, index):
+    if not is_wide(source, index):
         return text
     text = f"({text})" if isinstance(index, cst.BinaryOperation) else text
     return f"{text}.to({language(source, kernel)}.int32)"
-
-
-def _is_wide(source: Source, node: cst.BaseExpression) -> bool:
-    """Whether a number is made wider on the way."""
-    behind = value_of(source, node)
-    if _converted(behind) is not None:
-        return True
-    if isinstance(behind, cst.BinaryOperation):
-        return _is_wide(source, behind.left) or _is_wide(source, behind.right)
-    return False
 
 
 # --- what the host runs -------------------------------------------------------------------------

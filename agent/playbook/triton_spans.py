@@ -97,6 +97,67 @@ def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode)
     return True
 
 
+def may_be_negative(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an index shows that it may lie before its array, where a view may have memory.
+
+    A parameter that is added may be a shift to the left; what a call returns is taken for none.
+    """
+    behind = value_of(source, expression)
+    match behind:
+        case cst.UnaryOperation():
+            return True
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+            return may_be_negative(source, value)
+        case cst.BinaryOperation(left=left, operator=cst.Subtract()):
+            counts = (*TRITON.cdivs, NUM_PROGRAMS)  # of which a program's number is taken
+            return not any(True for _ in TRITON.find(source, left, counts))
+        case cst.BinaryOperation(left=left, operator=cst.FloorDivide() | cst.Modulo()):
+            return may_be_negative(source, left)
+        case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):
+            sides = [s for s in (left, right) if not _is_run_time(source, value_of(source, s))]
+            return any(may_be_negative(source, side) for side in sides)
+        case cst.BinaryOperation(left=left, right=right):
+            return may_be_negative(source, left) or may_be_negative(source, right)
+        case cst.Name(value=name):
+            found = definition(source, name, behind)
+            if found is not None and found.value is not None and isinstance(found.node, cst.For):
+                bounds = found.value.args if isinstance(found.value, cst.Call) else ()
+                return len(bounds) > 1 and may_be_negative(source, bounds[0].value)
+            return _is_run_time(source, behind)
+    return False
+
+
+def _is_run_time(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether an expression is a parameter that is no constant."""
+    found = definition(source, node.value, node) if isinstance(node, cst.Name) else None
+    if found is None or not isinstance(found.node, cst.Param):
+        return False
+    said = found.node.annotation
+    return said is None or not source.code(said.annotation).endswith("constexpr")
+
+
+def is_wide(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an index may have more than 32 bits: it is made so, or comes from memory."""
+    behind = value_of(source, expression)
+    match behind:
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+            wanted = source.code(behind.args[0].value) if behind.args else ""
+            return not wanted.endswith("int32") and (
+                wanted.endswith("64") or is_wide(source, value)
+            )
+        case cst.Call():
+            loads = TRITON.called(source, behind) in TRITON.loads
+            return loads or any(is_wide(source, arg.value) for arg in behind.args)
+        case cst.BinaryOperation(left=left, right=right):
+            return is_wide(source, left) or is_wide(source, right)
+        case cst.Name(value=name):
+            found = definition(source, name, behind)
+            if found is not None and found.value is not None and isinstance(found.node, cst.For):
+                called = found.value.args if isinstance(found.value, cst.Call) else ()
+                return any(is_wide(source, arg.value) for arg in called)
+    return False
+
+
 def _is_counter(found: Definition) -> bool:
     return isinstance(found.node, cst.For | cst.Param)
 

@@ -15,7 +15,7 @@ import libcst as cst
 from agent.backends.dialect import Kernel
 from agent.playbook.base import NotApplicable
 from agent.playbook.definitions import binds, value_of
-from agent.playbook.triton_spans import Span, holds_at, is_scalar, span_of
+from agent.playbook.triton_spans import Span, holds_at, is_scalar, is_wide, may_be_negative, span_of
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
@@ -31,6 +31,8 @@ class Dimension:
     stride: str
     length: str
     """Where the array ends; the extent for a tile that is never masked."""
+    is_wide: bool = False
+    """The start may have more than 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,16 @@ def tile_access(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
 class _Term:
     span: Span
     stride: str
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A comparison of a mask: what counts up from the starts stays below the length."""
+
+    starts: tuple[str, ...]
+    """Sorted."""
+    extent: str
+    length: str
 
 
 @dataclass
@@ -169,13 +181,18 @@ class _Reader:
     # --- where it starts and ends ---
 
     def _own(self, term: _Term) -> str:
-        return " + ".join(self.source.code(start) for start in term.span.starts) or "0"
+        return " + ".join(self._codes(term.span)) or "0"
+
+    def _codes(self, span: Span) -> list[str]:
+        return [self.source.code(start) for start in span.starts]
 
     def _start(self, term: _Term, advance: cst.AugAssign | None) -> str:
         """The first element along a dimension, in the terms of the place of the access."""
         for start in term.span.starts:
             if not holds_at(self.source, start, self.call):
                 raise self.refusal(f"starts at `{self.source.code(start)}`, which has changed")
+            if may_be_negative(self.source, start):
+                raise self.refusal(f"starts at `{self.source.code(start)}`, which may be negative")
         if advance is None or not self._is_step(advance.value, term):
             return self._own(term)
         loop = self._loop()
@@ -183,6 +200,8 @@ class _Reader:
         if term.span.starts or not isinstance(loop.target, cst.Name):
             raise self.refusal("moves on from a start that is not zero")
         variable, extent = loop.target.value, term.span.extent
+        if binds(loop.body, variable):
+            raise self.refusal(f"is in a loop that changes {variable}")
         for text in (variable, f"{variable} * {extent}"):
             if self._steps_by(loop, text, extent):
                 return text
@@ -190,11 +209,9 @@ class _Reader:
 
     def _is_step(self, value: cst.BaseExpression, term: _Term) -> bool:
         """Whether a pointer moves by the extent of a dimension: `BLOCK_K * stride`."""
-        factors = {self.source.code(f) for f in _factors(value)}
-        return factors in (
-            {term.span.extent, term.stride} - ({"1"} if term.stride == "1" else set()),
-            {term.span.extent, term.stride},
-        )
+        factors = sorted(self.source.code(f) for f in _factors(value))
+        extent, stride = term.span.extent, term.stride
+        return factors == sorted((extent, stride)) or (stride == "1" and factors == [extent])
 
     def _steps_by(self, loop: cst.For, text: str, extent: str) -> bool:
         given = loop.iter.args if isinstance(loop.iter, cst.Call) else ()
@@ -219,10 +236,10 @@ class _Reader:
         around = self.source.ancestors(node)
         return [a for a in around if isinstance(a, cst.For | cst.While)]
 
-    def _bounds(self) -> dict[int, tuple[frozenset[str], str, str]]:
-        """Axis -> the starts, the extent and the length of a comparison of the mask."""
+    def _bounds(self) -> dict[int, _Bound]:
+        """Axis -> the comparison of the mask."""
         mask = argument(self.call, 1 if self.source.name(self.call.func) == LOAD else 2, "mask")
-        found: dict[int, tuple[frozenset[str], str, str]] = {}
+        found: dict[int, _Bound] = {}
         if mask is None or self.source.code(mask) == "None":
             return found
         for part in self._conjuncts(mask):
@@ -253,38 +270,52 @@ class _Reader:
         else:
             yield behind
 
-    def _bound(self, span: Span, right: cst.BaseExpression) -> tuple[frozenset[str], str, str]:
-        starts = {self.source.code(start) for start in span.starts}
+    def _bound(self, span: Span, right: cst.BaseExpression) -> _Bound:
+        starts = list(span.starts)
         bound = value_of(self.source, right)
         if isinstance(bound, cst.BinaryOperation) and isinstance(bound.operator, cst.Subtract):
-            starts.add(self.source.code(bound.right))
+            starts.append(bound.right)
             bound = bound.left
         bound = value_of(self.source, bound)
         if not isinstance(bound, cst.Name) or not self._is_parameter(bound):
             raise self.refusal(f"is bounded by `{self.source.code(bound)}`, which is no parameter")
-        return frozenset(starts), span.extent, self.source.code(bound)
+        for start in starts:
+            if not holds_at(self.source, start, self.call):
+                raise self.refusal(f"is masked from `{self.source.code(start)}`, which has changed")
+        codes = tuple(sorted(self.source.code(start) for start in starts))
+        return _Bound(codes, span.extent, self.source.code(bound))
 
     def _dimension(
         self,
         axis: int,
         term: _Term,
         start: str,
-        bounds: dict[int, tuple[frozenset[str], str, str]],
+        bounds: dict[int, _Bound],
     ) -> Dimension:
         extent = term.span.extent
         if extent not in self.kernel.constants:
             raise self.refusal(f"has an extent that is no constant of the kernel: {extent}")
         if term.stride != "1" and term.stride not in self._parameters:
             raise self.refusal(f"has a stride that is no parameter of the kernel: {term.stride}")
+        wide = any(is_wide(self.source, each) for each in term.span.starts) or (
+            start != self._own(term) and self._is_wide_loop()
+        )
         if axis not in bounds:
             if start != "0":
                 raise self.refusal(f"has no mask along its dimension {axis}, from {start}")
-            return Dimension(start, extent, term.stride, extent)
-        starts, masked, length = bounds[axis]
-        expected = set(start.split(" + ")) - {"0"}
-        if masked != extent or starts != expected:
+            return Dimension(start, extent, term.stride, extent, wide)
+        bound = bounds[axis]
+        moved = start != self._own(term)
+        expected = [start] if moved else sorted(s for s in self._codes(term.span) if s != "0")
+        if bound.extent != extent or list(bound.starts) != expected:
             raise self.refusal(f"is masked along its dimension {axis} from somewhere else")
-        return Dimension(start, extent, term.stride, length)
+        return Dimension(start, extent, term.stride, bound.length, wide)
+
+    def _is_wide_loop(self) -> bool:
+        """Whether the loop around may count in more than 32 bits."""
+        loop = self._loop()
+        given = loop.iter.args if loop is not None and isinstance(loop.iter, cst.Call) else ()
+        return any(is_wide(self.source, arg.value) for arg in given)
 
 
 def _is_sum(node: cst.BaseExpression) -> bool:

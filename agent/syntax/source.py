@@ -107,8 +107,13 @@ class Source:
         return int(self.wrapper.resolve(PositionProvider)[where].start.line)
 
     def code(self, node: cst.CSTNode) -> str:
-        """The text of a node on one line."""
-        return " ".join(self.module.code_for_node(node).split())
+        """The text of a node on one line, without comments."""
+        text = self.module.code_for_node(node)
+        if "#" in text:
+            bare = node.visit(_Uncommenting())
+            assert isinstance(bare, cst.CSTNode)
+            text = self.module.code_for_node(bare)
+        return " ".join(text.split())
 
     def name(self, expression: cst.CSTNode) -> str | None:
         """The dotted name an expression stands for, or None.
@@ -281,6 +286,16 @@ class Source:
             ):
                 return value.elements[several.elements.index(parent)].value
         return None
+
+
+class _Uncommenting(cst.CSTTransformer):
+    def leave_TrailingWhitespace(  # noqa: N802
+        self, _: cst.TrailingWhitespace, updated_node: cst.TrailingWhitespace
+    ) -> cst.TrailingWhitespace:
+        return updated_node.with_changes(comment=None)
+
+    def leave_EmptyLine(self, _: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:  # noqa: N802
+        return updated_node.with_changes(comment=None)
 
 
 def _sole_value(statement: cst.CSTNode) -> cst.BaseExpression | None:

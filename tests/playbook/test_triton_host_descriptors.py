@@ -112,7 +112,7 @@ def test_what_may_lie_before_the_array_or_in_a_sixth_dimension(offset: str, reas
 def test_an_empty_sum_goes_through_pointers(tmp_path: Path) -> None:
     """The driver takes no array without elements; the product is zero."""
     new = described(ENTRY.before)
-    assert 'min(args["M"], args["K"], args["stride_am"]) > 0' in new
+    assert 'and args["K"] > 0\n' in new
     check = "    assert not torch.any(matmul(torch.ones(4, 0), torch.ones(0, 4)))\n    return c\n"
     wrapped = new.replace("def matmul(", "def product(").replace(
         "    return c\n", "    return c\n\n\n"
@@ -163,3 +163,105 @@ def test_two_kernels_have_functions_of_their_own(tmp_path: Path) -> None:
     assert "def matmul_kernel_a_descriptor(args):" in new
     assert "def again_kernel_a_descriptor(args):" in new
     agree("again", [[[64, 64], [64, 64]], [[70, 33], [33, 130]]], old, new, tmp_path)
+
+
+# --- what an attack on it found -----------------------------------------------------------------
+
+
+def test_a_square_is_told_by_one_length(tmp_path: Path) -> None:
+    old = ROWS.replace(" * m ", " * n ").replace("< m)", "< n)")
+    old = old.replace("batch, heads, n, m =", "batch, heads, n, _ =").replace(
+        "n, m, x.st", "n, n, x.st"
+    )
+    agree("scale", [[[2, 3, 16, 16]], [[1, 2, 12, 12]]], old, described(old), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("part * stride_y + rows", "part * stride_y + (rows - 1)"), "adds `(rows - 1)"),
+        (
+            ("rows = tl.program_id(0) * BLOCK + ", "rows = tl.program_id(0) * BLOCK - 1 + "),
+            "may be neg",
+        ),
+        (
+            ("rows = tl.program_id(0) * BLOCK + ", "rows = tl.program_id(0) * BLOCK + heads + "),
+            "may be",
+        ),
+        (("cols = tl.arange", "cols = stride_y * 0 + m + tl.arange"), "may be negative"),
+        (("2 * tl.load(x_ptrs, mask=mask, other=0.0)", "0.0"), "stores a number"),
+        (
+            ("mask=mask)\n\n", "mask=mask)\n    tl.store(y_ptr + part, 1.0)\n\n"),
+            "not the only",
+        ),
+    ],
+)
+def test_stores_that_are_left_to_pointers(change: tuple[str, str], reason: str) -> None:
+    text = ROWS.replace(*change)
+    assert text != ROWS
+    text = text.replace(
+        "2 * tl.load(x_ptrs, mask=mask, other=0.0)", "rows[:, None] + cols[None, :]"
+    )
+    assert reason in refusal(text)
+
+
+def test_a_mask_from_where_the_tile_does_not_begin() -> None:
+    """`N - pad` is no bound of what begins at `pad`, nor is a mask made before `start` moved."""
+    text = ENTRY.before.replace("offs_n = pid_n * BLOCK_N + ", "offs_n = BLOCK_N + ")
+    halo = text.replace("(offs_n[None, :] < N)", "(offs_n[None, :] < N - BLOCK_N)")
+    assert halo != text
+    assert "b_desc.load" in described(text)
+    assert "b_desc.load" not in described(halo)
+    stale = ROWS.replace(
+        "    y_ptrs = y_ptr + part * stride_y + rows[:, None]",
+        "    first = part * BLOCK\n    mask = (first + tl.arange(0, BLOCK))[:, None] < n\n"
+        "    first = first + BLOCK\n"
+        "    y_ptrs = y_ptr + part * stride_y + (first + tl.arange(0, BLOCK))[:, None]",
+    ).replace("2 * tl.load(x_ptrs, mask=mask, other=0.0)", "rows[:, None] + cols[None, :]")
+    assert "which has changed" in refusal(stale)
+
+
+def test_an_array_that_need_not_be_there(tmp_path: Path) -> None:
+    old = ROWS.replace("x_ptr, y_ptr, n", "x_ptr, y_ptr, more_ptr, n").replace(
+        "(x, y, n", "(x, y, None, n"
+    )
+    old = old.replace(
+        "    tl.store(y_ptrs, 2 * tl.load(x_ptrs, mask=mask, other=0.0), mask=mask)\n",
+        "    x = 2 * tl.load(x_ptrs, mask=mask, other=0.0)\n"
+        "    if more_ptr is not None:\n"
+        "        x += tl.load(more_ptr + rows[:, None] * m + cols[None, :], mask=mask, other=0.0)\n"
+        "    tl.store(y_ptrs, x, mask=mask)\n",
+    )
+    new = described(old)
+    assert "more_desc" not in new
+    assert "x_desc.load" in " ".join(new.split())
+    agree("scale", [[[2, 3, 20, 16]]], old, new, tmp_path)
+
+
+def test_a_start_of_64_bits_is_made_one_of_32(tmp_path: Path) -> None:
+    old = ENTRY.before.replace("pid_m = tl.program_id(0)", "pid_m = tl.program_id(0).to(tl.int64)")
+    new = described(old)
+    assert "a_desc.load([(pid_m * BLOCK_M).to(tl.int32), k])" in new
+    assert "b_desc.load([k, pid_n * BLOCK_N])" in new
+    agree("matmul", [[[64, 64], [64, 64]]], old, new, tmp_path)
+
+
+def test_comments_and_kernels_within_functions(tmp_path: Path) -> None:
+    old = ENTRY.before.replace(
+        "pid_m * BLOCK_M + tl", "(\n        pid_m  # of rows\n        * BLOCK_M) + tl"
+    )
+    assert old != ENTRY.before
+    agree("matmul", [[[64, 64], [64, 64]]], old, described(old), tmp_path)
+    kernel, host = ENTRY.before.partition("\n\ndef matmul(a")[0], "def matmul(a"
+    inner = "\n".join(f"    {line}" if line else line for line in
+                      kernel[kernel.index("@triton.jit"):].splitlines())  # fmt: skip
+    rest = ENTRY.before[ENTRY.before.index(host) :].replace(
+        "def matmul(a, b):", "def matmul(a, b):\n" + inner
+    )
+    both = (
+        ENTRY.before[: ENTRY.before.index(host)]
+        + ENTRY.before[ENTRY.before.index(host) :].replace("def matmul(", "def again(")
+        + "\n\n"
+        + rest
+    )
+    assert described(both).count("def matmul_matmul_kernel_a_descriptor") == 1

@@ -29,7 +29,7 @@ from agent.backends.base import KernelClass
 from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable, Optimization, Params, Subject
-from agent.playbook.triton.tile_descriptors import TileDescriptors
+from agent.playbook.triton.tile_descriptors import TileDescriptors, tile_variants
 from agent.playbook.triton_described import (
     KINDS,
     Described,
@@ -166,11 +166,7 @@ def matmul(a, b):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The stores as well, and loads alone."""
-        found: list[Params] = [{"tiles": "loads"}]
-        text = self.apply(subject, found[0])
-        if self.apply(subject, {"tiles": "loads and stores"}) != text:
-            found.insert(0, {"tiles": "loads and stores"})
-        return found
+        return list(reversed(tile_variants(self, subject)))
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Describe the tiles of every launched kernel that can be."""
@@ -183,10 +179,10 @@ def matmul(a, b):
         reasons: list[str] = []
         kernels = TRITON.launched(source)
         for kernel in kernels:
-            prefix = "" if len(kernels) == 1 else f"{kernel.name}_"
+            prefix = "" if len(kernels) == 1 else f"{kernel.name.replace('.', '_')}_"
             try:
                 tiles = _tiles(source, kernel, KINDS[params["tiles"]])
-                more, texts = _described(tiles, prefix, class_name, extent)
+                more, texts = _described(tiles, prefix, class_name, extent, functions)
             except NotApplicable as reason:
                 reasons.append(str(reason))
                 continue
@@ -231,18 +227,33 @@ def _tiles(source: Source, kernel: Kernel, kinds: Sequence[str]) -> Tiles:
 
 
 def _described(
-    tiles: Tiles, prefix: str, class_name: str, extent: str
+    tiles: Tiles, prefix: str, class_name: str, extent: str, written: Sequence[str]
 ) -> tuple[dict[cst.CSTNode, Edit], list[str]]:
-    """The edits of a kernel, and the functions that its heuristics call."""
+    """The edits of a kernel, and the functions that its heuristics call.
+
+    Args:
+        tiles: what descriptors can serve.
+        prefix: what the functions' names begin with.
+        class_name: how the file spells `TensorDescriptor`.
+        extent: the name of the function of `strides_in`.
+        written: the functions of other kernels.
+    """
+
+    def free(wanted: str) -> str:
+        name = free_name(source, wanted)
+        while any(text.startswith(f"def {name}(") for text in written):
+            name = free_name(source, f"{name}_2")
+        return name
+
     source, kernel, arrays = tiles.source, tiles.kernel, tiles.arrays
     layouts = [layout(each.access) for each in tiles.described]
     check_given(source, kernel, layouts, {name for a in arrays.values() for name in a.names})
     tl, triton = language(source, kernel), triton_module(source, kernel)
     flag = unused(kernel, "DESCRIPTORS")
     parameters = {parameter.name.value for parameter in kernel.function.parameters}
-    fits = free_name(source, f"{prefix}descriptors_fit")
-    makers = {name: free_name(source, f"{prefix}{name}riptor") for name in arrays}
-    positive = [array.positive(parameters) for array in arrays.values()]
+    fits = free(f"{prefix}descriptors_fit")
+    makers = {name: free(f"{prefix}{name.replace('_desc', '_descriptor')}") for name in arrays}
+    positive = [line for array in arrays.values() for line in array.positive(parameters)]
     functions = [fitting(fits, [*conditions(source, kernel, layouts), *dict.fromkeys(positive)])]
     for name, array in arrays.items():
         functions.append(array.maker(makers[name], parameters, flag, class_name, extent))

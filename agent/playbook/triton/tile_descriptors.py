@@ -17,6 +17,7 @@ Source: compiled with Triton 3.6 for sm_90, such a matrix product copies with `c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -180,11 +181,7 @@ def matmul(a, b):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Loads alone, and the stores as well."""
-        found: list[Params] = [{"tiles": "loads"}]
-        text = self.apply(subject, found[0])
-        if self.apply(subject, {"tiles": "loads and stores"}) != text:
-            found.append({"tiles": "loads and stores"})
-        return found
+        return tile_variants(self, subject)
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Describe the tiles of every launched kernel that can be."""
@@ -206,6 +203,17 @@ def matmul(a, b):
             raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
         functions.append(scratch(source, allocate))
         return source.rewrite(edits | before_kernels(source, functions))
+
+
+def tile_variants(entry: Optimization, subject: Subject) -> list[Params]:
+    """Loads alone, and where it makes a difference the stores as well."""
+    found: list[Params] = [{"tiles": "loads"}]
+    text = entry.apply(subject, found[0])
+    both: Params = {"tiles": "loads and stores"}
+    with suppress(NotApplicable):
+        if entry.apply(subject, both) != text:
+            found.append(both)
+    return found
 
 
 @dataclass(frozen=True)
@@ -232,7 +240,9 @@ def _described(
     layouts = [layout(access) for access in accesses]
     check_given(source, kernel, layouts)
     flag = unused(kernel, "DESCRIPTORS")
-    fits = free_name(source, f"{'' if _is_only(source) else kernel.name + '_'}descriptors_fit")
+    fits = free_name(
+        source, f"{'' if _is_only(source) else kernel.name.replace('.', '_') + '_'}descriptors_fit"
+    )
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
     heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
     edits |= decorated(kernel, heuristic)
