@@ -15,7 +15,7 @@ from agent.playbook.provenance import Tile
 from agent.playbook.triton_edits import Edit, edited, removing, writing
 from agent.playbook.triton_host import Grid, HostView
 from agent.playbook.triton_spans import holds_at
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, is_commented
 
 META = "META"
 
@@ -114,13 +114,13 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
                 slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))],
             ) if name == grid.meta and str(key.raw_value) in launch.arguments:
                 given = launch.arguments[str(key.raw_value)]
-                if is_pure(source, given) and "#" not in source.code(given):
+                if is_pure(source, given) and not is_commented(given):
                     simple = isinstance(given, cst.Name | cst.Integer)
                     texts[item] = source.code(given) if simple else f"({source.code(given)})"
     at_launch = edited(extent, {item: writing(text) for item, text in texts.items()})
     if (
         not is_pure(source, extent)
-        or "#" in code
+        or is_commented(extent)
         or (grid.meta and any(n.value == grid.meta for n in descendants(at_launch, cst.Name)))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")

@@ -16,7 +16,7 @@ from agent.backends.dialect import Kernel
 from agent.backends.triton import TRITON
 from agent.playbook.base import NotApplicable
 from agent.playbook.triton_edits import Edit, writing
-from agent.syntax import Source, argument, descendants, keyword, with_keyword
+from agent.syntax import Source, argument, descendants, is_commented, keyword, with_keyword
 
 TL = "triton.language."
 REDUCTIONS = tuple(
@@ -274,7 +274,7 @@ class Reading:
         """`(ROWS, BLOCK)` of `(BLOCK,)`; a comment stays."""
         (last,) = shape.elements
         between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-        if "#" not in cst.Module([]).code_for_node(shape):
+        if not is_commented(shape):
             last = last.with_changes(comma=cst.MaybeSentinel.DEFAULT)
         first = cst.Element(cst.Name(self.names.rows), comma=between)
         return shape.with_changes(elements=[first, last])

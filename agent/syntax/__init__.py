@@ -2,7 +2,7 @@
 
 from agent.syntax.edit import Edits, append_keyword, keyword, setting, with_keyword
 from agent.syntax.source import Function, Literal, Source, Untraceable
-from agent.syntax.tree import argument, assigned, descendants, positional
+from agent.syntax.tree import argument, assigned, descendants, is_commented, positional
 
 __all__ = [
     "Edits",
@@ -14,6 +14,7 @@ __all__ = [
     "argument",
     "assigned",
     "descendants",
+    "is_commented",
     "keyword",
     "positional",
     "setting",

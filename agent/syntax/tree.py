@@ -26,6 +26,11 @@ def _children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return tuple(child for child in node.children if not isinstance(child, WHITESPACE))
 
 
+def is_commented(node: cst.CSTNode) -> bool:
+    """Whether a comment stands inside a node. A `#` in a string is taken for one."""
+    return "#" in cst.Module([]).code_for_node(node)
+
+
 def assigned(
     node: cst.CSTNode,
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:

@@ -80,8 +80,11 @@ def descriptors_fit(args):
         and args["b_ptr"].data_ptr() % 16 == 0
         and args["b_ptr"].element_size() * args["stride_bk"] % 16 == 0
         and args["b_ptr"].element_size() * args["BLOCK_N"] >= 16
-        and min(args["M"], args["K"], args["stride_am"]) > 0
-        and min(args["K"], args["N"], args["stride_bk"]) > 0
+        and args["M"] > 0
+        and args["K"] > 0
+        and args["stride_am"] > 0
+        and args["N"] > 0
+        and args["stride_bk"] > 0
     )
 
 

@@ -38,7 +38,7 @@ from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
 from agent.playbook.triton_persistence import count_of
 from agent.playbook.triton_rows import RowKernel, row_kernel
 from agent.playbook.triton_spans import holds_at
-from agent.syntax import Source, descendants
+from agent.syntax import Source, descendants, is_commented
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),
          (4096, 512), (4096, 1024), (8192, 1024), (8192, 2048))  # fmt: skip
@@ -184,7 +184,7 @@ def _launched(
         raise NotApplicable(f"the grid at line {line} has no axis")
     extent = grid.extents[0]
     given = launch.arguments.get(read.block)
-    if given is None or not is_pure(source, given) or "#" in source.code(given):
+    if given is None or not is_pure(source, given) or is_commented(given):
         raise NotApplicable(f"the launch at line {line} does not show {read.block}")
     check_builtins(source, launch)
     n_rows = count_at(source, launch, grid, extent)
