@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
 from agent.errors import UsageError
 from agent.events import Event, Offered, Skipped, Stopped, StopReason
 from agent.journal import Journal
 from agent.loop import Observer, drive
 from agent.options import ASSISTANT
-from agent.playbook.base import Hardware, Subject
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates, perf_tests, started
 from agent.causes import Diagnosis
 from agent.decision import Status
@@ -42,7 +43,6 @@ from agent.harness.sifter import in_short
 from agent.harness.subset import Cost, comparison_s, representative
 from agent.journal import Journal
 from agent.measurement import Calibration, Failure, Plan
-from agent.playbook.base import Hardware, Subject
 from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.screening import SHORT_QUADS, Look, halve
 from agent.state import Phase, Run, advance, stop_reason

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent import environment as machine
+from agent.analysis.common.kernels import Classification
+from agent.analysis.common.subject import Hardware
 from agent.backends import BACKENDS
-from agent.backends.base import Classification
 from agent.candidates import Candidates
 from agent.environment import Environment
 from agent.errors import JournalError, TransitionError, UsageError
@@ -32,7 +33,6 @@ from agent.harness.server import ForkServer
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
 from agent.options import ASSISTANT, Options
-from agent.playbook.base import Hardware
 from agent.preflight import preflight, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer

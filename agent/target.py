@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
+from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
-from agent.backends.base import Backend, KernelFunction
+from agent.backends.base import Backend
 from agent.errors import UsageError
 from agent.syntax import Source
 

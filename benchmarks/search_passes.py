@@ -14,10 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import BACKENDS
-from agent.backends.base import KernelClass
 from agent.playbook import ordered
-from agent.playbook.base import Hardware, NotApplicable, Optimization, Subject
+from agent.playbook.base import Optimization
 from agent.syntax import Source
 from benchmarks.side_by_side import one_line
 from benchmarks.spec import Spec

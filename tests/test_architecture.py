@@ -30,6 +30,7 @@ TIERS = """
     tuning  evidence
     target
     backends
+    analysis
     journal  repository  lock  environment  syntax
     state  screening
     events

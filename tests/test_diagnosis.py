@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
 from agent.causes import Cause
 from agent.diagnosis import Facts, diagnose
 from agent.diagnosis.symptoms import CAUSES, FAMILIES, Symptom

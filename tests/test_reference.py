@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from typer.testing import CliRunner
 
-from agent.backends.base import KernelClass, class_of
+from agent.analysis.common.kernels import KernelClass, class_of
 from agent.cli.main import app
 from agent.decision import Rules
 from agent.evidence import advice

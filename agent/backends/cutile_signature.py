@@ -14,10 +14,10 @@ from typing import Any
 
 import libcst as cst
 
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends import cutile_host as host
-from agent.backends.cutile import CT, CUTILE
 from agent.backends.cutile_uses import Uses
-from agent.backends.dialect import Kernel
 from agent.syntax import Source, Untraceable, descendants
 
 ROW, EDGE, SQUARE, COUNT = 1024, 4, 64, 8

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.backends.cutile import ATOMICS, CT, CUTILE
-from agent.backends.dialect import Kernel
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile.dialect import ATOMICS, CT, CUTILE
 from agent.syntax import Function, Source, argument, assigned, descendants, positional
 
 ATOMIC = (*ATOMICS, f"{CT}atomic_cas")

@@ -48,9 +48,9 @@ def autotune(
     The diff goes to stdout, what was chosen and why to stderr. Nothing changes without --write.
     """
     output.use_json(as_json)
+    from agent.analysis.common.subject import Hardware, NotApplicable, Subject
     from agent.environment import probe
     from agent.errors import UsageError
-    from agent.playbook.base import Hardware, NotApplicable, Subject
     from agent.playbook.cutile.autotune import Autotune, kernel_named, plan_for
     from agent.preflight import read_file
     from agent.target import parse

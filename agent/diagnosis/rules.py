@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
 from agent.diagnosis.symptoms import Symptom
 from agent.diagnosis.view import Facts, View
 from agent.evidence.advice import FEW, LOW_OCCUPANCY, WIDE_BITS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
 from agent.evidence.counters import Counters
 from agent.evidence.model import Artifact, Result, Work
 from agent.evidence.peaks import Peaks

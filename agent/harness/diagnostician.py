@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.triton.dialect import TRITON
 from agent.backends import BACKENDS
-from agent.backends.cutile import CUTILE
-from agent.backends.triton import TRITON
 from agent.causes import Diagnosis
 from agent.diagnosis import Facts, diagnose
 from agent.diagnosis.view import view_of

@@ -10,9 +10,9 @@ from typing import TypeAlias, TypeVar
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends.cutile_host import constant
-from agent.backends.dialect import Kernel
 from agent.syntax import Function, Source, descendants
 
 STATIC = tuple(f"{CT}static_{name}" for name in ("assert", "eval", "exception", "iter"))

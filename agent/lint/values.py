@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends.cutile_host import parameter
 from agent.lint.base import STATIC, Subject
 from agent.syntax import Function, assigned, descendants

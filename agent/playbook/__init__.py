@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
 from agent.playbook.base import Advice, Entry, Optimization
 from agent.playbook.cutile.assume_divisible import AssumeDivisible

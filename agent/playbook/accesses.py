@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Kernel, Launch
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.playbook.definitions import definition, value_of
 from agent.playbook.extents import Sizes
 from agent.playbook.runs import NotRegular, Run, holds_at, run_of, same_constant, steps

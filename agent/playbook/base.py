@@ -11,39 +11,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from agent.backends.base import KernelClass
-from agent.syntax import Source
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Subject
 
 Params = Mapping[str, Any]
 """An optimization's parameters: JSON values only, so that the journal can hold them."""
-
-
-class NotApplicable(Exception):
-    """The optimization does not apply; the message says why in one line, with the numbers."""
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """What a precondition may ask of the machine. `sm` is the compute capability times ten.
-
-    `sm` is 0 without a GPU: nothing is gated then, because nothing runs on one.
-    """
-
-    sm: int = 0
-    interpreted: bool = False
-    """Triton's CPU interpreter runs the kernel, not a GPU."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The kernel file that an optimization is asked to change."""
-
-    source: Source
-    kernel_class: KernelClass
-    hardware: Hardware
 
 
 class Entry(ABC):

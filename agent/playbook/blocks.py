@@ -8,9 +8,9 @@ from typing import Any
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Kernel, Launch
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.syntax import Source, descendants, positional
 
 BID, NUM_BLOCKS = f"{CT}bid", f"{CT}num_blocks"

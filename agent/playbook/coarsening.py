@@ -10,9 +10,9 @@ from typing import Any
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Kernel, Launch
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.playbook.extents import Sizes
 from agent.syntax import Source, argument, assigned, descendants
 

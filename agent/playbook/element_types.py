@@ -12,7 +12,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.playbook.definitions import definition
 from agent.syntax import Function, Source, argument, assigned, descendants, positional
 

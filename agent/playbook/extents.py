@@ -11,8 +11,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.backends.cutile import CT
-from agent.backends.dialect import Kernel, Launch
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.cutile.dialect import CT
 from agent.playbook.definitions import Definition, definition
 from agent.playbook.sizes import (
     ONE,

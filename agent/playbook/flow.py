@@ -13,7 +13,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.backends.dialect import Dialect, Kernel
+from agent.analysis.common.dialect import Dialect, Kernel
 from agent.syntax import Source, argument, assigned, descendants
 
 

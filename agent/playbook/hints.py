@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import libcst as cst
 
-from agent.backends.cutile import CUTILE
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.cutile.dialect import CUTILE
 from agent.syntax import Source, Untraceable, keyword, with_keyword
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
-from agent.backends.cutile import CUTILE
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.cutile.dialect import CUTILE
 from agent.syntax import Source, descendants
 
 Edit = Callable[[cst.Module], cst.Module]

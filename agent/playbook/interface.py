@@ -13,8 +13,8 @@ from typing import Any
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Edits, Source, argument, descendants
 
 

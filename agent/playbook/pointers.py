@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, assigned, descendants, keyword, positional
 
 

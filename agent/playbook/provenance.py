@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import Assignment
 
-from agent.backends.dialect import Dialect, Kernel, Launch
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.flow import Flow, drops_remainder
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.cutile import CT
-from agent.backends.dialect import Kernel, Launch
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.cutile.dialect import CT
 from agent.playbook.accesses import access_of
 from agent.playbook.blocks import BID, NUM_BLOCKS, grid_of
 from agent.playbook.definitions import definition, value_of

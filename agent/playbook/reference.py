@@ -7,8 +7,8 @@ import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 
+from agent.analysis.common.kernels import KernelClass
 from agent.backends import BACKENDS
-from agent.backends.base import KernelClass
 from agent.playbook import ADVICE, ordered
 from agent.playbook.base import Entry, Optimization
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from agent.backends.cutile import CT
+from agent.analysis.cutile.dialect import CT
 from agent.playbook.definitions import definition, value_of
 from agent.syntax import Source, argument, keyword, positional
 

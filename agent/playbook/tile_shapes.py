@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.playbook.definitions import definition, value_of
 from agent.playbook.runs import is_scalar, same_constant
 from agent.syntax import Source, argument, keyword, positional

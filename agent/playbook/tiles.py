@@ -12,8 +12,9 @@ from math import prod
 
 import libcst as cst
 
-from agent.backends.dialect import Dialect
-from agent.playbook.base import NotApplicable, Params
+from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.subject import NotApplicable
+from agent.playbook.base import Params
 from agent.playbook.provenance import Tile, tile_names, tile_of
 from agent.syntax import Source
 

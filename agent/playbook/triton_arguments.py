@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import ATOMICS, TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import ATOMICS, TRITON
 from agent.playbook.definitions import value_of
 from agent.playbook.pointers import root
 from agent.playbook.triton_host import HostView

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.definitions import value_of
 from agent.playbook.triton_spans import belongs_to, is_scalar
 from agent.syntax import Source, argument, descendants, keyword

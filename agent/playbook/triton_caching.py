@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.pointers import by_program, names_by_program, root
 from agent.syntax import Source, argument, keyword
 

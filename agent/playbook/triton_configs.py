@@ -13,8 +13,8 @@ from itertools import product
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.evidence.occupancy import LIMITS
 from agent.playbook.definitions import value_of
 from agent.playbook.flow import Flow

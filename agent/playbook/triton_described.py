@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.layout import STEP, Call, Place, laid_out
 from agent.playbook.pointers import root
 from agent.playbook.triton_arguments import alike, rewritten

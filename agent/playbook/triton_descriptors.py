@@ -10,9 +10,9 @@ from typing import TypeVar
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.definitions import value_of
 from agent.playbook.layout import STEP, Place
 from agent.playbook.triton_edits import Edit, preceded, statement_of

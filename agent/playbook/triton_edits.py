@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-from agent.backends.dialect import Kernel, Launch
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.layout import STEP, WIDTH, Place
 from agent.syntax import Source, descendants, with_keyword
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.triton_spans import is_scalar
 from agent.syntax import Source, argument, assigned, descendants, positional
 

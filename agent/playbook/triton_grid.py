@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel, Launch
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.definitions import definition, value_of
 from agent.playbook.interface import assumes_nothing
 from agent.playbook.provenance import Tile

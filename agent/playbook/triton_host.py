@@ -11,9 +11,9 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel, Launch
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.definitions import definition, value_of
 from agent.syntax import Source, descendants, positional
 

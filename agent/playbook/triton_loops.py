@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import ATOMICS, TRITON
-from agent.playbook.base import NotApplicable, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import ATOMICS, TRITON
 from agent.playbook.pointers import root, spelling
 from agent.syntax import Source, argument, descendants, keyword, with_keyword
 

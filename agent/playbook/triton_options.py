@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import libcst as cst
 
-from agent.backends.dialect import Launch
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Launch
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.definitions import binds
 from agent.playbook.triton_edits import Edit
 from agent.syntax import Literal, Source, Untraceable, descendants, setting

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel, Launch
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.definitions import binds
 from agent.playbook.pointers import root
 from agent.playbook.triton_arguments import LOCKS, names_in, run_time

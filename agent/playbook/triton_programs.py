@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.definitions import binds
 from agent.syntax import Source, argument, descendants
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.triton_edits import Edit, writing
 from agent.syntax import Source, argument, descendants, is_commented, keyword, with_keyword
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.triton_edits import Edit, begun, followed, writing
 from agent.playbook.triton_host import language
 from agent.playbook.triton_programs import naming, one_block, program_indices, unused

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.playbook.definitions import Definition, binds, definition, value_of
 from agent.playbook.triton_programs import NUM_PROGRAMS, PROGRAM_ID
 from agent.syntax import Source, argument, descendants, positional

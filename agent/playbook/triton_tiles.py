@@ -12,8 +12,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
 from agent.playbook.definitions import binds, value_of
 from agent.playbook.triton_spans import Span, holds_at, is_scalar, is_wide, may_be_negative, span_of
 from agent.syntax import Source, argument, assigned, descendants

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.playbook.base import Advice, Entry, NotApplicable, Optimization, Subject
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.playbook.base import Advice, Entry, Optimization
 from agent.playbook.reference import prose
 from agent.state import Run
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from agent.analysis.common.subject import Subject
 from agent.events import Usage
-from agent.playbook.base import Subject
 from agent.state import Run
 
 

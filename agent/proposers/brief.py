@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from agent.analysis.common.subject import Subject
 from agent.backends import BACKENDS
 from agent.environment import describe
-from agent.playbook.base import Subject
 from agent.prompting import render
 from agent.proposers.agenda import Task
 from agent.state import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
 from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
 from agent.playbook import ADVICE, LAST, find, ordered

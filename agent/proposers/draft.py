@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.analysis.common.subject import Subject
 from agent.errors import UsageError
 from agent.events import Offered
-from agent.playbook.base import Subject
 from agent.proposers.agenda import OWN_IDEA
 from agent.proposers.answer import problems
 from agent.proposers.base import Proposal, ProposedVariant

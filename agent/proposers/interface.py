@@ -13,9 +13,9 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.backends.cutile import CUTILE
-from agent.backends.dialect import Dialect, Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Dialect, Kernel
+from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Function, Source, assigned, descendants
 
 DIALECTS: tuple[Dialect, ...] = (CUTILE, TRITON)

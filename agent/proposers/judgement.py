@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.playbook.base import Entry, Subject
+from agent.analysis.common.subject import Subject
+from agent.playbook.base import Entry
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.brief import brief_for

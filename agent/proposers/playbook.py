@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.playbook.base import NotApplicable, Optimization, Subject
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
 

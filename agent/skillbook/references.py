@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
 from agent.playbook import ADVICE, ordered
 from agent.playbook.base import Entry

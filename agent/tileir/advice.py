@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.backends.triton import TRITON
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source
 from agent.tileir.classification import KernelKind, Kind
 from agent.tileir.compatibility import Finding, stops

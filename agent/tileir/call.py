@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.backends.triton import TRITON
+from agent.analysis.triton.dialect import TRITON
 from agent.errors import UsageError
 from agent.syntax import Function, Source
 from agent.tileir.operations import entry_kernels

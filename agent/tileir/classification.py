@@ -18,8 +18,8 @@ from enum import StrEnum
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.errors import UsageError
 from agent.syntax import Function, Source, argument, descendants
 from agent.tileir.operations import (

@@ -14,8 +14,8 @@ from enum import StrEnum
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel, Launch
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, argument, descendants, keyword
 from agent.tileir.operations import ATOMIC, DOTS, LOADS, Operations, entry_kernels, operations_of
 

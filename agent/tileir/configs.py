@@ -19,8 +19,8 @@ from typing import Any
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, argument, descendants
 from agent.tileir.classification import KernelKind, Kind
 from agent.tileir.compatibility import Finding, stops

@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Function, Source, argument, assigned, descendants, positional
 
 REDUCTIONS = frozenset(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import Assignment
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends.cutile_uses import Uses
-from agent.backends.dialect import Kernel, Launch
 from agent.syntax import Function, Source, argument, descendants
 from agent.tuning.templates import NotTunable
 

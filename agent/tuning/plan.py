@@ -8,10 +8,10 @@ from typing import Any
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.cutile.dialect import CUTILE
 from agent.backends.cutile_uses import Uses
-from agent.backends.dialect import Kernel
 from agent.syntax import Literal, Source, Untraceable, argument, descendants, keyword
 from agent.tuning import traits
 from agent.tuning.form import Form, form_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends.cutile_uses import Uses
-from agent.backends.dialect import Kernel
 from agent.syntax import Function, Source, argument, descendants
 
 EXPONENTIALS = (f"{CT}exp", f"{CT}exp2")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agent.analysis.common.kernels import Classification, KernelClass
 from agent.backends import BACKENDS
-from agent.backends.base import Classification, KernelClass
 from agent.errors import UsageError
 from agent.syntax import Source
 

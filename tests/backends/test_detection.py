@@ -6,8 +6,8 @@ from textwrap import dedent
 
 import pytest
 
+from agent.analysis.common.kernels import KernelFunction
 from agent.backends import BACKENDS, detect
-from agent.backends.base import KernelFunction
 from agent.syntax import Source
 
 

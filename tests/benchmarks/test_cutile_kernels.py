@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import detect
 from agent.environment import probe
 from agent.errors import ExitCode
 from agent.playbook import for_backend
-from agent.playbook.base import Hardware, NotApplicable, Subject
 from agent.syntax import Source
 from benchmarks.spec import Spec, find
 from tests.support.project import tile_agent

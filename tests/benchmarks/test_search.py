@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
 from agent.environment import probe
 from agent.playbook import ordered
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.base import Optimization, Params
 from benchmarks.loop_run import environment
 from benchmarks.search import Record, collect, in_children
 from benchmarks.search_passes import GAIN, TUNING, OutOfTime, Search, key_of

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import detect
 from agent.errors import ExitCode
 from agent.playbook import for_backend
-from agent.playbook.base import Hardware, NotApplicable, Subject
 from agent.syntax import Source
 from benchmarks.loop_run import make_repository
 from benchmarks.spec import Spec, find

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.triton.dialect import TRITON
 from agent.harness.server import worker_environment
 from agent.playbook.pointers import root
 from agent.syntax import Source, Untraceable, argument

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.cutile import CUTILE
+from agent.analysis.cutile.dialect import CUTILE
 from agent.lint import Severity, lint
 from agent.syntax import Source
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
-from agent.playbook.base import Hardware, Optimization, Subject
+from agent.playbook.base import Optimization
 from agent.syntax import Source
 
 torch = pytest.importorskip("torch", reason="torch is not installed")

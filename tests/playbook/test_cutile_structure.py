@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent import playbook
-from agent.playbook.base import Advice, NotApplicable
+from agent.analysis.common.subject import NotApplicable
+from agent.playbook.base import Advice
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")

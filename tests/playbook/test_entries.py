@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent import playbook
-from agent.backends.base import KernelClass
-from agent.playbook.base import Hardware, NotApplicable, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.playbook.base import Params
 from agent.syntax import Source
 
 TRITON = "import triton\nimport triton.language as tl\n\n"

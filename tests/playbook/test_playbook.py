@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from agent import playbook
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import BACKENDS, detect
-from agent.backends.base import KernelClass
 from agent.errors import UsageError
 from agent.playbook import ADVICE, PLAYBOOK
-from agent.playbook.base import Entry, Hardware, NotApplicable, Optimization, Subject
+from agent.playbook.base import Entry, Optimization
 from agent.syntax import Source
 
 ALL: tuple[Entry, ...] = (*PLAYBOOK, *ADVICE)

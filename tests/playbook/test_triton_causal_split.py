@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from agent import playbook
-from agent.backends.base import KernelClass
-from agent.playbook.base import Hardware, NotApplicable, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.syntax import Source
 
 ENTRY = playbook.get("causal-split")

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from agent import playbook
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
-from agent.playbook.base import Hardware, Optimization, Subject
+from agent.playbook.base import Optimization
 from agent.syntax import Source
 from tests.support.triton_numbers import disagreement
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent import playbook
-from agent.backends.base import KernelClass
-from agent.playbook.base import Hardware, NotApplicable, Optimization, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.playbook.base import Optimization
 from agent.syntax import Source
 from tests.support.triton_numbers import disagreement
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent import playbook
-from agent.backends.base import KernelClass
-from agent.playbook.base import Advice, Hardware, NotApplicable, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.playbook.base import Advice, Params
 from agent.syntax import Source
 
 CUTILE = "import cuda.tile as ct\n\n"

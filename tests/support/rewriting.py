@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from agent import playbook
-from agent.backends.base import KernelClass
-from agent.playbook.base import Hardware, NotApplicable, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.playbook.base import Params
 from agent.syntax import Source
 from tests.support.tile_cpu import result_of
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.backends.base import KernelClass
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates
 from agent.decision import Status
 from agent.events import Record, Started, TestPlan
@@ -24,7 +25,6 @@ from agent.journal import Journal
 from agent.loop import Effects
 from agent.measurement import Calibration, Failure
 from agent.options import Options
-from agent.playbook.base import Hardware, Subject
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
 from agent.screening import Look

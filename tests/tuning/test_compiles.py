@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.analysis.common.subject import Hardware, Subject
 from agent.backends import detect
 from agent.backends.cutile_signature import signatures
 from agent.environment import probe
 from agent.errors import UsageError
 from agent.harness.compile import compile_file
 from agent.harness.configs import compile_configs
-from agent.playbook.base import Hardware, Subject
 from agent.playbook.cutile.autotune import kernel_named, plan_for
 from agent.syntax import Source
 from agent.tuning import Plan

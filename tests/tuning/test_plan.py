@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import detect
-from agent.playbook.base import Hardware, NotApplicable, Subject
 from agent.playbook.cutile.autotune import kernel_named, plan_for
 from agent.syntax import Source
 from agent.tuning import TEMPLATES, Plan

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from agent.analysis.common.subject import Hardware, Subject
 from agent.backends import detect
-from agent.playbook.base import Hardware, Subject
 from agent.playbook.cutile.autotune import Autotune
 from agent.syntax import Source
 from tests.tuning import sources

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import detect
-from agent.playbook.base import Hardware, NotApplicable, Subject
 from agent.playbook.cutile.autotune import Autotune
 from agent.syntax import Source
 from tests.tuning import sources

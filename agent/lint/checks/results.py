@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.lint.base import Found, Severity, Subject, check
 from agent.lint.checks.tiles import elements, shape_of
 from agent.syntax import Function, argument, descendants, keyword

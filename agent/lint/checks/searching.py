@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.lint import api
 from agent.lint.base import Found, Severity, Subject, check
 from agent.lint.checks.launches import SEARCH

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends.cutile_host import element_type
-from agent.backends.dialect import Kernel
 from agent.lint.base import Found, Severity, Subject, check
 from agent.syntax import argument
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Parameter
+from agent.analysis.common.dialect import Parameter
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.lint import api
 from agent.lint.base import Found, Severity, Subject, check
 from agent.lint.checks.names import COMPILER

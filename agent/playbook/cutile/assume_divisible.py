@@ -20,11 +20,12 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends import cutile_host as host
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.base import Optimization, Params
 from agent.playbook.insertion import free_name, tile_module
 from agent.playbook.interface import Interface, assumes_nothing, merged
 from agent.syntax import Edits, Source, argument, assigned, positional

@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent import tuning
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.playbook.provenance import tile_names, tile_of
 from agent.syntax import Literal, Source
 

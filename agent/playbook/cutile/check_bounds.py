@@ -24,10 +24,11 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
-from agent.backends.dialect import Kernel, Launch
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.playbook.blocks import grid_of, line_of, preceded, unused
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
 from agent.playbook.insertion import free_name, tile_module

@@ -17,10 +17,11 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
-from agent.backends.dialect import Kernel
-from agent.playbook.base import Advice, NotApplicable, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.playbook.base import Advice
 from agent.syntax import Source, argument, descendants
 
 

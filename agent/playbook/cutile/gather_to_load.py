@@ -20,11 +20,12 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Kernel
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.playbook.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.base import Optimization, Params
 from agent.playbook.definitions import value_of
 from agent.playbook.layout import Call, Place, laid_out
 from agent.playbook.runs import NotRegular

@@ -18,10 +18,11 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.playbook.blocks import BID, NUM_BLOCKS, block_indices, replacing, spelling, unused
 from agent.playbook.definitions import definition, value_of
 from agent.playbook.runs import holds_at

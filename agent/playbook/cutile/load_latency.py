@@ -16,9 +16,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.syntax import Source, keyword, setting
 
 SWEEP = (1, 3, 6, 10)

@@ -20,9 +20,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.syntax import Source, keyword, setting
 
 FIRST_TMA = 90

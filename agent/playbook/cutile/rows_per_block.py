@@ -18,10 +18,11 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.playbook.coarsening import block_name, casts, count, divided, elements
 from agent.playbook.insertion import tile_module
 from agent.syntax import Source, argument, descendants, keyword

@@ -19,11 +19,12 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.backends.cutile_uses import Uses
-from agent.backends.dialect import Kernel
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.playbook.base import Optimization, Params
 from agent.playbook.insertion import after_imports, free_name, tile_module, with_import
 from agent.syntax import Source, descendants
 

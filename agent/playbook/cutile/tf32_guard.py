@@ -17,9 +17,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.playbook.insertion import before_kernels, free_name, tile_module
 from agent.syntax import Function, Source, argument, assigned, descendants
 

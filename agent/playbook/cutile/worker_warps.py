@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CUTILE
-from agent.playbook.base import Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.playbook.base import Optimization, Params
 from agent.playbook.hints import hint_of, hintable, with_hint
 
 HINT = "num_worker_warps"

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agent.backends.base import KernelClass
-from agent.backends.cutile import CT, CUTILE
-from agent.playbook.base import Advice, NotApplicable, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.playbook.base import Advice
 from agent.syntax import keyword
 
 FIRST_TMA = 90

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from agent.backends.base import KernelClass
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Optimization, Params
 from agent.playbook.tiles import Tiles
 
 

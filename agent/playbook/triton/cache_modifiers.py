@@ -15,9 +15,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_caching import DECIDED, kernels_that_stream, loads_by_use
 from agent.syntax import keyword, setting
 

@@ -17,8 +17,9 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_caching import DECIDED, loads_by_use
 from agent.syntax import setting
 

@@ -25,10 +25,11 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.dialect import Kernel
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Optimization, Params
 from agent.playbook.triton.tile_descriptors import TileDescriptors, tile_variants
 from agent.playbook.triton_described import (
     KINDS,

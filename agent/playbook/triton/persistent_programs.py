@@ -26,9 +26,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_arguments import rewritten
 from agent.playbook.triton_configs import shared_bytes
 from agent.playbook.triton_edits import Edit

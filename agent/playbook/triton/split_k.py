@@ -18,9 +18,10 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelClass
-from agent.backends.triton import ATOMICS, TRITON
-from agent.playbook.base import Advice, NotApplicable, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import ATOMICS, TRITON
+from agent.playbook.base import Advice
 
 
 class SplitK(Advice):

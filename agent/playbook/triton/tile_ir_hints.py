@@ -19,9 +19,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from agent.backends.base import KernelClass
-from agent.backends.triton import TRITON
-from agent.playbook.base import Advice, NotApplicable, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Advice
 from agent.playbook.triton_arguments import rewritten
 
 TILE_IR = (100, 103)

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from agent.backends.base import KernelClass
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_loops import ranging, streaming_loops
 from agent.syntax import keyword
 

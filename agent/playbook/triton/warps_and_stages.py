@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from agent.backends.base import KernelClass
-from agent.backends.dialect import Kernel, Launch
-from agent.backends.intensity import tile_extent
-from agent.backends.triton import TRITON
-from agent.playbook.base import NotApplicable, Optimization, Params, Subject
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.intensity import tile_extent
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_options import DEFAULTS, check, now, setting_options
 from agent.syntax import Source
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.backends.base import Classification, class_of
-from agent.backends.dialect import Dialect, Kernel
+from agent.analysis.common.dialect import Dialect, Kernel
+from agent.analysis.common.kernels import Classification, class_of
 from agent.errors import UsageError
 from agent.syntax import Function, Literal, Source, Untraceable, assigned, descendants, positional
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.backends.base import KernelFunction
+from agent.analysis.common.kernels import KernelFunction
 from agent.syntax import Function, Source, argument, descendants
 
 MODULE = "<module>"

@@ -1,0 +1,1 @@
+"""Facts of a kernel, read from its source. No analysis changes a file."""

@@ -1,0 +1,1 @@
+"""Analyses that both kernel languages share."""

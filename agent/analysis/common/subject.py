@@ -1,0 +1,33 @@
+"""What an analysis is asked about, and its answer where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.analysis.common.kernels import KernelClass
+from agent.syntax import Source
+
+
+class NotApplicable(Exception):
+    """The optimization does not apply; the message says why in one line, with the numbers."""
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a precondition may ask of the machine. `sm` is the compute capability times ten.
+
+    `sm` is 0 without a GPU: nothing is gated then, because nothing runs on one.
+    """
+
+    sm: int = 0
+    interpreted: bool = False
+    """Triton's CPU interpreter runs the kernel, not a GPU."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The kernel file that an optimization is asked to change."""
+
+    source: Source
+    kernel_class: KernelClass
+    hardware: Hardware
