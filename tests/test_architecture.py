@@ -27,10 +27,11 @@ TIERS = """
     harness  report  preflight
     playbook  workspace  prompting  lint  tileir
     diagnosis
-    tuning  evidence
+    tuning
     target
     backends
     analysis
+    evidence
     journal  repository  lock  environment  syntax
     state  screening
     events

@@ -94,7 +94,7 @@ def _compiled(
     plan: Plan, file: Path, target: str, python: str, timeout_s: float
 ) -> tuple[CompiledConfig, ...]:
     """What becomes of each config that the search would try on a GPU."""
-    from agent.backends.cutile_signature import signatures
+    from agent.analysis.cutile.signature import signatures
     from agent.harness.configs import compile_configs
 
     (signature,) = (s for s in signatures(plan.form.source) if s.kernel == plan.kernel)

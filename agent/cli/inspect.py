@@ -87,10 +87,10 @@ def classify(kernel: Kernel, as_json: Json = False) -> None:
     output.use_json(as_json)
     from dataclasses import asdict
 
+    from agent.analysis.triton.kinds import classify as classify_kinds
     from agent.playbook import ordered
     from agent.preflight import read_file
     from agent.target import parse
-    from agent.tileir.classification import classify as classify_kinds
 
     source, backend = parse(read_file(kernel), str(kernel))
     found = backend.classify(source)

@@ -23,9 +23,9 @@ from agent.cli.reference import (
 )
 
 if TYPE_CHECKING:
+    from agent.analysis.triton.kinds import KernelKind
     from agent.harness.tile_ir import Job, Reference
     from agent.syntax import Source
-    from agent.tileir.classification import KernelKind
     from agent.tileir.compatibility import Finding
     from agent.tileir.steps import Abort, Step
 
@@ -231,11 +231,11 @@ def bench(
 
 
 def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Finding, ...]]:
+    from agent.analysis.triton.kinds import classify as kinds_of
     from agent.errors import UsageError
     from agent.preflight import read_file
     from agent.target import parse
     from agent.tileir import compatibility
-    from agent.tileir.classification import classify as kinds_of
 
     source, backend = parse(read_file(kernel), str(kernel))
     if backend.name != "triton":

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tile_agent_pytest
-from agent.backends.cutile_signature import Kind, Signature, signatures
+from agent.analysis.cutile.signature import Kind, Signature, signatures
 from agent.errors import UsageError
 from agent.evidence import advice, remarks, sass
 from agent.evidence.cubin import digest, resources

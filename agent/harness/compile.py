@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import tile_agent_pytest
+from agent.analysis.cutile.signature import Signature, signatures
 from agent.backends.cutile import CuTileBackend, lacks_gpu
-from agent.backends.cutile_signature import Signature, signatures
 from agent.environment import Environment
 from agent.errors import UsageError
 from agent.harness.script import Ended, run_script

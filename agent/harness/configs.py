@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import tile_agent_pytest
-from agent.backends.cutile_signature import Signature
+from agent.analysis.cutile.signature import Signature
 from agent.errors import UsageError
 from agent.harness.compile import import_roots, module_name, to_compile
 from agent.harness.script import Ended, run_script

@@ -12,7 +12,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends.cutile_host import constant
+from agent.analysis.cutile.host import constant
 from agent.syntax import Function, Source, descendants
 
 STATIC = tuple(f"{CT}static_{name}" for name in ("assert", "eval", "exception", "iter"))

@@ -12,7 +12,7 @@ from functools import lru_cache
 import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends.cutile_host import parameter
+from agent.analysis.cutile.host import parameter
 from agent.lint.base import STATIC, Subject
 from agent.syntax import Function, assigned, descendants
 

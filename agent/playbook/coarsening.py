@@ -13,7 +13,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.playbook.extents import Sizes
+from agent.analysis.cutile.extents import Sizes
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = f"{CT}load", f"{CT}store"

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.sizes import Size
+from agent.analysis.cutile.accesses import access_of
 from agent.analysis.cutile.dialect import CT
-from agent.playbook.accesses import access_of
+from agent.analysis.cutile.extents import Sizes
+from agent.analysis.cutile.index_ranges import NotRegular
+from agent.analysis.cutile.tile_shapes import edges_of
 from agent.playbook.blocks import BID, NUM_BLOCKS, grid_of
-from agent.playbook.definitions import definition, value_of
-from agent.playbook.extents import Sizes
 from agent.playbook.insertion import tile_module
 from agent.playbook.interface import assumes_nothing
-from agent.playbook.runs import NotRegular
-from agent.playbook.sizes import Size
-from agent.playbook.tile_shapes import edges_of
 from agent.syntax import Source, argument, keyword, positional
 
 LOAD, STORE, GATHER, SCATTER = (f"{CT}{name}" for name in ("load", "store", "gather", "scatter"))

@@ -1,6 +1,6 @@
 """Tile sizes: what to try for them, and the edit. Shared by the entries of both languages.
 
-Which constants can be changed at all is the matter of `agent.playbook.provenance`.
+Which constants can be changed at all is the matter of `agent.analysis.common.provenance`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from math import prod
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.provenance import Tile, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable
 from agent.playbook.base import Params
-from agent.playbook.provenance import Tile, tile_names, tile_of
 from agent.syntax import Source
 
 MATMUL = (

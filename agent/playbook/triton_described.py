@@ -9,14 +9,14 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.arguments import alike, rewritten
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.index_ranges import is_scalar
+from agent.analysis.triton.pointers import root
+from agent.analysis.triton.tiles import LOAD, STORE, Dimension, TileAccess, tile_access
 from agent.playbook.layout import STEP, Call, Place, laid_out
-from agent.playbook.pointers import root
-from agent.playbook.triton_arguments import alike, rewritten
 from agent.playbook.triton_descriptors import Layout, branching, replaced
 from agent.playbook.triton_edits import Edit
-from agent.playbook.triton_spans import is_scalar
-from agent.playbook.triton_tiles import LOAD, STORE, Dimension, TileAccess, tile_access
 from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90

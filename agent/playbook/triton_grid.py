@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.provenance import Tile
+from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.definitions import definition, value_of
+from agent.analysis.triton.host import Grid, HostView
+from agent.analysis.triton.index_ranges import holds_at
 from agent.playbook.interface import assumes_nothing
-from agent.playbook.provenance import Tile
 from agent.playbook.triton_edits import Edit, edited, removing, writing
-from agent.playbook.triton_host import Grid, HostView
-from agent.playbook.triton_spans import holds_at
 from agent.syntax import Source, descendants, is_commented
 
 META = "META"

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import binds, definition, value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.definitions import binds, definition, value_of
+from agent.analysis.triton.host import language
+from agent.analysis.triton.index_ranges import RANGES, holds_at, is_wide
+from agent.analysis.triton.programs import PROGRAM_ID
+from agent.analysis.triton.tiles import TileAccess
 from agent.playbook.layout import STEP, WIDTH
 from agent.playbook.triton_described import ON_HOST, in_memory
 from agent.playbook.triton_edits import free_name
-from agent.playbook.triton_host import language
-from agent.playbook.triton_programs import PROGRAM_ID
-from agent.playbook.triton_spans import RANGES, holds_at, is_wide
-from agent.playbook.triton_tiles import TileAccess
 from agent.syntax import Source
 
 MOST_LEADING = 3

@@ -9,7 +9,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import ATOMICS, TRITON
-from agent.playbook.pointers import root, spelling
+from agent.analysis.triton.pointers import root, spelling
 from agent.syntax import Source, argument, descendants, keyword, with_keyword
 
 RANGE = "triton.language.range"

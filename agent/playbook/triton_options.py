@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import libcst as cst
 
 from agent.analysis.common.dialect import Launch
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.definitions import binds
 from agent.playbook.triton_edits import Edit
 from agent.syntax import Literal, Source, Untraceable, descendants, setting
 

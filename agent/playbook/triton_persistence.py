@@ -8,11 +8,19 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.arguments import LOCKS, names_in, run_time
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.definitions import binds
-from agent.playbook.pointers import root
-from agent.playbook.triton_arguments import LOCKS, names_in, run_time
+from agent.analysis.triton.host import HostView, language, launches_in_sight, torch_module
+from agent.analysis.triton.pointers import root
+from agent.analysis.triton.programs import (
+    NUM_PROGRAMS,
+    ProgramIndex,
+    one_block,
+    program_indices,
+    unused,
+)
 from agent.playbook.triton_edits import (
     Edit,
     free_name,
@@ -24,15 +32,7 @@ from agent.playbook.triton_edits import (
     writing,
 )
 from agent.playbook.triton_grid import check_own_grid, is_pure
-from agent.playbook.triton_host import HostView, language, launches_in_sight, torch_module
 from agent.playbook.triton_loops import LOAD
-from agent.playbook.triton_programs import (
-    NUM_PROGRAMS,
-    ProgramIndex,
-    one_block,
-    program_indices,
-    unused,
-)
 from agent.syntax import Source, argument, descendants
 
 SCRATCH_BYTES = 8192

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.kinds import KernelKind, Kind
+from agent.analysis.triton.operations import Operations, operations_of
 from agent.syntax import Source
-from agent.tileir.classification import KernelKind, Kind
 from agent.tileir.compatibility import Finding, stops
-from agent.tileir.operations import Operations, operations_of
 
 APPROXIMATED = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "softmax"))
 """What TILEIR_ENABLE_APPROX makes cheaper."""

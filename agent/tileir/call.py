@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.operations import entry_kernels
 from agent.errors import UsageError
 from agent.syntax import Function, Source
-from agent.tileir.operations import entry_kernels
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64",

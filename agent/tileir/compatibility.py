@@ -16,8 +16,15 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.operations import (
+    ATOMIC,
+    DOTS,
+    LOADS,
+    Operations,
+    entry_kernels,
+    operations_of,
+)
 from agent.syntax import Source, argument, descendants, keyword
-from agent.tileir.operations import ATOMIC, DOTS, LOADS, Operations, entry_kernels, operations_of
 
 UNSUPPORTED = {
     "inline_asm_elementwise": "inline PTX",

@@ -21,10 +21,10 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.kinds import KernelKind, Kind
+from agent.analysis.triton.operations import ATOMIC, LOADS, entry_kernels, operations_of
 from agent.syntax import Source, argument, descendants
-from agent.tileir.classification import KernelKind, Kind
 from agent.tileir.compatibility import Finding, stops
-from agent.tileir.operations import ATOMIC, LOADS, entry_kernels, operations_of
 
 CONFIGS = "tile_ir_configs"
 AUTOTUNE = "tile_ir_autotune"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.tileir.classification import KernelKind
+from agent.analysis.triton.kinds import KernelKind
 from agent.tileir.compatibility import Finding
 from agent.tileir.configs import Prepared
 from agent.tileir.machine import Machine

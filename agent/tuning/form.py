@@ -14,7 +14,7 @@ from libcst.metadata import Assignment
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends.cutile_uses import Uses
+from agent.analysis.cutile.uses import Uses
 from agent.syntax import Function, Source, argument, descendants
 from agent.tuning.templates import NotTunable
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.backends.cutile_uses import Uses
+from agent.analysis.cutile.uses import Uses
 from agent.syntax import argument, descendants, keyword
 from agent.tuning.form import Form, follows_from_shapes, local_assignments
 from agent.tuning.grid import Grid

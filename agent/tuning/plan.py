@@ -10,10 +10,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.cutile import traits
 from agent.analysis.cutile.dialect import CUTILE
-from agent.backends.cutile_uses import Uses
+from agent.analysis.cutile.traits import Traits
+from agent.analysis.cutile.uses import Uses
 from agent.syntax import Literal, Source, Untraceable, argument, descendants, keyword
-from agent.tuning import traits
 from agent.tuning.form import Form, form_of
 from agent.tuning.templates import (
     MOST_ACCUMULATED,
@@ -25,7 +26,6 @@ from agent.tuning.templates import (
     Space,
     Template,
 )
-from agent.tuning.traits import Traits
 
 OCCUPANCY, NUM_CTAS = "occupancy", "num_ctas"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.analysis.cutile.dialect import CUTILE
-from agent.backends.cutile_signature import Parameter, Signature, signatures
+from agent.analysis.cutile.signature import Parameter, Signature, signatures
 from agent.playbook import for_backend, get
 from agent.syntax import Source
 

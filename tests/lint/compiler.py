@@ -14,7 +14,7 @@ from cuda.tile.compilation import (
     ScalarConstraint,
 )
 
-from agent.backends.cutile_signature import Kind, Parameter, signatures
+from agent.analysis.cutile.signature import Kind, Parameter, signatures
 from agent.syntax import Source
 
 HEAD = "import math\nimport os\n\nimport torch\n\nimport cuda.tile as ct\n\n"

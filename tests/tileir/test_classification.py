@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agent.analysis.triton.kinds import Kind, classify
 from agent.errors import UsageError
 from agent.syntax import Source
-from agent.tileir.classification import Kind, classify
 from tests.tileir.kernels import HEAD, KINDS, MORE, TRAPS, rows
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from agent.analysis.triton.kinds import classify
 from agent.syntax import Source
-from agent.tileir.classification import classify
 from agent.tileir.compatibility import check
 from agent.tileir.configs import AUTOTUNE, CONFIGS, Prepared, prepare
 from tests.tileir import machines

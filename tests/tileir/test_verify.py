@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from agent.analysis.triton.kinds import classify
 from agent.errors import ExitCode
 from agent.syntax import Source
-from agent.tileir.classification import classify
 from agent.tileir.compatibility import check
 from agent.tileir.configs import prepare
 from tests.support.project import tile_agent

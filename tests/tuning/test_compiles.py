@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.cutile.signature import signatures
 from agent.backends import detect
-from agent.backends.cutile_signature import signatures
 from agent.environment import probe
 from agent.errors import UsageError
 from agent.harness.compile import compile_file

@@ -103,7 +103,7 @@ class CuTile(Dialect):
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:
         """Bounds are checked unless told not to; what a load pads with is undetermined, though.
 
-        Of `check_bounds=NAME` the launches decide, which `agent.playbook.provenance` looks at.
+        Of `check_bounds=NAME` the launches decide: see `agent.analysis.common.provenance`.
         """
         unchecked = keyword(access, "check_bounds")
         by_launch = isinstance(unchecked, cst.Name) and unchecked.value != "True"

@@ -8,7 +8,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends.cutile_host import element_type
+from agent.analysis.cutile.host import element_type
 from agent.lint.base import Found, Severity, Subject, check
 from agent.syntax import argument
 

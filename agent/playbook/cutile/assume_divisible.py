@@ -23,8 +23,8 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends import cutile_host as host
 from agent.playbook.base import Optimization, Params
 from agent.playbook.insertion import free_name, tile_module
 from agent.playbook.interface import Interface, assumes_nothing, merged

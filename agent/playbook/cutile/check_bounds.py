@@ -28,6 +28,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import Optimization, Params
 from agent.playbook.blocks import grid_of, line_of, preceded, unused
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
@@ -35,7 +36,6 @@ from agent.playbook.insertion import free_name, tile_module
 from agent.playbook.interface import Interface
 from agent.playbook.layout import WIDTH, Place
 from agent.playbook.reach import GATHER, LOAD, SCATTER, STORE, NotBounded, Reach, covered
-from agent.playbook.runs import holds_at
 from agent.syntax import Source, keyword, with_keyword
 
 ACCESSES = (LOAD, STORE, GATHER, SCATTER)

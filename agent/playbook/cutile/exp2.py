@@ -21,8 +21,8 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.element_types import ElementTypes
 from agent.playbook.base import Optimization, Params
-from agent.playbook.element_types import ElementTypes
 from agent.playbook.insertion import after_imports, free_name, tile_module
 from agent.syntax import Source, positional
 

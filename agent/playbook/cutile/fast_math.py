@@ -23,8 +23,8 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.element_types import ElementTypes
 from agent.playbook.base import Optimization, Params
-from agent.playbook.element_types import ElementTypes
 from agent.playbook.insertion import tile_module
 from agent.syntax import Source, descendants, keyword, positional, with_keyword
 

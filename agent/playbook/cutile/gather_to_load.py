@@ -22,13 +22,13 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.playbook.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
+from agent.analysis.cutile.index_ranges import NotRegular
 from agent.playbook.base import Optimization, Params
-from agent.playbook.definitions import value_of
 from agent.playbook.layout import Call, Place, laid_out
-from agent.playbook.runs import NotRegular
 from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90

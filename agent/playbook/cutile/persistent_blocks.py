@@ -20,8 +20,10 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import Optimization, Params
 from agent.playbook.blocks import (
     NUM_BLOCKS,
@@ -38,10 +40,8 @@ from agent.playbook.blocks import (
 )
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
-from agent.playbook.definitions import binds
 from agent.playbook.hints import hint_of, hintable, with_hint
 from agent.playbook.layout import Call, Place, laid_out
-from agent.playbook.runs import holds_at
 from agent.syntax import Source, argument, descendants, keyword
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)

@@ -21,11 +21,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.arguments import names_in, rewritten
+from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.host import language, triton_module
+from agent.analysis.triton.programs import unused
 from agent.playbook.base import Optimization, Params
 from agent.playbook.layout import Call, laid_out
-from agent.playbook.triton_arguments import names_in, rewritten
-from agent.playbook.triton_block_pointers import STORE, BlockPointer, block_pointers
 from agent.playbook.triton_descriptors import (
     Layout,
     allocator,
@@ -40,8 +42,6 @@ from agent.playbook.triton_descriptors import (
     scratch,
 )
 from agent.playbook.triton_edits import Edit, decorated, free_name, removing, with_parameters
-from agent.playbook.triton_host import language, triton_module
-from agent.playbook.triton_programs import unused
 from agent.syntax import Source, argument, assigned, keyword
 
 FIRST_TMA = 90

@@ -17,9 +17,9 @@ import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.caching import DECIDED, kernels_that_stream, loads_by_use
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_caching import DECIDED, kernels_that_stream, loads_by_use
 from agent.syntax import keyword, setting
 
 MODIFIER = "cache_modifier"

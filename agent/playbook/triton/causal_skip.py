@@ -21,8 +21,8 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.index_ranges import span_of
 from agent.playbook.base import Advice
-from agent.playbook.triton_spans import span_of
 from agent.syntax import descendants
 
 

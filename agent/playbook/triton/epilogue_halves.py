@@ -21,11 +21,11 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.host import language
+from agent.analysis.triton.programs import unused
+from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_edits import Edit, preceded
-from agent.playbook.triton_host import language
-from agent.playbook.triton_programs import unused
-from agent.playbook.triton_tiles import STORE, TileAccess, tile_access
 from agent.syntax import Source, argument, descendants
 
 SPLIT = "triton.language.split"

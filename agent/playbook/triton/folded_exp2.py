@@ -23,9 +23,9 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.exponents import Exponents
 from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_edits import Edit, parenthesized, writing
-from agent.playbook.triton_exponents import Exponents
 from agent.syntax import Source
 
 LOG2_E, LN_2 = repr(log2(e)), repr(log(2))

@@ -20,15 +20,15 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.host import language
+from agent.analysis.triton.index_ranges import RANGES
+from agent.analysis.triton.programs import ProgramIndex, program_indices
 from agent.playbook.base import Optimization, Params
-from agent.playbook.definitions import value_of
 from agent.playbook.triton_edits import Edit, writing
-from agent.playbook.triton_host import language
 from agent.playbook.triton_persistence import WAITS
-from agent.playbook.triton_programs import ProgramIndex, program_indices
-from agent.playbook.triton_spans import RANGES
 from agent.syntax import Source, descendants, positional
 
 

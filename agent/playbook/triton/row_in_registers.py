@@ -21,11 +21,14 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.provenance import Tile, tile_of
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.host import language, launches_in_sight, triton_module
+from agent.analysis.triton.index_ranges import belongs_to
+from agent.analysis.triton.programs import unused
 from agent.playbook.base import Optimization, Params
 from agent.playbook.interface import assumes_nothing
-from agent.playbook.provenance import Tile, tile_of
 from agent.playbook.triton_edits import (
     Edit,
     free_name,
@@ -37,10 +40,7 @@ from agent.playbook.triton_edits import (
     writing,
 )
 from agent.playbook.triton_grid import grid_from_meta, without_unused
-from agent.playbook.triton_host import language, launches_in_sight, triton_module
 from agent.playbook.triton_options import check_builtins, ramp
-from agent.playbook.triton_programs import unused
-from agent.playbook.triton_spans import belongs_to
 from agent.syntax import Source, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")

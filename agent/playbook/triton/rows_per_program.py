@@ -25,6 +25,8 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
+from agent.analysis.triton.index_ranges import holds_at
 from agent.playbook.base import Optimization, Params
 from agent.playbook.triton_edits import (
     Edit,
@@ -34,11 +36,9 @@ from agent.playbook.triton_edits import (
     writing,
 )
 from agent.playbook.triton_grid import changeable, check_own_grid, count_at, is_pure
-from agent.playbook.triton_host import HostView, language, launches_in_sight, triton_module
 from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
 from agent.playbook.triton_persistence import count_of
 from agent.playbook.triton_rows import RowKernel, row_kernel
-from agent.playbook.triton_spans import holds_at
 from agent.syntax import Source, descendants, is_commented
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),

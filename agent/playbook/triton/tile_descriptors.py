@@ -27,6 +27,10 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.host import language, triton_module
+from agent.analysis.triton.index_ranges import holds_at
+from agent.analysis.triton.programs import unused
+from agent.analysis.triton.tiles import TileAccess
 from agent.playbook.base import Optimization, Params
 from agent.playbook.layout import Call, laid_out
 from agent.playbook.triton_described import (
@@ -52,10 +56,6 @@ from agent.playbook.triton_descriptors import (
     scratch,
 )
 from agent.playbook.triton_edits import Edit, decorated, free_name, with_parameters
-from agent.playbook.triton_host import language, triton_module
-from agent.playbook.triton_programs import unused
-from agent.playbook.triton_spans import holds_at
-from agent.playbook.triton_tiles import TileAccess
 from agent.syntax import Source
 
 

@@ -21,9 +21,9 @@ from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Advice
-from agent.playbook.triton_arguments import rewritten
 
 TILE_IR = (100, 103)
 

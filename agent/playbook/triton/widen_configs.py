@@ -17,14 +17,14 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization, Params
-from agent.playbook.definitions import value_of
-from agent.playbook.flow import Flow
-from agent.playbook.triton_configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
 from agent.playbook.triton_edits import Edit, with_elements
 from agent.syntax import Source, Untraceable, argument, keyword, positional
 

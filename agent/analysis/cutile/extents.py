@@ -12,9 +12,8 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.cutile.dialect import CT
-from agent.playbook.definitions import Definition, definition
-from agent.playbook.sizes import (
+from agent.analysis.common.reaching_definitions import Definition, definition
+from agent.analysis.common.sizes import (
     ONE,
     ZERO,
     Size,
@@ -25,6 +24,7 @@ from agent.playbook.sizes import (
     product,
     rounded_up,
 )
+from agent.analysis.cutile.dialect import CT
 from agent.syntax import Source, argument, keyword, positional
 
 LIKE = tuple(f"torch.{name}_like" for name in ("empty", "zeros", "ones", "full", "rand", "randn"))

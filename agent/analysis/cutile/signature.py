@@ -15,9 +15,9 @@ from typing import Any
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends import cutile_host as host
-from agent.backends.cutile_uses import Uses
+from agent.analysis.cutile.uses import Uses
 from agent.syntax import Source, Untraceable, descendants
 
 ROW, EDGE, SQUARE, COUNT = 1024, 4, 64, 8

@@ -12,9 +12,9 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.definitions import definition, value_of
 from agent.syntax import Source, descendants, positional
 
 

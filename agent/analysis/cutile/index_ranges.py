@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.cutile.dialect import CT
-from agent.playbook.definitions import definition, value_of
 from agent.syntax import Source, argument, keyword, positional
 
 SCALARS = tuple(f"{CT}{name}" for name in ("assume_divisible_by", "bid", "num_blocks", "num_tiles"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ATOMICS, TRITON
-from agent.playbook.definitions import value_of
-from agent.playbook.pointers import root
-from agent.playbook.triton_host import HostView
+from agent.analysis.triton.host import HostView
+from agent.analysis.triton.pointers import root
 from agent.syntax import Source, argument, assigned, descendants
 
 TL = "triton.language."

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.definitions import binds
 from agent.syntax import Source, argument, descendants
 
 PROGRAM_ID = "triton.language.program_id"

@@ -9,7 +9,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.pointers import by_program, names_by_program, root
+from agent.analysis.triton.pointers import by_program, names_by_program, root
 from agent.syntax import Source, argument, keyword
 
 DECIDED = ("eviction_policy", "cache_modifier", "volatile")

@@ -13,9 +13,16 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.definitions import binds, value_of
-from agent.playbook.triton_spans import Span, holds_at, is_scalar, is_wide, may_be_negative, span_of
+from agent.analysis.triton.index_ranges import (
+    Span,
+    holds_at,
+    is_scalar,
+    is_wide,
+    may_be_negative,
+    span_of,
+)
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"

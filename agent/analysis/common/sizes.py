@@ -2,7 +2,7 @@
 
 Two expressions of the same size have equal `Size`s: `(n + 63) // 64` in the host code and
 `ct.num_tiles(x, 0, (64,))` in the kernel, if `n` is `x.shape[0]`. What the code does not tell is a
-`Size` that nothing else equals. `agent.playbook.extents` finds them.
+`Size` that nothing else equals. `agent.analysis.cutile.extents` finds them.
 """
 
 from __future__ import annotations

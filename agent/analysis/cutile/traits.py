@@ -9,7 +9,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.backends.cutile_uses import Uses
+from agent.analysis.cutile.uses import Uses
 from agent.syntax import Function, Source, argument, descendants
 
 EXPONENTIALS = (f"{CT}exp", f"{CT}exp2")

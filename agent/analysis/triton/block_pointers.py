@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.definitions import value_of
-from agent.playbook.triton_spans import belongs_to, is_scalar
+from agent.analysis.triton.index_ranges import belongs_to, is_scalar
 from agent.syntax import Source, argument, descendants, keyword
 
 TL = "triton.language."

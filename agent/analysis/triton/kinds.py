@@ -20,9 +20,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
-from agent.errors import UsageError
-from agent.syntax import Function, Source, argument, descendants
-from agent.tileir.operations import (
+from agent.analysis.triton.operations import (
     ATOMIC,
     DOTS,
     EXPONENTIALS,
@@ -36,6 +34,8 @@ from agent.tileir.operations import (
     entry_kernels,
     operations_of,
 )
+from agent.errors import UsageError
+from agent.syntax import Function, Source, argument, descendants
 
 
 class Kind(StrEnum):

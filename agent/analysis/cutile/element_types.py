@@ -12,8 +12,8 @@ from functools import cached_property
 
 import libcst as cst
 
+from agent.analysis.common.reaching_definitions import definition
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.playbook.definitions import definition
 from agent.syntax import Function, Source, argument, assigned, descendants, positional
 
 FLOAT32 = f"{CT}float32"

@@ -2,7 +2,7 @@
 
 A tile size can be changed when
 
-- the kernel uses it as one, and no result depends on it (`agent.playbook.flow`);
+- the kernel uses it as one, and no result depends on it (`agent.analysis.common.constant_flow`);
 - every launch binds it to the same integer of the file;
 - that integer serves no other purpose there: its names are used for tiles and grids only, and for
   the condition under which the kernel checks its bounds;
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import Assignment
 
+from agent.analysis.common.constant_flow import Flow, drops_remainder
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.flow import Flow, drops_remainder
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
 CHECK = "check_bounds"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import Definition, binds, definition, value_of
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.definitions import Definition, binds, definition, value_of
-from agent.playbook.triton_programs import NUM_PROGRAMS, PROGRAM_ID
+from agent.analysis.triton.programs import NUM_PROGRAMS, PROGRAM_ID
 from agent.syntax import Source, argument, descendants, positional
 
 TL = "triton.language."

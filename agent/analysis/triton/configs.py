@@ -13,12 +13,12 @@ from itertools import product
 
 import libcst as cst
 
+from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.provenance import Tile
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.dialect import TRITON
 from agent.evidence.occupancy import LIMITS
-from agent.playbook.definitions import value_of
-from agent.playbook.flow import Flow
-from agent.playbook.provenance import Tile
 from agent.syntax import Source, descendants, positional
 
 DOT = (

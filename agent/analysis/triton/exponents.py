@@ -13,7 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.triton_spans import is_scalar
+from agent.analysis.triton.index_ranges import is_scalar
 from agent.syntax import Source, argument, assigned, descendants, positional
 
 TL = "triton.language."

@@ -15,11 +15,18 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.sizes import ONE, ZERO, Size
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.playbook.definitions import definition, value_of
-from agent.playbook.extents import Sizes
-from agent.playbook.runs import NotRegular, Run, holds_at, run_of, same_constant, steps
-from agent.playbook.sizes import ONE, ZERO, Size
+from agent.analysis.cutile.extents import Sizes
+from agent.analysis.cutile.index_ranges import (
+    NotRegular,
+    Run,
+    holds_at,
+    run_of,
+    same_constant,
+    steps,
+)
 from agent.syntax import Source, argument, keyword, positional
 
 Shape: TypeAlias = Sequence[cst.BaseExpression | None]
