@@ -12,7 +12,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.lint.base import STATIC, Subject
+from agent.analysis.cutile.kernel_file import STATIC, KernelFile
 from agent.lint.values import is_runtime
 from agent.syntax import Function, assigned, descendants
 
@@ -24,7 +24,7 @@ _SCOPES = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp, cst.ListComp, cst.Clas
 class Definite:
     """Walks one function in the order in which it runs."""
 
-    subject: Subject
+    file: KernelFile
     function: Function
     undefined: dict[str, cst.Name] = field(default_factory=dict)
     """Variable -> its first use that may come before any assignment."""
@@ -114,12 +114,12 @@ class Definite:
         return then & otherwise if self._decided_late(statement) else then | otherwise
 
     def _decided_late(self, statement: cst.If) -> bool:
-        return is_runtime(self.subject, self.function, statement.test)
+        return is_runtime(self.file, self.function, statement.test)
 
     def _unrolled(self, loop: cst.For) -> bool:
         """Whether the compiler may run the loop: anything but a plain range."""
         call = loop.iter
-        return not isinstance(call, cst.Call) or self.subject.called(call) in STATIC
+        return not isinstance(call, cst.Call) or self.file.called(call) in STATIC
 
     def _read(self, node: cst.CSTNode, known: Names) -> None:
         for name in _reads(node):

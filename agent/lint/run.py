@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import PositionProvider
 
-from agent.lint.base import Check, Finding, Severity, Subject
+from agent.analysis.cutile.kernel_file import KernelFile
+from agent.lint.base import Check, Finding, Severity
 from agent.lint.checks import caching, indices, launches, names, results, searching, speed, tiles
 from agent.syntax import Source
 
@@ -47,12 +48,12 @@ def lint(source: Source) -> Report:
     A finding is silenced by a comment `# noqa: CT201`, with one or more codes, on the line where
     it begins or ends.
     """
-    subject = Subject(source)
+    file = KernelFile(source)
     silenced = _silenced(source.text)
     found: dict[tuple[str, int, str], Finding] = {}
     suppressed = 0
     for check in CHECKS:
-        for node, message in check.find(subject):
+        for node, message in check.find(file):
             line, last = _lines(source, node)
             finding = Finding(check.code, check.name, check.severity, line, message, check.mend)
             if check.code in silenced.get(line, ()) or check.code in silenced.get(last, ()):

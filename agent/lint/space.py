@@ -7,7 +7,7 @@ from math import prod
 
 import libcst as cst
 
-from agent.lint.base import Subject
+from agent.analysis.cutile.kernel_file import KernelFile
 from agent.syntax import Function, argument, descendants, keyword, positional
 
 LISTS = ("builtins.list", "builtins.sorted", "builtins.tuple")
@@ -16,51 +16,51 @@ LAZY = ("builtins.enumerate", "builtins.filter", "builtins.iter", "builtins.map"
 PRODUCT = "itertools.product"
 
 
-def is_generator(subject: Subject, expression: cst.BaseExpression) -> bool:
+def is_generator(file: KernelFile, expression: cst.BaseExpression) -> bool:
     """Whether a search space has no length: `exhaustive_search` takes that first."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     if isinstance(value, cst.GeneratorExp):
         return True
     if not isinstance(value, cst.Call):
         return False
-    called = subject.called(value)
+    called = file.called(value)
     if called in LAZY or called.startswith("itertools."):
         return True
-    function = subject.source.function_of(value.func)
-    return function is not None and _yields(subject, function)
+    function = file.source.function_of(value.func)
+    return function is not None and _yields(file, function)
 
 
-def at_least(subject: Subject, expression: cst.BaseExpression) -> int:
+def at_least(file: KernelFile, expression: cst.BaseExpression) -> int:
     """So many configs there are, or more; 0 when the source does not tell."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     match value:
         case cst.List() | cst.Tuple() | cst.Set():
             return sum(
-                at_least(subject, e.value) if isinstance(e, cst.StarredElement) else 1
+                at_least(file, e.value) if isinstance(e, cst.StarredElement) else 1
                 for e in value.elements
             )
         case cst.ListComp(for_in=loop) | cst.GeneratorExp(for_in=loop) | cst.SetComp(for_in=loop):
-            return _rounds(subject, loop)
+            return _rounds(file, loop)
         case cst.Call():
-            return _of_call(subject, value)
+            return _of_call(file, value)
     return 0
 
 
-def _rounds(subject: Subject, loop: cst.CompFor) -> int:
+def _rounds(file: KernelFile, loop: cst.CompFor) -> int:
     """How often a comprehension's element is made."""
     if loop.ifs:
         return 0
-    inner = _rounds(subject, loop.inner_for_in) if loop.inner_for_in is not None else 1
-    return at_least(subject, loop.iter) * inner
+    inner = _rounds(file, loop.inner_for_in) if loop.inner_for_in is not None else 1
+    return at_least(file, loop.iter) * inner
 
 
-def _of_call(subject: Subject, call: cst.Call) -> int:
-    called = subject.called(call)
+def _of_call(file: KernelFile, call: cst.Call) -> int:
+    called = file.called(call)
     given = positional(call)
     if called in LISTS and given:
-        return at_least(subject, given[0])
+        return at_least(file, given[0])
     if called in ("builtins.range", "range"):
-        ends = [subject.integer(value) for value in given]
+        ends = [file.integer(value) for value in given]
         if not ends or any(end is None for end in ends):
             return 0
         return len(range(*(end for end in ends if end is not None)))
@@ -69,45 +69,45 @@ def _of_call(subject: Subject, call: cst.Call) -> int:
         and keyword(call, "repeat") is None
         and len(given) == len(call.args) - sum(arg.keyword is not None for arg in call.args)
     ):
-        return prod(at_least(subject, value) for value in given)
-    function = subject.source.function_of(call.func)
-    return _of_function(subject, function) if function is not None else 0
+        return prod(at_least(file, value) for value in given)
+    function = file.source.function_of(call.func)
+    return _of_function(file, function) if function is not None else 0
 
 
-def _of_function(subject: Subject, function: Function) -> int:
+def _of_function(file: KernelFile, function: Function) -> int:
     returns = [r for r in descendants(function.node.body, cst.Return) if r.value is not None]
-    if _yields(subject, function):
+    if _yields(file, function):
         early = any(True for _ in descendants(function.node.body, cst.Return))
-        return 0 if early else _yielded(subject, function.node.body)
+        return 0 if early else _yielded(file, function.node.body)
     if len(returns) == 1 and returns[0].value is not None:
-        return at_least(subject, returns[0].value)
+        return at_least(file, returns[0].value)
     return 0
 
 
-def _yields(subject: Subject, function: Function) -> bool:
+def _yields(file: KernelFile, function: Function) -> bool:
     found = descendants(function.node.body, cst.Yield)
-    return any(subject.source.enclosing(node) is function for node in found)
+    return any(file.source.enclosing(node) is function for node in found)
 
 
-def _yielded(subject: Subject, suite: cst.BaseSuite) -> int:
+def _yielded(file: KernelFile, suite: cst.BaseSuite) -> int:
     """How many configs the statements of a generator yield, whatever its branches."""
-    return sum(_of_statement(subject, statement) for statement in suite.body)
+    return sum(_of_statement(file, statement) for statement in suite.body)
 
 
-def _of_statement(subject: Subject, statement: cst.BaseStatement | cst.BaseSmallStatement) -> int:
+def _of_statement(file: KernelFile, statement: cst.BaseStatement | cst.BaseSmallStatement) -> int:
     match statement:
         case cst.SimpleStatementLine():
-            return sum(_of_statement(subject, part) for part in statement.body)
+            return sum(_of_statement(file, part) for part in statement.body)
         case cst.Expr(value=cst.Yield(value=cst.From(item=item))):
-            return at_least(subject, item)
+            return at_least(file, item)
         case cst.Expr(value=cst.Yield()):
             return 1
         case cst.For() if not _jumps(statement):
-            return at_least(subject, statement.iter) * _yielded(subject, statement.body)
+            return at_least(file, statement.iter) * _yielded(file, statement.body)
         case cst.If(orelse=cst.Else() as orelse):
-            return min(_yielded(subject, statement.body), _yielded(subject, orelse.body))
+            return min(_yielded(file, statement.body), _yielded(file, orelse.body))
         case cst.If(orelse=cst.If() as orelse):
-            return min(_yielded(subject, statement.body), _of_statement(subject, orelse))
+            return min(_yielded(file, statement.body), _of_statement(file, orelse))
     return 0
 
 
@@ -117,39 +117,39 @@ def _jumps(loop: cst.For) -> bool:
     return bool(jumps)
 
 
-def configs(subject: Subject, expression: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def configs(file: KernelFile, expression: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """The expressions that make configs: elements of a list, of a comprehension, of `yield`."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     match value:
         case cst.List() | cst.Tuple():
             for element in value.elements:
                 if isinstance(element, cst.StarredElement):
-                    yield from configs(subject, element.value)
+                    yield from configs(file, element.value)
                 else:
                     yield element.value
         case cst.ListComp(elt=element) | cst.GeneratorExp(elt=element):
             yield element
         case cst.Call():
-            if subject.called(value) in LISTS and value.args:
-                yield from configs(subject, value.args[0].value)
-            function = subject.source.function_of(value.func)
+            if file.called(value) in LISTS and value.args:
+                yield from configs(file, value.args[0].value)
+            function = file.source.function_of(value.func)
             if function is None:
                 return
             for node in descendants(function.node.body, cst.Yield):
                 if isinstance(node.value, cst.BaseExpression):
                     yield node.value
                 elif isinstance(node.value, cst.From):
-                    yield from configs(subject, node.value.item)
+                    yield from configs(file, node.value.item)
             for back in descendants(function.node.body, cst.Return):
                 if back.value is not None:
-                    yield from configs(subject, back.value)
+                    yield from configs(file, back.value)
 
 
-def values(subject: Subject, expression: cst.BaseExpression, field: str) -> set[int] | None:
+def values(file: KernelFile, expression: cst.BaseExpression, field: str) -> set[int] | None:
     """The values of a field of the configs; None when the source does not tell them all."""
     found: set[int] = set()
-    for config in configs(subject, expression):
-        match subject.source.resolve(config):
+    for config in configs(file, expression):
+        match file.source.resolve(config):
             case cst.Call() as made:
                 value = keyword(made, field)
             case cst.Dict() as made_of:
@@ -160,34 +160,34 @@ def values(subject: Subject, expression: cst.BaseExpression, field: str) -> set[
                 )  # fmt: skip
             case other:
                 value = other
-        ones = _integers(subject, value) if value is not None else None
+        ones = _integers(file, value) if value is not None else None
         if ones is None:
             return None
         found |= ones
     return found or None
 
 
-def _integers(subject: Subject, value: cst.BaseExpression) -> set[int] | None:
+def _integers(file: KernelFile, value: cst.BaseExpression) -> set[int] | None:
     """An integer, or those that a loop's variable runs through."""
-    if (number := subject.integer(value)) is not None:
+    if (number := file.integer(value)) is not None:
         return {number}
     if not isinstance(value, cst.Name):
         return None
-    assignments = subject.source.assignments(value)
+    assignments = file.source.assignments(value)
     target = assignments[0].node if len(assignments) == 1 else value
-    loop = next(subject.source.ancestors(target), None)
+    loop = next(file.source.ancestors(target), None)
     if not isinstance(loop, cst.For | cst.CompFor) or loop.target is not target:
         return None
-    items = subject.source.resolve(loop.iter)
+    items = file.source.resolve(loop.iter)
     elements = items.elements if isinstance(items, cst.List | cst.Tuple) else ()
-    numbers = [subject.integer(element.value) for element in elements]
+    numbers = [file.integer(element.value) for element in elements]
     known = {number for number in numbers if number is not None}
     return known if None not in numbers else None
 
 
-def hint_of_config(subject: Subject, search: cst.Call, hint: str) -> str | None:
+def hint_of_config(file: KernelFile, search: cst.Call, hint: str) -> str | None:
     """The field of a config that becomes a hint: of `lambda cfg: {"occupancy": cfg.occ}`, 'occ'."""
-    made = subject.result_of(argument(search, 5, "hints_fn"))
+    made = file.result_of(argument(search, 5, "hints_fn"))
     for element in made.elements if isinstance(made, cst.Dict) else ():
         if (
             isinstance(element, cst.DictElement)

@@ -13,7 +13,7 @@ import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.host import parameter
-from agent.lint.base import STATIC, Subject
+from agent.analysis.cutile.kernel_file import STATIC, KernelFile
 from agent.syntax import Function, assigned, descendants
 
 RUNTIME = frozenset(
@@ -38,16 +38,16 @@ DEEP = 10
 
 
 @lru_cache(maxsize=64)
-def runtime_names(subject: Subject, function: Function) -> frozenset[str]:
+def runtime_names(file: KernelFile, function: Function) -> frozenset[str]:
     """The names of a function that hold run-time values whenever they are read."""
     pairs = [(t, v) for t, v in assigned(function.node.body) if isinstance(t, cst.Name)]
-    scalars = scalar_parameters(subject, function)
+    scalars = scalar_parameters(file, function)
     found: set[str] = set()
     while True:
         values: dict[str, list[bool]] = {name: [True] for name in scalars}
         for target, value in pairs:
             values.setdefault(target.value, []).append(
-                is_runtime(subject, function, value, found | scalars)
+                is_runtime(file, function, value, found | scalars)
             )
         now = {name for name, ones in values.items() if all(ones)}
         if now == found:
@@ -56,19 +56,19 @@ def runtime_names(subject: Subject, function: Function) -> frozenset[str]:
 
 
 def is_runtime(
-    subject: Subject,
+    file: KernelFile,
     function: Function,
     expression: cst.BaseExpression,
     names: set[str] | frozenset[str] | None = None,
 ) -> bool:
     """Whether an expression surely depends on a value that only the running kernel has."""
     if names is None:
-        names = runtime_names(subject, function)
+        names = runtime_names(file, function)
     match expression:
         case cst.Name():
             return expression.value in names
         case cst.Call():
-            called = subject.called(expression)
+            called = file.called(expression)
             if called in RUNTIME:
                 return True
             method = (
@@ -81,12 +81,12 @@ def is_runtime(
             if called in RANGES:
                 return True
             if CUTILE.owns(called):
-                return any(is_runtime(subject, function, a.value, names) for a in expression.args)
+                return any(is_runtime(file, function, a.value, names) for a in expression.args)
             return False
         case cst.Subscript(
             value=cst.Attribute(value=cst.Name() as owner, attr=cst.Name(value=what))
         ):
-            return what in EXTENTS and owner.value in array_parameters(subject, function)
+            return what in EXTENTS and owner.value in array_parameters(file, function)
         case cst.BinaryOperation():
             sides: tuple[cst.BaseExpression, ...] = (expression.left, expression.right)
         case cst.UnaryOperation():
@@ -97,31 +97,31 @@ def is_runtime(
             sides = (expression.left, *(c.comparator for c in expression.comparisons))
         case _:
             return False
-    return any(is_runtime(subject, function, side, names) for side in sides)
+    return any(is_runtime(file, function, side, names) for side in sides)
 
 
-def late_names(subject: Subject, function: Function) -> frozenset[str]:
+def late_names(file: KernelFile, function: Function) -> frozenset[str]:
     """The names that hold no constant of the compiler's: run-time values, and plain parameters."""
-    return runtime_names(subject, function) | frozenset(_plain_parameters(subject, function))
+    return runtime_names(file, function) | frozenset(_plain_parameters(file, function))
 
 
-def unmarked(subject: Subject, expression: cst.BaseExpression) -> Function | None:
+def unmarked(file: KernelFile, expression: cst.BaseExpression) -> Function | None:
     """The kernel of which an expression is a parameter that no annotation makes a constant."""
-    given = parameter(subject.source, subject.source.resolve(expression))
-    for kernel in subject.kernels:
+    given = parameter(file.source, file.source.resolve(expression))
+    for kernel in file.kernels:
         if given in kernel.function.parameters and given is not None:
-            plain = given.name.value in _plain_parameters(subject, kernel.function)
+            plain = given.name.value in _plain_parameters(file, kernel.function)
             return kernel.function if plain else None
     return None
 
 
-def runs_in(subject: Subject, function: Function, node: cst.CSTNode) -> bool:
+def runs_in(file: KernelFile, function: Function, node: cst.CSTNode) -> bool:
     """Whether a node is the function's own code, and its names the function's names.
 
     What a lambda or comprehension names may be its own; a function in the function may never be
     called.
     """
-    for above in subject.source.ancestors(node):
+    for above in file.source.ancestors(node):
         if above is function.node:
             return True
         if isinstance(above, cst.FunctionDef | cst.Lambda | cst.CompFor | cst.BaseComp):
@@ -130,48 +130,48 @@ def runs_in(subject: Subject, function: Function, node: cst.CSTNode) -> bool:
 
 
 @lru_cache(maxsize=64)
-def array_parameters(subject: Subject, function: Function) -> frozenset[str]:
+def array_parameters(file: KernelFile, function: Function) -> frozenset[str]:
     """The parameters of a kernel that are arrays without static extents, and stay what they are."""
     accessed = {
         name.value
-        for call in subject.inside(function, cst.Call)
-        if subject.called(call) in (*CUTILE.loads, *CUTILE.stores, f"{CT}num_tiles")
+        for call in file.inside(function, cst.Call)
+        if file.called(call) in (*CUTILE.loads, *CUTILE.stores, f"{CT}num_tiles")
         and call.args
         and isinstance(name := call.args[0].value, cst.Name)
     }
-    return frozenset(accessed & set(_plain_parameters(subject, function)))
+    return frozenset(accessed & set(_plain_parameters(file, function)))
 
 
 @lru_cache(maxsize=64)
-def scalar_parameters(subject: Subject, function: Function) -> frozenset[str]:
+def scalar_parameters(file: KernelFile, function: Function) -> frozenset[str]:
     """The parameters of a kernel that are used as numbers and are no constants."""
     operands = {
         side.value
-        for node in subject.inside(function, cst.BinaryOperation)
+        for node in file.inside(function, cst.BinaryOperation)
         for side in (node.left, node.right)
         if isinstance(side, cst.Name)
     }
     compared = {
         node.left.value
-        for node in subject.inside(function, cst.Comparison)
+        for node in file.inside(function, cst.Comparison)
         if isinstance(node.left, cst.Name)
         and not any(isinstance(c.operator, cst.Is | cst.IsNot) for c in node.comparisons)
     }
     bounds = {
         arg.value.value
-        for call in subject.inside(function, cst.Call)
-        if subject.called(call) in RANGES
+        for call in file.inside(function, cst.Call)
+        if file.called(call) in RANGES
         for arg in call.args
         if isinstance(arg.value, cst.Name)
     }
-    arrays = array_parameters(subject, function)
+    arrays = array_parameters(file, function)
     numbers = (operands | compared | bounds) - arrays
-    return frozenset(numbers & set(_plain_parameters(subject, function)))
+    return frozenset(numbers & set(_plain_parameters(file, function)))
 
 
-def _plain_parameters(subject: Subject, function: Function) -> Iterator[str]:
+def _plain_parameters(file: KernelFile, function: Function) -> Iterator[str]:
     """A kernel's own parameters with no annotation that could say more than 'a number'."""
-    if not any(kernel.function is function for kernel in subject.kernels):
+    if not any(kernel.function is function for kernel in file.kernels):
         return
     if len(function.node.decorators) > 1:  # another decorator may annotate them
         return
@@ -181,34 +181,34 @@ def _plain_parameters(subject: Subject, function: Function) -> Iterator[str]:
     }  # fmt: skip
     for given in function.parameters:
         annotation = given.annotation.annotation if given.annotation else None
-        if annotation is not None and subject.source.name(annotation) not in SCALARS:
+        if annotation is not None and file.source.name(annotation) not in SCALARS:
             continue
         if given.name.value not in changed:
             yield given.name.value
 
 
-def is_tile(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> bool:
+def is_tile(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> bool:
     """Whether an expression is surely a tile: what a function of cuda.tile or one's method gave."""
     if deep > DEEP:
         return False
-    match subject.source.resolve(expression):
+    match file.source.resolve(expression):
         case cst.Call(func=func) as call:
-            if subject.called(call) in TILES:
+            if file.called(call) in TILES:
                 return True
             if not isinstance(func, cst.Attribute) or func.attr.value not in TILE_METHODS:
                 return False
-            return CUTILE.owns(subject.called(call)) or is_tile(subject, func.value, deep + 1)
+            return CUTILE.owns(file.called(call)) or is_tile(file, func.value, deep + 1)
         case cst.BinaryOperation(left=left, right=right):
-            return is_tile(subject, left, deep + 1) or is_tile(subject, right, deep + 1)
+            return is_tile(file, left, deep + 1) or is_tile(file, right, deep + 1)
     return False
 
 
 @lru_cache(maxsize=64)
-def tile_names(subject: Subject, function: Function) -> frozenset[str]:
+def tile_names(file: KernelFile, function: Function) -> frozenset[str]:
     """The names of a function that hold nothing but tiles that functions of cuda.tile gave it."""
     found: dict[str, list[bool]] = {}
     for target, value in assigned(function.node.body):
-        is_tile = isinstance(value, cst.Call) and subject.called(value) in TILES
+        is_tile = isinstance(value, cst.Call) and file.called(value) in TILES
         for name in descendants(target, cst.Name):
             found.setdefault(name.value, []).append(is_tile and name is target)
     parameters = {p.name.value for p in function.parameters}

@@ -1,93 +1,15 @@
-"""Which blocks of the grid a cuTile kernel is launched with, and where it asks for its own."""
+"""Writing expressions and statements around the block indices of a cuTile kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.syntax import Source, descendants, positional
-
-BID, NUM_BLOCKS = f"{CT}bid", f"{CT}num_blocks"
-
-
-@dataclass(frozen=True)
-class BlockIndex:
-    """A call of `ct.bid` or `ct.num_blocks`."""
-
-    call: cst.Call
-    axis: int
-
-
-def block_indices(
-    source: Source, kernel: Kernel, *, may_count: bool = False
-) -> tuple[BlockIndex, ...]:
-    """Where a kernel asks for its block. Raises `NotApplicable` when that is not all of it.
-
-    A helper that asks is more than can be followed; so is a question for the size of the grid,
-    unless `may_count`.
-    """
-    for function in CUTILE.reached(source, kernel):
-        wanted = (NUM_BLOCKS,) if function is kernel.function else (BID, NUM_BLOCKS)
-        if function is kernel.function and may_count:
-            continue
-        for call in CUTILE.find(source, function.node.body, wanted):
-            raise NotApplicable(
-                f"line {source.line(call)} of {kernel.name} deals with the grid itself: "
-                f"`{source.code(call)}`"
-            )
-    found = _along(source, kernel, BID)
-    if not found:
-        raise NotApplicable(f"{kernel.name} never asks which block it is")
-    return found
-
-
-def block_counts(source: Source, kernel: Kernel) -> tuple[BlockIndex, ...]:
-    """Where a kernel asks for an extent of its grid."""
-    return _along(source, kernel, NUM_BLOCKS)
-
-
-def _along(source: Source, kernel: Kernel, function: str) -> tuple[BlockIndex, ...]:
-    found = []
-    for call in CUTILE.find(source, kernel.function.node.body, (function,)):
-        axis = positional(call)[0] if call.args else None
-        if not isinstance(axis, cst.Integer):
-            raise NotApplicable(f"line {source.line(call)} asks for a block along a computed axis")
-        found.append(BlockIndex(call, axis.evaluated_value))
-    return tuple(found)
-
-
-def launches(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
-    """The launches of a kernel, all in plain sight. Raises `NotApplicable` otherwise."""
-    if (tuning := CUTILE.tuned(source, kernel)) is not None:
-        raise NotApplicable(f"{kernel.name} is tuned at line {source.line(tuning)}")
-    nodes = {launch.node for launch in kernel.launches}
-    for name in source.mentions(kernel.function):
-        if not any(around in nodes for around in source.ancestors(name)):
-            raise NotApplicable(f"{kernel.name} is handed on at line {source.line(name)}")
-    if not kernel.launches:
-        raise NotApplicable(f"this file does not launch {kernel.name}")
-    for launch in kernel.launches:
-        if not launch.complete:
-            line = source.line(launch.node)
-            raise NotApplicable(f"the launch at line {line} does not show what it is given")
-    return kernel.launches
-
-
-def grid_of(source: Source, launch: Launch) -> Sequence[cst.BaseExpression]:
-    """The extents of a launch's grid. Raises `NotApplicable` when it is no tuple."""
-    grid = source.resolve(launch.grid)
-    if not isinstance(grid, cst.Tuple) or any(
-        isinstance(e, cst.StarredElement) for e in grid.elements
-    ):
-        line = source.line(launch.node)
-        raise NotApplicable(f"the grid at line {line} is no tuple: `{source.code(launch.grid)}`")
-    return [element.value for element in grid.elements]
+from agent.syntax import Source, descendants
 
 
 def spelling(source: Source, call: cst.Call) -> str:

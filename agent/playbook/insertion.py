@@ -14,20 +14,6 @@ from agent.syntax import Source, descendants
 Edit = Callable[[cst.Module], cst.Module]
 
 
-def tile_module(source: Source) -> str:
-    """How the file spells cuda.tile: 'ct' where it says `@ct.kernel`.
-
-    Raises:
-        NotApplicable: it imports single names only, so that no other can be reached.
-    """
-    for kernel in CUTILE.kernels(source):
-        decorator = kernel.decorator.decorator
-        called = decorator.func if isinstance(decorator, cst.Call) else decorator
-        if isinstance(called, cst.Attribute):
-            return source.code(called.value)
-    raise NotApplicable("the file does not import cuda.tile under a name to write ct.* with")
-
-
 def free_name(source: Source, wanted: str) -> str:
     """The name, or the first of `name_2`, `name_3` that the file does not use."""
     used = {name.value for name in descendants(source.module, cst.Name)}

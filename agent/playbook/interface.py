@@ -89,29 +89,6 @@ def merged(several: Sequence[Edits]) -> dict[Any, Any]:
     return found
 
 
-def assumes_nothing(expression: cst.BaseExpression) -> bool:
-    """Whether evaluating an expression once more, or once less, is not to be noticed."""
-    match expression:
-        case cst.Name() | cst.Integer() | cst.Float() | cst.SimpleString():
-            return True
-        case cst.Attribute():
-            return assumes_nothing(expression.value)
-        case cst.UnaryOperation():
-            return assumes_nothing(expression.expression)
-        case cst.BinaryOperation():
-            return assumes_nothing(expression.left) and assumes_nothing(expression.right)
-        case cst.Subscript(value=value, slice=[cst.SubscriptElement(slice=cst.Index(value=index))]):
-            return assumes_nothing(value) and assumes_nothing(index)
-        case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value=method))):
-            asks = method in ("dim", "element_size", "numel", "size", "stride")
-            return (
-                asks
-                and assumes_nothing(owner)
-                and all(assumes_nothing(a.value) for a in expression.args)
-            )
-    return False
-
-
 def _is_used_once(source: Source, given: cst.BaseExpression) -> bool:
     if not isinstance(given, cst.Name):
         return False

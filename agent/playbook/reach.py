@@ -12,19 +12,20 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import Size
 from agent.analysis.cutile.accesses import access_of
+from agent.analysis.cutile.blocks import BID, NUM_BLOCKS, grid_of
 from agent.analysis.cutile.dialect import CT
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.index_ranges import NotRegular
+from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.tile_shapes import edges_of
-from agent.playbook.blocks import BID, NUM_BLOCKS, grid_of
-from agent.playbook.insertion import tile_module
-from agent.playbook.interface import assumes_nothing
 from agent.syntax import Source, argument, keyword, positional
 
 LOAD, STORE, GATHER, SCATTER = (f"{CT}{name}" for name in ("load", "store", "gather", "scatter"))
+CDIVS = (f"{CT}cdiv", "triton.cdiv")
 DIVISIBLE = f"{CT}assume_divisible_by"
 _DEEP = 20
 
@@ -167,7 +168,7 @@ class Reach:
         if axis >= len(self._grid):
             return "1"
         extent = self._grid[axis]
-        if not _is_plain(self._source, extent):
+        if not is_pure(self._source, extent, CDIVS):
             raise NotBounded(f"the grid's extent `{self._source.code(extent)}` is not plain")
         return self._source.code(extent)
 
@@ -279,21 +280,9 @@ class Reach:
 
     def _given(self, name: str) -> str:
         given = self._launch.arguments.get(name)
-        if given is None or not assumes_nothing(given):
+        if given is None or not is_pure(self._source, given):
             raise NotBounded(f"what the launch gives for {name} is not to be computed twice")
         return self._source.code(given)
-
-
-def _is_plain(source: Source, expression: cst.BaseExpression) -> bool:
-    """Whether an expression may be computed again: names, arithmetic, and rounded divisions."""
-    if isinstance(expression, cst.Call) and not assumes_nothing(expression):
-        called = source.name(expression.func) or ""
-        return called in (f"{CT}cdiv", "triton.cdiv") and all(
-            _is_plain(source, a.value) for a in expression.args
-        )
-    if isinstance(expression, cst.BinaryOperation):
-        return _is_plain(source, expression.left) and _is_plain(source, expression.right)
-    return assumes_nothing(expression)
 
 
 # --- the text of expressions --------------------------------------------------------------------

@@ -8,12 +8,12 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.provenance import Tile
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import Grid, HostView
 from agent.analysis.triton.index_ranges import holds_at
-from agent.playbook.interface import assumes_nothing
 from agent.playbook.triton_edits import Edit, edited, removing, writing
 from agent.syntax import Source, descendants, is_commented
 
@@ -114,12 +114,12 @@ def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpress
                 slice=[cst.SubscriptElement(slice=cst.Index(value=cst.SimpleString() as key))],
             ) if name == grid.meta and str(key.raw_value) in launch.arguments:
                 given = launch.arguments[str(key.raw_value)]
-                if is_pure(source, given) and not is_commented(given):
+                if is_pure(source, given, ROUNDING) and not is_commented(given):
                     simple = isinstance(given, cst.Name | cst.Integer)
                     texts[item] = source.code(given) if simple else f"({source.code(given)})"
     at_launch = edited(extent, {item: writing(text) for item, text in texts.items()})
     if (
-        not is_pure(source, extent)
+        not is_pure(source, extent, ROUNDING)
         or is_commented(extent)
         or (grid.meta and any(n.value == grid.meta for n in descendants(at_launch, cst.Name)))
     ):
@@ -141,16 +141,6 @@ def changeable(expression: cst.BaseExpression) -> bool:
     methods = {c.func for c in descendants(expression, cst.Call)}
     found = [*descendants(expression, cst.Attribute), *descendants(expression, cst.Subscript)]
     return any(node not in gone and node not in methods for node in found)
-
-
-def is_pure(source: Source, expression: cst.BaseExpression) -> bool:
-    """Whether an expression can be evaluated once more."""
-    if isinstance(expression, cst.BinaryOperation):
-        return is_pure(source, expression.left) and is_pure(source, expression.right)
-    pure = (*TRITON.cdivs, "triton.next_power_of_2")
-    if isinstance(expression, cst.Call) and source.name(expression.func) in pure:
-        return all(is_pure(source, argument.value) for argument in expression.args)
-    return assumes_nothing(expression)
 
 
 def without_unused(text: str, names: Collection[str]) -> str:

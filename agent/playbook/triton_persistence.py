@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.arguments import LOCKS, names_in, run_time
-from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, torch_module
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.programs import (
@@ -31,7 +32,7 @@ from agent.playbook.triton_edits import (
     with_parameters,
     writing,
 )
-from agent.playbook.triton_grid import check_own_grid, is_pure
+from agent.playbook.triton_grid import check_own_grid
 from agent.playbook.triton_loops import LOAD
 from agent.syntax import Source, argument, descendants
 
@@ -338,7 +339,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         if own.known is not None:
             continue
         extent = grid.extents[axis] if axis < len(grid.extents) else None
-        if extent is None or grid.meta is not None or not is_pure(source, extent):
+        if extent is None or grid.meta is not None or not is_pure(source, extent, ROUNDING):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)

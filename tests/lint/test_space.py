@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from agent.lint.base import Subject
+from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.space import at_least, is_generator, values
 from agent.syntax import Source
 
@@ -57,10 +57,10 @@ def stopped(big):
 """
 
 
-def space(expression: str) -> tuple[Subject, object]:
+def space(expression: str) -> tuple[KernelFile, object]:
     source = Source(f"{FUNCTIONS}\nspace = {expression}\n")
     statement = source.module.body[-1].body[0]
-    return Subject(source), statement.value
+    return KernelFile(source), statement.value
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,8 @@ class Triton(Dialect):
 
 
 TRITON = Triton()
+ROUNDING = (*TRITON.cdivs, "triton.next_power_of_2")
+"""Functions of host code that round sizes, and have no side effects."""
 
 
 def _unwrapped(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:

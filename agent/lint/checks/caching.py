@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint import api
-from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.base import Found, Severity, check
 from agent.lint.checks.launches import SEARCH
 from agent.lint.checks.searching import GUIDE, KERNEL, searches
 from agent.syntax import Function, argument, descendants
@@ -43,18 +44,18 @@ def run(x, y):
 )
 
 
-def _around(subject: Subject, node: cst.CSTNode) -> tuple[Function, ...]:
+def _around(file: KernelFile, node: cst.CSTNode) -> tuple[Function, ...]:
     """The functions around a node, innermost first."""
-    nodes = {f.node: f for f in subject.source.functions}
+    nodes = {f.node: f for f in file.source.functions}
     return tuple(
         nodes[above]
-        for above in subject.source.ancestors(node)
+        for above in file.source.ancestors(node)
         if isinstance(above, cst.FunctionDef) and above in nodes
     )
 
 
-def _cached(subject: Subject, function: Function) -> bool:
-    return any(subject.source.decorator(function, name) is not None for name in CACHES)
+def _cached(file: KernelFile, function: Function) -> bool:
+    return any(file.source.decorator(function, name) is not None for name in CACHES)
 
 
 @check(
@@ -80,40 +81,40 @@ def run(x, y, stream, occupancy):
     ct.launch(stream, (1,), _tuned[occupancy], (x, y))
 """,
 )
-def hints_on_hot_path(subject: Subject) -> Iterator[Found]:
+def hints_on_hot_path(file: KernelFile) -> Iterator[Found]:
     """Each call of `replace_hints` gives a new kernel that has to be compiled anew: tens of
     milliseconds where a launch takes microseconds."""
-    for call in subject.source.calls:
+    for call in file.source.calls:
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "replace_hints":
             continue
-        functions = _around(subject, call)
-        if not functions or any(_cached(subject, f) for f in functions):
+        functions = _around(file, call)
+        if not functions or any(_cached(file, f) for f in functions):
             continue
-        above = [*subject.source.ancestors(call)]
+        above = [*file.source.ancestors(call)]
         if any(isinstance(node, cst.For | cst.While | cst.Lambda) for node in above):
             continue
-        if _only_launched(subject, call, above):
-            yield call, f"{functions[0].name} launches `{subject.code(call)}` and does not keep it"
+        if _only_launched(file, call, above):
+            yield call, f"{functions[0].name} launches `{file.code(call)}` and does not keep it"
 
 
-def _only_launched(subject: Subject, call: cst.Call, above: list[cst.CSTNode]) -> bool:
+def _only_launched(file: KernelFile, call: cst.Call, above: list[cst.CSTNode]) -> bool:
     """Whether all that is done with the kernel is to launch it."""
     match above[0]:
         case cst.Arg():
-            return _launches(subject, call)
+            return _launches(file, call)
         case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as name)]):
-            assignments = subject.source.assignments(name)
-            uses = [use for a in assignments for use in subject.source.uses(a)]
+            assignments = file.source.assignments(name)
+            uses = [use for a in assignments for use in file.source.uses(a)]
             in_function = all(type(a.scope).__name__ == "FunctionScope" for a in assignments)
-            return bool(uses) and in_function and all(_launches(subject, use) for use in uses)
+            return bool(uses) and in_function and all(_launches(file, use) for use in uses)
     return False
 
 
-def _launches(subject: Subject, kernel: cst.CSTNode) -> bool:
-    around = next((n for n in subject.source.ancestors(kernel) if isinstance(n, cst.Call)), None)
+def _launches(file: KernelFile, kernel: cst.CSTNode) -> bool:
+    around = next((n for n in file.source.ancestors(kernel) if isinstance(n, cst.Call)), None)
     return (
         around is not None
-        and subject.called(around) == "cuda.tile.launch"
+        and file.called(around) == "cuda.tile.launch"
         and argument(around, 2, "kernel") is kernel
     )
 
@@ -142,27 +143,27 @@ def run(x, y, stream):
     return result.best.config
 """,
 )
-def unknown_result(subject: Subject) -> Iterator[Found]:
+def unknown_result(file: KernelFile) -> Iterator[Found]:
     """A TuningResult has best, successes, failures and summary."""
-    if not any(True for _ in subject.calls(SEARCH)):
+    if not any(True for _ in file.calls(SEARCH)):
         return
-    for node in descendants(subject.source.module, cst.Attribute):
+    for node in descendants(file.source.module, cst.Attribute):
         attribute = node.attr.value
-        if _is_result(subject, node.value) and attribute not in api.RESULT:
+        if _is_result(file, node.value) and attribute not in api.RESULT:
             yield node, f"a TuningResult has no `{attribute}`"
         inner = node.value
         if (
             isinstance(inner, cst.Attribute)
             and inner.attr.value == "best"
-            and _is_result(subject, inner.value)
+            and _is_result(file, inner.value)
             and attribute not in api.MEASUREMENT
         ):
-            yield node, f"a Measurement, such as `{subject.code(inner)}`, has no `{attribute}`"
+            yield node, f"a Measurement, such as `{file.code(inner)}`, has no `{attribute}`"
 
 
-def _is_result(subject: Subject, expression: cst.BaseExpression) -> bool:
-    value = subject.source.resolve(expression)
-    return isinstance(value, cst.Call) and subject.called(value) == SEARCH
+def _is_result(file: KernelFile, expression: cst.BaseExpression) -> bool:
+    value = file.source.resolve(expression)
+    return isinstance(value, cst.Call) and file.called(value) == SEARCH
 
 
 @check(
@@ -174,38 +175,38 @@ def _is_result(subject: Subject, expression: cst.BaseExpression) -> bool:
     bad=_GOOD.replace(", str(x.device))", ")  # <-"),
     good=_GOOD,
 )
-def key_without_device(subject: Subject) -> Iterator[Found]:
+def key_without_device(file: KernelFile) -> Iterator[Found]:
     """What was found on one GPU may be slow on another of the same machine."""
-    for _, function in searches(subject):
-        for key in _keys(subject, function) if function is not None else ():
-            if not _names_device(subject, key):
+    for _, function in searches(file):
+        for key in _keys(file, function) if function is not None else ():
+            if not _names_device(file, key):
                 yield (
                     key,
-                    f"the cache key `{subject.code(key)}` does not name the device",
+                    f"the cache key `{file.code(key)}` does not name the device",
                 )
 
 
-def _keys(subject: Subject, function: Function) -> Iterator[cst.Tuple]:
+def _keys(file: KernelFile, function: Function) -> Iterator[cst.Tuple]:
     """The tuples by which a function that searches stores what it found."""
     found: dict[cst.Tuple, None] = {}
     for assign in descendants(function.node.body, cst.Assign):
         for target in assign.targets:
             if isinstance(target.target, cst.Subscript) and len(target.target.slice) == 1:
                 inner = target.target.slice[0].slice
-                key = subject.source.resolve(inner.value) if isinstance(inner, cst.Index) else None
+                key = file.source.resolve(inner.value) if isinstance(inner, cst.Index) else None
                 if isinstance(key, cst.Tuple):
                     found[key] = None
     yield from found
 
 
-def _names_device(subject: Subject, key: cst.BaseExpression, depth: int = 0) -> bool:
+def _names_device(file: KernelFile, key: cst.BaseExpression, depth: int = 0) -> bool:
     if depth > 4 or any(isinstance(e, cst.StarredElement) for e in getattr(key, "elements", ())):
         return True
     for name in descendants(key, cst.Name):
         if any(word in name.value.lower() for word in DEVICE_WORDS):
             return True
-        value = subject.source.resolve(name)
-        if value is not name and _names_device(subject, value, depth + 1):
+        value = file.source.resolve(name)
+        if value is not name and _names_device(file, value, depth + 1):
             return True
     return False
 
@@ -227,12 +228,12 @@ def run(x, y, stream):
 """,
     good=_GOOD,
 )
-def search_at_every_call(subject: Subject) -> Iterator[Found]:
+def search_at_every_call(file: KernelFile) -> Iterator[Found]:
     """A search takes seconds. A function that neither keeps nor returns what it found searches
     again when it is called again."""
-    for call, function in searches(subject):
+    for call, function in searches(file):
         if function is not None and not any(
-            _cached(subject, f) or _keeps(f) for f in _around(subject, call)
+            _cached(file, f) or _keeps(f) for f in _around(file, call)
         ):
             yield call, f"{function.name} searches whenever it is called"
 
@@ -258,13 +259,13 @@ def _keeps(function: Function) -> bool:
     bad=_GOOD.replace(_SWITCHED_OFF, "").replace("search(\n", "search(  # <-\n"),
     good=_GOOD,
 )
-def no_switch(subject: Subject) -> Iterator[Found]:
+def no_switch(file: KernelFile) -> Iterator[Found]:
     """A profiler should see the kernel, not the trials of a search."""
-    names = {name.value for name in descendants(subject.source.module, cst.Name)}
-    texts = {str(t.raw_value) for t in descendants(subject.source.module, cst.SimpleString)}
+    names = {name.value for name in descendants(file.source.module, cst.Name)}
+    texts = {str(t.raw_value) for t in descendants(file.source.module, cst.SimpleString)}
     if any(_is_switch(text) for text in names | texts):
         return
-    for call, function in searches(subject):
+    for call, function in searches(file):
         yield (
             call,
             f"{function.name if function else 'the module'} searches, and nothing turns it off",

@@ -8,7 +8,8 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Parameter
 from agent.analysis.cutile.dialect import ATOMICS, CT, CUTILE
-from agent.lint.base import Found, Severity, Subject, check
+from agent.analysis.cutile.kernel_file import KernelFile
+from agent.lint.base import Found, Severity, check
 from agent.lint.checks.names import COMPILER
 from agent.lint.checks.tiles import constant_shape_of, elements, method_of, of_tile, shape_of
 from agent.lint.values import DEEP
@@ -67,119 +68,119 @@ def k(x, y, size: ct.Constant[int]):
     ct.store(y, (i, 0), ct.reshape(t, (1, size)))
 """,
 )
-def rank_mismatch(subject: Subject) -> Iterator[Found]:
+def rank_mismatch(file: KernelFile) -> Iterator[Found]:
     """The index of a load or store and its tile have as many dimensions as the array has. Only a
     tile without dimensions, a single number, fits any index."""
-    for _, call in subject.compiled(cst.Call):
-        index = index_of(subject, call)
-        given = _rank(subject, index) if index is not None else None
-        tile = _accessed(subject, call) if given is not None else None
+    for _, call in file.compiled(cst.Call):
+        index = index_of(file, call)
+        given = _rank(file, index) if index is not None else None
+        tile = _accessed(file, call) if given is not None else None
         if given is None or not tile or given == tile:
             continue
         assert index is not None
         yield (
             call,
-            f"the index `{subject.code(index)}` has {_dimensions(given)}, its tile {tile}",
+            f"the index `{file.code(index)}` has {_dimensions(given)}, its tile {tile}",
         )
 
 
-def index_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
+def index_of(file: KernelFile, call: cst.Call) -> cst.BaseExpression | None:
     """The index that an access of an array, of a view of one, or of a tile takes."""
-    taken = INDEXED.get(subject.called(call))
+    taken = INDEXED.get(file.called(call))
     if taken is not None:
         return taken.of(call)
-    method = method_of(subject, call)
-    on_view = method in VIEW_METHODS and _view(subject, call) is not None
-    if on_view or (method == "extract" and of_tile(subject, call)):
+    method = method_of(file, call)
+    on_view = method in VIEW_METHODS and _view(file, call) is not None
+    if on_view or (method == "extract" and of_tile(file, call)):
         return argument(call, 0, "index")
     return None
 
 
-def _view(subject: Subject, call: cst.Call) -> cst.Call | None:
+def _view(file: KernelFile, call: cst.Call) -> cst.Call | None:
     """The call that makes the view of which a method is called."""
-    made = subject.source.resolve(call.func.value) if isinstance(call.func, cst.Attribute) else None
-    is_view = isinstance(made, cst.Call) and method_of(subject, made) == VIEW
+    made = file.source.resolve(call.func.value) if isinstance(call.func, cst.Attribute) else None
+    is_view = isinstance(made, cst.Call) and method_of(file, made) == VIEW
     return made if is_view and isinstance(made, cst.Call) else None
 
 
-def _accessed(subject: Subject, call: cst.Call) -> int | None:
+def _accessed(file: KernelFile, call: cst.Call) -> int | None:
     """The dimensions of the tile that an access takes or gives, if the source tells them."""
-    called, method = subject.called(call), method_of(subject, call)
+    called, method = file.called(call), method_of(file, call)
     if called == f"{CT}store":
-        stored = CUTILE.stored(subject.source, call)
-        return tile_rank(subject, stored) if stored is not None else None
+        stored = CUTILE.stored(file.source, call)
+        return tile_rank(file, stored) if stored is not None else None
     if called in (f"{CT}load", f"{CT}extract") or method == "extract":
-        shape = constant_shape_of(subject, call)
-    elif method in VIEW_METHODS and (view := _view(subject, call)) is not None:
-        shape = shape_of(subject, view)
+        shape = constant_shape_of(file, call)
+    elif method in VIEW_METHODS and (view := _view(file, call)) is not None:
+        shape = shape_of(file, view)
     else:
         return None
-    return _rank(subject, shape) if shape is not None else None
+    return _rank(file, shape) if shape is not None else None
 
 
 def _dimensions(rank: int) -> str:
     return f"{rank} dimension" if rank == 1 else f"{rank} dimensions"
 
 
-def _rank(subject: Subject, expression: cst.BaseExpression) -> int | None:
+def _rank(file: KernelFile, expression: cst.BaseExpression) -> int | None:
     """The length of an index or shape; a single number is as good as a tuple of one."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     if isinstance(value, cst.Tuple):
         starred = any(isinstance(e, cst.StarredElement) for e in value.elements)
         return None if starred else len(value.elements)
-    return 1 if _is_number(subject, value) else None
+    return 1 if _is_number(file, value) else None
 
 
-def _is_number(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> bool:
+def _is_number(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> bool:
     """Whether an expression is surely one number, and no tuple."""
     if deep > DEEP:
         return False
-    match subject.source.resolve(expression):
+    match file.source.resolve(expression):
         case cst.Integer():
             return True
         case cst.Call() as call:
-            return subject.called(call) in SCALARS
+            return file.called(call) in SCALARS
         case cst.BinaryOperation(operator=cst.Multiply(), left=left, right=right):
-            return all(_is_number(subject, side, deep + 1) for side in (left, right))
+            return all(_is_number(file, side, deep + 1) for side in (left, right))
         case cst.BinaryOperation(
             operator=cst.Add() | cst.Subtract() | cst.FloorDivide(), left=left, right=right
         ):
-            return any(_is_number(subject, side, deep + 1) for side in (left, right))
+            return any(_is_number(file, side, deep + 1) for side in (left, right))
     return False
 
 
-def tile_rank(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> int | None:
+def tile_rank(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> int | None:
     """The dimensions of a tile; None when the source does not tell."""
     if deep > DEEP:
         return None
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     match value:
         case cst.Integer() | cst.Float():
             return 0
         case cst.UnaryOperation(operator=cst.Minus(), expression=operand):
-            return tile_rank(subject, operand, deep + 1)
+            return tile_rank(file, operand, deep + 1)
         case cst.BinaryOperation(operator=operator) if isinstance(operator, ARITHMETIC):
-            left = tile_rank(subject, value.left, deep + 1)
-            right = tile_rank(subject, value.right, deep + 1)
+            left = tile_rank(file, value.left, deep + 1)
+            right = tile_rank(file, value.right, deep + 1)
             return None if left is None or right is None else max(left, right)
         case cst.Call():
-            return _rank_of_call(subject, value, deep + 1)
+            return _rank_of_call(file, value, deep + 1)
     return None
 
 
-def _rank_of_call(subject: Subject, call: cst.Call, deep: int) -> int | None:
-    called, method = subject.called(call), method_of(subject, call)
+def _rank_of_call(file: KernelFile, call: cst.Call, deep: int) -> int | None:
+    called, method = file.called(call), method_of(file, call)
     if called in CUTILE.iotas:
         return 1
     if called in SAME_RANK:
-        return tile_rank(subject, call.args[0].value, deep) if _plain(call) else None
+        return tile_rank(file, call.args[0].value, deep) if _plain(call) else None
     if method in SAME_RANK_METHODS and isinstance(call.func, cst.Attribute):
-        return tile_rank(subject, call.func.value, deep)
+        return tile_rank(file, call.func.value, deep)
     if called in REDUCES and _plain(call):
-        return _reduced(subject, call, deep)
+        return _reduced(file, call, deep)
     if called in CUTILE.shapes or called == f"{CT}extract" or method in ("reshape", "extract"):
-        shape = constant_shape_of(subject, call)
-        return _rank(subject, shape) if shape is not None else None
+        shape = constant_shape_of(file, call)
+        return _rank(file, shape) if shape is not None else None
     return None
 
 
@@ -188,11 +189,11 @@ def _plain(call: cst.Call) -> bool:
     return bool(call.args) and call.args[0].keyword is None and not call.args[0].star
 
 
-def _reduced(subject: Subject, call: cst.Call, deep: int) -> int | None:
+def _reduced(file: KernelFile, call: cst.Call, deep: int) -> int | None:
     """What is left after a reduction along one axis that it names."""
-    rank = tile_rank(subject, call.args[0].value, deep)
+    rank = tile_rank(file, call.args[0].value, deep)
     axis = argument(call, 1, "axis")
-    one = axis is not None and subject.integer(axis) is not None
+    one = axis is not None and file.integer(axis) is not None
     kept = keyword(call, "keepdims")
     hidden = any(arg.star for arg in call.args)
     return rank - 1 if rank and one and kept is None and not hidden else None
@@ -221,44 +222,44 @@ def k(x, y):
         ct.store(y, (ct.bid(0), half), t)
 """,
 )
-def float_as_integer(subject: Subject) -> Iterator[Found]:
+def float_as_integer(file: KernelFile) -> Iterator[Found]:
     """The bounds of `range`, the elements of an index and those of a shape are integers. `/` gives
     a float, whatever it divides."""
-    for what, number in _integers(subject):
-        if _is_float(subject, number):
-            yield number, f"`{subject.code(number)}` in {what} is a float"
+    for what, number in _integers(file):
+        if _is_float(file, number):
+            yield number, f"`{file.code(number)}` in {what} is a float"
 
 
-def _integers(subject: Subject) -> Iterator[tuple[str, cst.BaseExpression]]:
+def _integers(file: KernelFile) -> Iterator[tuple[str, cst.BaseExpression]]:
     """What has to be an integer."""
-    for _, call in subject.compiled(cst.Call):
-        if subject.called(call) == "builtins.range":
+    for _, call in file.compiled(cst.Call):
+        if file.called(call) == "builtins.range":
             yield from (("a range", arg.value) for arg in call.args if not arg.star)
-        index = index_of(subject, call)
+        index = index_of(file, call)
         if index is not None:
-            yield from (("an index", element) for element in elements(subject, index))
-        shape = constant_shape_of(subject, call)
+            yield from (("an index", element) for element in elements(file, index))
+        shape = constant_shape_of(file, call)
         if shape is not None:
-            yield from (("a shape", element) for element in elements(subject, shape))
+            yield from (("a shape", element) for element in elements(file, shape))
 
 
-def _is_float(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> bool:
+def _is_float(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> bool:
     """Whether an expression is surely a float."""
     if deep > DEEP:
         return False
-    match subject.source.resolve(expression):
+    match file.source.resolve(expression):
         case cst.Float() | cst.BinaryOperation(operator=cst.Divide()):
             return True
         case cst.UnaryOperation(operator=cst.Minus() | cst.Plus(), expression=operand):
-            return _is_float(subject, operand, deep + 1)
+            return _is_float(file, operand, deep + 1)
         case cst.BinaryOperation(operator=operator, left=left, right=right):
             sides = (left, right) if isinstance(operator, ARITHMETIC) else ()
-            return any(_is_float(subject, side, deep + 1) for side in sides)
+            return any(_is_float(file, side, deep + 1) for side in sides)
         case cst.IfExp(body=body, orelse=orelse):
-            return all(_is_float(subject, side, deep + 1) for side in (body, orelse))
-        case cst.Call() as call if subject.called(call) in FLOATING:
+            return all(_is_float(file, side, deep + 1) for side in (body, orelse))
+        case cst.Call() as call if file.called(call) in FLOATING:
             given = [arg.value for arg in call.args if arg.keyword is None and not arg.star]
-            return any(_is_float(subject, value, deep + 1) for value in given)
+            return any(_is_float(file, value, deep + 1) for value in given)
         case cst.Call() as call:
-            return subject.called(call) == f"{CT}truediv"
+            return file.called(call) == f"{CT}truediv"
     return False

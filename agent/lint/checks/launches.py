@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.lint.base import Found, Severity, Subject, check
+from agent.analysis.cutile.kernel_file import KernelFile
+from agent.lint.base import Found, Severity, check
 from agent.syntax import argument
 
 LAUNCHER = "confirmed with `ct.launch` of cuda-tile 1.7"
@@ -29,22 +30,22 @@ TILE_TYPES = frozenset(
 
 
 def handed_over(
-    subject: Subject, position: int, keyword: str, function_position: int, function_keyword: str
+    file: KernelFile, position: int, keyword: str, function_position: int, function_keyword: str
 ) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
     """What launches give for a parameter, and what a search's function of a config gives for it."""
-    for call in subject.calls(f"{CT}launch"):
+    for call in file.calls(f"{CT}launch"):
         value = argument(call, position, keyword)
         if value is not None:
-            yield call, subject.source.resolve(value)
-    for call in subject.calls(SEARCH):
-        value = subject.result_of(argument(call, function_position, function_keyword))
+            yield call, file.source.resolve(value)
+    for call in file.calls(SEARCH):
+        value = file.result_of(argument(call, function_position, function_keyword))
         if value is not None:
             yield call, value
 
 
-def arguments(subject: Subject) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+def arguments(file: KernelFile) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
     """The tuples of arguments of launches and searches."""
-    return handed_over(subject, 3, "kernel_args", 4, "args_fn")
+    return handed_over(file, 3, "kernel_args", 4, "args_fn")
 
 
 @check(
@@ -71,28 +72,28 @@ def run(x):
     ct.launch(torch.cuda.current_stream(), (ct.cdiv(x.shape[0], 128),), k, (x,))
 """,
 )
-def grid(subject: Subject) -> Iterator[Found]:
+def grid(file: KernelFile) -> Iterator[Found]:
     """The grid is a tuple of at most three integers; `/` gives a float."""
-    for _, value in handed_over(subject, 1, "grid", 2, "grid_fn"):
-        text = subject.code(value)
+    for _, value in handed_over(file, 1, "grid", 2, "grid_fn"):
+        text = file.code(value)
         match value:
             case cst.Tuple(elements=elements):
                 starred = any(isinstance(e, cst.StarredElement) for e in elements)
                 if len(elements) > MOST_DIMENSIONS and not starred:
                     yield value, f"the grid `{text}` has {len(elements)} dimensions"
                 for element in elements:
-                    if _is_fraction(subject, element.value):
-                        yield element.value, f"`{subject.code(element.value)}` is a float"
+                    if _is_fraction(file, element.value):
+                        yield element.value, f"`{file.code(element.value)}` is a float"
             case cst.List() | cst.ListComp() | cst.Lambda() | cst.Integer():
                 yield value, f"the grid `{text}` is no tuple"
             case cst.BinaryOperation(operator=cst.FloorDivide()):
                 yield value, f"the grid `{text}` is a number and no tuple"
-            case cst.Call() if subject.called(value) in INTEGERS:
+            case cst.Call() if file.called(value) in INTEGERS:
                 yield value, f"the grid `{text}` is a number and no tuple"
 
 
-def _is_fraction(subject: Subject, expression: cst.BaseExpression) -> bool:
-    value = subject.source.resolve(expression)
+def _is_fraction(file: KernelFile, expression: cst.BaseExpression) -> bool:
+    value = file.source.resolve(expression)
     return isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Divide)
 
 
@@ -121,35 +122,35 @@ def run(x):
     ct.launch(torch.cuda.current_stream(), (1,), k, (x, unused, False, 0))
 """,
 )
-def unsupported_argument(subject: Subject) -> Iterator[Found]:
+def unsupported_argument(file: KernelFile) -> Iterator[Found]:
     """A kernel takes tensors, numbers, and tuples of them: not None, no string, no element type.
     The arguments stand in a tuple."""
-    for _, value in arguments(subject):
+    for _, value in arguments(file):
         if isinstance(value, cst.List | cst.ListComp | cst.Dict):
-            yield value, f"the arguments `{subject.code(value)}` stand in no tuple"
+            yield value, f"the arguments `{file.code(value)}` stand in no tuple"
         for element in value.elements if isinstance(value, cst.Tuple) else ():
-            what = _refused(subject, element.value)
+            what = _refused(file, element.value)
             if what is not None:
-                yield element.value, f"`{subject.code(element.value)}` gives the kernel {what}"
+                yield element.value, f"`{file.code(element.value)}` gives the kernel {what}"
 
 
-def _refused(subject: Subject, expression: cst.BaseExpression) -> str | None:
+def _refused(file: KernelFile, expression: cst.BaseExpression) -> str | None:
     """What an argument is, or may be, that no kernel takes."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     if isinstance(value, cst.IfExp):  # names in it may be guarded by its condition
         sides = (value.body, value.orelse)
-        return next((f for s in sides if (f := _refused_itself(subject, s))), None)
-    return _refused_itself(subject, value)
+        return next((f for s in sides if (f := _refused_itself(file, s))), None)
+    return _refused_itself(file, value)
 
 
-def _refused_itself(subject: Subject, value: cst.BaseExpression) -> str | None:
+def _refused_itself(file: KernelFile, value: cst.BaseExpression) -> str | None:
     match value:
         case cst.Name(value="None"):
             return "None"
         case cst.SimpleString() | cst.FormattedString() | cst.ConcatenatedString():
             return "a string"
     if isinstance(value, cst.Attribute | cst.Name):
-        named = subject.source.name(value)
+        named = file.source.name(value)
         if named in TORCH_TYPES or named in TILE_TYPES:
             return "an element type"
     return None
@@ -178,13 +179,13 @@ def run(x, y):
     ct.launch(torch.cuda.current_stream(), (1,), k, (x, y, 128))
 """,
 )
-def argument_count(subject: Subject) -> Iterator[Found]:
+def argument_count(file: KernelFile) -> Iterator[Found]:
     """A launch gives every parameter of the kernel a value; a default is not used."""
-    for kernel in subject.kernels:
+    for kernel in file.kernels:
         wanted = len(kernel.function.parameters)
         for launch in kernel.launches:
             given = argument(launch.node, 3, "kernel_args")
-            values = subject.source.resolve(given) if given is not None else None
+            values = file.source.resolve(given) if given is not None else None
             if not isinstance(values, cst.Tuple):
                 continue
             if any(isinstance(e, cst.StarredElement) for e in values.elements):
@@ -225,14 +226,14 @@ def run(x):
     ct.launch(torch.cuda.current_stream(), (1,), k, (x,))
 """,
 )
-def kernel_called(subject: Subject) -> Iterator[Found]:
+def kernel_called(file: KernelFile) -> Iterator[Found]:
     """Nobody calls a kernel: neither the host nor another kernel."""
-    kernels = {kernel.function for kernel in subject.kernels}
-    for call in subject.source.calls:
+    kernels = {kernel.function for kernel in file.kernels}
+    for call in file.source.calls:
         target = call.func.value if isinstance(call.func, cst.Subscript) else call.func
-        function = subject.source.function_of(target)
+        function = file.source.function_of(target)
         if function in kernels and isinstance(target, cst.Name):
-            yield call, f"`{subject.code(call)}` calls the kernel {function.name}"
+            yield call, f"`{file.code(call)}` calls the kernel {function.name}"
 
 
 @check(
@@ -261,12 +262,12 @@ def run(x):
     ct.launch(torch.cuda.current_stream(), (1,), k, (x,))
 """,
 )
-def not_a_kernel(subject: Subject) -> Iterator[Found]:
+def not_a_kernel(file: KernelFile) -> Iterator[Found]:
     """What is launched is a kernel."""
-    for call in subject.calls(f"{CT}launch"):
+    for call in file.calls(f"{CT}launch"):
         given = argument(call, 2, "kernel")
-        function = subject.source.function_of(given) if given is not None else None
+        function = file.source.function_of(given) if given is not None else None
         if function is None or function.node.decorators:
             continue
-        if subject.source.decorator(function, CUTILE.decorator) is None:
+        if file.source.decorator(function, CUTILE.decorator) is None:
             yield call, f"{function.name} is launched and is no kernel"

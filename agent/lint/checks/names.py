@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint import api
-from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.base import Found, Severity, check
 from agent.lint.values import array_parameters, tile_names
 from agent.syntax import descendants
 
@@ -66,17 +67,17 @@ def k(x):
     ct.store(x, (i,), 1.0 / (1.0 + ct.exp(-ct.load(x, (i,), (128,)))))
 """,
 )
-def unknown_name(subject: Subject) -> Iterator[Found]:
+def unknown_name(file: KernelFile) -> Iterator[Found]:
     """A name below `cuda.tile` has to exist there."""
-    for node in _dotted_names(subject):
-        named = subject.source.name(node)
+    for node in _dotted_names(file):
+        named = file.source.name(node)
         if named is None or not named.startswith(CT):
             continue
         name = _below_class(named.removeprefix(CT))
         if name not in api.names() and not name.startswith("_"):
             yield node, f"cuda.tile {api.VERSION} has no `{name}`"
-    for statement in descendants(subject.source.module, cst.ImportFrom):
-        module = statement.module and subject.source.code(statement.module)
+    for statement in descendants(file.source.module, cst.ImportFrom):
+        module = statement.module and file.source.code(statement.module)
         if module == CT.rstrip(".") and not isinstance(statement.names, cst.ImportStar):
             for alias in statement.names:
                 name = alias.evaluated_name
@@ -84,9 +85,9 @@ def unknown_name(subject: Subject) -> Iterator[Found]:
                     yield alias, f"cuda.tile {api.VERSION} has no `{name}`"
 
 
-def _dotted_names(subject: Subject) -> Iterator[cst.Attribute]:
+def _dotted_names(file: KernelFile) -> Iterator[cst.Attribute]:
     """Attributes that are not part of a longer one, outside imports."""
-    module = subject.source.module
+    module = file.source.module
     imports = (*descendants(module, cst.Import), *descendants(module, cst.ImportFrom))
     parts: set[cst.CSTNode] = {
         part for statement in imports for part in descendants(statement, cst.Attribute)
@@ -124,13 +125,11 @@ def k(x, y):
     ct.store(y, (0, 0), ct.mma(e, t, ct.zeros((16, 16), ct.float32)))
 """,
 )
-def wrong_arguments(subject: Subject) -> Iterator[Found]:
+def wrong_arguments(file: KernelFile) -> Iterator[Found]:
     """A call of a function of `cuda.tile` has to fit its signature."""
-    for call in subject.source.calls:
-        name = subject.called(call).removeprefix(CT)
-        signature = (
-            api.signatures().get(name) if CUTILE.owns(subject.source.name(call.func)) else None
-        )
+    for call in file.source.calls:
+        name = file.called(call).removeprefix(CT)
+        signature = api.signatures().get(name) if CUTILE.owns(file.source.name(call.func)) else None
         if signature is None or any(arg.star for arg in call.args):
             continue
         positional = [arg for arg in call.args if arg.keyword is None]
@@ -165,26 +164,26 @@ def k(x, y):
     ct.store(y, (0,), t.astype(ct.float16))
 """,
 )
-def tensor_method(subject: Subject) -> Iterator[Found]:
+def tensor_method(file: KernelFile) -> Iterator[Found]:
     """Arrays and tiles are no tensors: they lack the methods that torch's tensors have."""
-    for function, call in subject.compiled(cst.Call):
+    for function, call in file.compiled(cst.Call):
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in TENSOR_METHODS:
             continue
-        if _is_value(subject, call.func.value):
+        if _is_value(file, call.func.value):
             method = call.func.attr.value
             yield call, f"`.{method}(...)` in {function.name}: arrays and tiles have no such method"
 
 
-def _is_value(subject: Subject, expression: cst.BaseExpression) -> bool:
+def _is_value(file: KernelFile, expression: cst.BaseExpression) -> bool:
     """Whether an expression is no module, class or function: a local name, or what a call gives."""
     match expression:
         case cst.Call() | cst.BinaryOperation() | cst.UnaryOperation():
             return True
         case cst.Name():
-            around = subject.source.enclosing(expression)
+            around = file.source.enclosing(expression)
             return around is not None and any(
                 assignment.scope.__class__.__name__ == "FunctionScope"
-                for assignment in subject.source.assignments(expression)
+                for assignment in file.source.assignments(expression)
             )
     return False
 
@@ -211,10 +210,10 @@ def k(x, n: ct.Constant[int]):
         ct.store(x, (j,), ct.exp(t))
 """,
 )
-def host_function(subject: Subject) -> Iterator[Found]:
+def host_function(file: KernelFile) -> Iterator[Found]:
     """A kernel cannot call functions of the host, and only some of Python's own."""
-    for function, call in subject.compiled(cst.Call):
-        called = subject.called(call)
+    for function, call in file.compiled(cst.Call):
+        called = file.called(call)
         package, dot, name = called.partition(".")
         if dot and package in FOREIGN:
             yield call, f"{function.name} calls `{called}`, which runs on the host only"
@@ -242,22 +241,22 @@ def k(x):
         ct.store(x, (i,), 0.0)
 """,
 )
-def unsupported_syntax(subject: Subject) -> Iterator[Found]:
+def unsupported_syntax(file: KernelFile) -> Iterator[Found]:
     """cuTile compiles a part of Python: no lists, dicts, classes, `assert`, `try`, or `else` of a
     loop. A kernel returns nothing."""
-    kernels = {kernel.function for kernel in subject.kernels}
-    for function, node in subject.compiled_nodes():
+    kernels = {kernel.function for kernel in file.kernels}
+    for function, node in file.compiled_nodes():
         what = UNSUPPORTED.get(type(node))
         match node:
             case cst.For(orelse=cst.Else()) | cst.While(orelse=cst.Else()):
                 what = "the `else` of a loop"
             case cst.Raise(exc=cst.BaseExpression() as raised):
-                is_static = isinstance(raised, cst.Call) and subject.called(raised) == (
+                is_static = isinstance(raised, cst.Call) and file.called(raised) == (
                     f"{CT}static_exception"
                 )
                 what = None if is_static else "`raise` without `ct.static_exception`"
             case cst.Return(value=cst.BaseExpression() as value):
-                nested = subject.source.enclosing(node) not in kernels
+                nested = file.source.enclosing(node) not in kernels
                 is_none = isinstance(value, cst.Name) and value.value == "None"
                 what = (
                     "a value returned" if function in kernels and not (nested or is_none) else None
@@ -288,16 +287,16 @@ def k(x, y):
     ct.store(y, (0,), ct.extract(t, (0,), (64,)))
 """,
 )
-def subscript(subject: Subject) -> Iterator[Found]:
+def subscript(file: KernelFile) -> Iterator[Found]:
     """Arrays have no subscripts, and those of tiles only add axes: `t[:, None]`."""
-    for function, node in subject.compiled(cst.Subscript):
+    for function, node in file.compiled(cst.Subscript):
         if not isinstance(node.value, cst.Name):
             continue
         name = node.value.value
-        if name in array_parameters(subject, function):
-            yield node, f"`{subject.code(node)}`: `{name}` is an array"
-        elif name in tile_names(subject, function) and not all(map(_adds_axis, node.slice)):
-            yield node, f"`{subject.code(node)}`: `{name}` is a tile"
+        if name in array_parameters(file, function):
+            yield node, f"`{file.code(node)}`: `{name}` is an array"
+        elif name in tile_names(file, function) and not all(map(_adds_axis, node.slice)):
+            yield node, f"`{file.code(node)}`: `{name}` is a tile"
 
 
 def _adds_axis(element: cst.SubscriptElement) -> bool:

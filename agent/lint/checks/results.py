@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.lint.base import Found, Severity, Subject, check
+from agent.analysis.cutile.kernel_file import KernelFile
+from agent.lint.base import Found, Severity, check
 from agent.lint.checks.tiles import elements, shape_of
 from agent.syntax import Function, argument, descendants, keyword
 
@@ -36,21 +37,21 @@ def k(x, y, size: ct.Constant[int]):
     ct.store(y, (ct.bid(0),), t)
 """,
 )
-def element_offset(subject: Subject) -> Iterator[Found]:
+def element_offset(file: KernelFile) -> Iterator[Found]:
     """The index of a load or store counts tiles, not elements. `bid * size` with a tile of `size`
     skips all but every size-th tile, and past the end of the array loads padding."""
-    for function, call in subject.compiled_calls((f"{CT}load", f"{CT}store")):
+    for function, call in file.compiled_calls((f"{CT}load", f"{CT}store")):
         index = argument(call, 1, "index")
         if index is None:
             continue
-        indices = elements(subject, index)
-        shape = shape_of(subject, call)
+        indices = elements(file, index)
+        shape = shape_of(file, call)
         sizes: tuple[cst.BaseExpression | None, ...] = (
-            elements(subject, shape) if shape is not None else (None,) * len(indices)
+            elements(file, shape) if shape is not None else (None,) * len(indices)
         )
         for element, size in zip(indices, sizes, strict=False):
-            if (factor := _tile_size(subject, function, element, size)) is not None:
-                text = subject.code(element)
+            if (factor := _tile_size(file, function, element, size)) is not None:
+                text = file.code(element)
                 yield (
                     element,
                     f"`{text}` counts elements: it is a multiple of the tile's `{factor}`",
@@ -58,14 +59,14 @@ def element_offset(subject: Subject) -> Iterator[Found]:
 
 
 def _tile_size(
-    subject: Subject,
+    file: KernelFile,
     function: Function,
     index: cst.BaseExpression,
     size: cst.BaseExpression | None,
 ) -> str | None:
     """The tile size that an index is a multiple of; `size` is None when any of the function's may
     be meant."""
-    product = subject.source.resolve(index)
+    product = file.source.resolve(index)
     if not isinstance(product, cst.BinaryOperation) or not isinstance(
         product.operator, cst.Multiply
     ):
@@ -73,17 +74,17 @@ def _tile_size(
     if size is not None:
         names = {size.value} if isinstance(size, cst.Name) else set()
     else:
-        names = _alone_in_shapes(subject, function)
+        names = _alone_in_shapes(file, function)
     sides = [s.value for s in (product.left, product.right) if isinstance(s, cst.Name)]
     return next((name for name in sides if name in names), None)
 
 
-def _alone_in_shapes(subject: Subject, function: Function) -> set[str]:
+def _alone_in_shapes(file: KernelFile, function: Function) -> set[str]:
     return {
         element.value
-        for call in subject.inside(function, cst.Call)
-        if (shape := shape_of(subject, call)) is not None
-        for element in elements(subject, shape)
+        for call in file.inside(function, cst.Call)
+        if (shape := shape_of(file, call)) is not None
+        for element in elements(file, shape)
         if isinstance(element, cst.Name)
     }
 
@@ -109,17 +110,17 @@ def k(x, y):
     ct.scatter(y, offsets, ct.gather(x, offsets))
 """,
 )
-def unchecked_write(subject: Subject) -> Iterator[Found]:
+def unchecked_write(file: KernelFile) -> Iterator[Found]:
     """`ct.scatter` and the atomics drop what is out of bounds, unless told not to check: then a
     block that reaches past the end writes into other memory."""
-    for _, call in subject.compiled_calls(WRITES):
+    for _, call in file.compiled_calls(WRITES):
         checked = keyword(call, "check_bounds")
         if (
             isinstance(checked, cst.Name)
             and checked.value == "False"
             and keyword(call, "mask") is None
         ):
-            yield call, f"`{subject.code(call)}` writes without a check or mask"
+            yield call, f"`{file.code(call)}` writes without a check or mask"
 
 
 @check(
@@ -141,16 +142,16 @@ def k(x, y, size: ct.Constant[int]):
     ct.store(y, (0,), ct.sum(t) / x.shape[0])
 """,
 )
-def mean_over_block(subject: Subject) -> Iterator[Found]:
+def mean_over_block(file: KernelFile) -> Iterator[Found]:
     """A mean divides by the length of the axis. The size of the block is that only when the block
     is no longer than the axis."""
-    for function, node in subject.compiled(cst.BinaryOperation):
+    for function, node in file.compiled(cst.BinaryOperation):
         if not isinstance(node.operator, cst.Divide) or not isinstance(node.right, cst.Name):
             continue
-        divided = subject.source.resolve(node.left)
-        is_sum = isinstance(divided, cst.Call) and subject.called(divided) == f"{CT}sum"
-        if is_sum and node.right.value in _alone_in_shapes(subject, function):
-            yield node, f"`{subject.code(node)}` divides a sum by the size of the block"
+        divided = file.source.resolve(node.left)
+        is_sum = isinstance(divided, cst.Call) and file.called(divided) == f"{CT}sum"
+        if is_sum and node.right.value in _alone_in_shapes(file, function):
+            yield node, f"`{file.code(node)}` divides a sum by the size of the block"
 
 
 @check(
@@ -173,33 +174,33 @@ def k(x, y):
     ct.store(y, (ct.bid(0),), ct.sum(t, axis=1))
 """,
 )
-def undetermined_padding(subject: Subject) -> Iterator[Found]:
+def undetermined_padding(file: KernelFile) -> Iterator[Found]:
     """What a load gives past the end of an array is undetermined, unless it is told. Reduced or
     multiplied along that axis, it reaches the result."""
-    for _, call in subject.compiled_calls({*REDUCTIONS, *CUTILE.dots}):
+    for _, call in file.compiled_calls({*REDUCTIONS, *CUTILE.dots}):
         operands = [arg.value for arg in call.args[:2] if arg.keyword is None]
-        for operand in operands if subject.called(call) in CUTILE.dots else operands[:1]:
-            load = _loaded(subject, operand)
+        for operand in operands if file.called(call) in CUTILE.dots else operands[:1]:
+            load = _loaded(file, operand)
             if load is not None and keyword(load, "padding_mode") is None:
-                array = subject.code(load.args[0].value) if load.args else "an array"
-                yield call, f"past the end of {array}, `{subject.code(operand)}` is undetermined"
+                array = file.code(load.args[0].value) if load.args else "an array"
+                yield call, f"past the end of {array}, `{file.code(operand)}` is undetermined"
                 break
 
 
-def _loaded(subject: Subject, operand: cst.BaseExpression) -> cst.Call | None:
+def _loaded(file: KernelFile, operand: cst.BaseExpression) -> cst.Call | None:
     """The load that a tile comes from, through casts and changes of its shape."""
-    value = subject.source.resolve(operand)
+    value = file.source.resolve(operand)
     if not isinstance(value, cst.Call):
         return None
-    called = subject.called(value)
+    called = file.called(value)
     if called == f"{CT}load":
-        shape = shape_of(subject, value)
-        sizes = [subject.integer(e) for e in elements(subject, shape)] if shape is not None else []
+        shape = shape_of(file, value)
+        sizes = [file.integer(e) for e in elements(file, shape)] if shape is not None else []
         return value if any(size != 1 for size in sizes) else None
     if called in (f"{CT}astype", f"{CT}reshape", f"{CT}transpose", f"{CT}permute") and value.args:
-        return _loaded(subject, value.args[0].value)
+        return _loaded(file, value.args[0].value)
     if isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype":
-        return _loaded(subject, value.func.value)
+        return _loaded(file, value.func.value)
     return None
 
 
@@ -226,21 +227,19 @@ def k(x, scale, y):
     ct.store(y, (0,), t.astype(ct.float8_e4m3fn))
 """,
 )
-def inexact_division(subject: Subject) -> Iterator[Found]:
+def inexact_division(file: KernelFile) -> Iterator[Found]:
     """A quotient that is rounded to eight bits afterwards has to be exact before: an error in its
     last place moves a value at the edge of a step to the next one."""
-    for function in subject.device:
-        names = (
-            subject.source.name(node) or "" for node in descendants(function.node, cst.Attribute)
-        )
+    for function in file.device:
+        names = (file.source.name(node) or "" for node in descendants(function.node, cst.Attribute))
         if not any(name.startswith(f"{CT}float8") for name in names):
             continue
-        for call in subject.inside(function, cst.Call):
-            if subject.called(call) != f"{CT}truediv":
+        for call in file.inside(function, cst.Call):
+            if file.called(call) != f"{CT}truediv":
                 continue
             mode = keyword(call, "rounding_mode")
-            if mode is not None and subject.source.name(mode) in INEXACT:
+            if mode is not None and file.source.name(mode) in INEXACT:
                 yield (
                     call,
-                    f"{function.name} rounds to 8 bits and divides with `{subject.code(mode)}`",
+                    f"{function.name} rounds to 8 bits and divides with `{file.code(mode)}`",
                 )

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint import api
-from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.base import Found, Severity, check
 from agent.lint.checks.launches import SEARCH
 from agent.lint.space import at_least, hint_of_config, is_generator, values
 from agent.syntax import Function, argument, keyword
@@ -24,10 +25,10 @@ def scale(x, y):
 """
 
 
-def searches(subject: Subject) -> Iterator[tuple[cst.Call, Function | None]]:
+def searches(file: KernelFile) -> Iterator[tuple[cst.Call, Function | None]]:
     """The searches of a file, each with the function it stands in."""
-    for call in subject.calls(SEARCH):
-        yield call, subject.source.enclosing(call)
+    for call in file.calls(SEARCH):
+        yield call, file.source.enclosing(call)
 
 
 @check(
@@ -61,12 +62,12 @@ def run(x, y, stream):
     )
 """,
 )
-def generator_as_space(subject: Subject) -> Iterator[Found]:
+def generator_as_space(file: KernelFile) -> Iterator[Found]:
     """A search space has a length; a generator has none, and is used up after one pass."""
-    for call, _ in searches(subject):
+    for call, _ in searches(file):
         space = argument(call, 0, "search_space")
-        if space is not None and is_generator(subject, space):
-            yield space, f"the search space `{subject.code(space)}` is a generator"
+        if space is not None and is_generator(file, space):
+            yield space, f"the search space `{file.code(space)}` is a generator"
 
 
 @check(
@@ -94,11 +95,11 @@ def run(x, y, stream):
     )
 """,
 )
-def many_configs(subject: Subject) -> Iterator[Found]:
+def many_configs(file: KernelFile) -> Iterator[Found]:
     """The first call of the operation waits until every config is compiled and timed."""
-    for call, _ in searches(subject):
+    for call, _ in searches(file):
         space = argument(call, 0, "search_space")
-        count = at_least(subject, space) if space is not None else 0
+        count = at_least(file, space) if space is not None else 0
         if space is not None and count > MOST_CONFIGS:
             yield space, f"the search space has {count} configs, more than {MOST_CONFIGS}"
 
@@ -134,23 +135,23 @@ def run(x, y, stream):
     )
 """,
 )
-def original_not_in_space(subject: Subject) -> Iterator[Found]:
+def original_not_in_space(file: KernelFile) -> Iterator[Found]:
     """Only a space with the original config cannot choose a slower one."""
-    for call, _ in searches(subject):
+    for call, _ in searches(file):
         given, space = argument(call, 3, "kernel"), argument(call, 0, "search_space")
-        function = subject.source.function_of(given) if given is not None else None
+        function = file.source.function_of(given) if given is not None else None
         if function is None or space is None:
             continue
-        decorator = subject.source.decorator(function, CUTILE.decorator)
+        decorator = file.source.decorator(function, CUTILE.decorator)
         if decorator is None or not isinstance(decorator.decorator, cst.Call):
             continue
         for hint in api.HINTS:
             fixed = keyword(decorator.decorator, hint)
-            original = subject.integer(fixed) if fixed is not None else None
-            name = hint_of_config(subject, call, hint)
+            original = file.integer(fixed) if fixed is not None else None
+            name = hint_of_config(file, call, hint)
             if original is None or name is None:
                 continue
-            tried = values(subject, space, name)
+            tried = values(file, space, name)
             if tried is not None and original not in tried:
                 yield call, f"the kernel has {hint}={original}; the search tries {sorted(tried)}"
 
@@ -184,14 +185,14 @@ def run(x, stream):
     )
 """,
 )
-def in_place_search(subject: Subject) -> Iterator[Found]:
+def in_place_search(file: KernelFile) -> Iterator[Found]:
     """A search runs the kernel many times. One that reads what it has written is then given its
     own output, and leaves the caller's tensor changed more than once."""
-    for call, _ in searches(subject):
+    for call, _ in searches(file):
         given = argument(call, 3, "kernel")
-        function = subject.source.function_of(given) if given is not None else None
-        kernel = next((k for k in subject.kernels if k.function is function), None)
-        made = subject.result_of(argument(call, 4, "args_fn"))
+        function = file.source.function_of(given) if given is not None else None
+        kernel = next((k for k in file.kernels if k.function is function), None)
+        made = file.result_of(argument(call, 4, "args_fn"))
         if function is None or kernel is None or not isinstance(made, cst.Tuple):
             continue
         names = [p.name.value for p in kernel.function.parameters]
@@ -199,42 +200,41 @@ def in_place_search(subject: Subject) -> Iterator[Found]:
             continue
         given_as: dict[str, list[str]] = {}
         for name, element in zip(names, made.elements, strict=True):
-            tensor = _tensor(subject, element.value)
+            tensor = _tensor(file, element.value)
             if tensor is None:
                 continue
             given_as.setdefault(tensor, []).append(name)
-            if _in_place(subject, function, given_as[tensor]):
+            if _in_place(file, function, given_as[tensor]):
                 yield element.value, f"each trial of {kernel.name} reads and writes `{tensor}`"
 
 
-def _in_place(subject: Subject, function: Function, names: list[str]) -> bool:
+def _in_place(file: KernelFile, function: Function, names: list[str]) -> bool:
     """Whether a kernel loads from one of its parameters what it may later store to one."""
-    loads = _accesses(subject, function, CUTILE.loads, names)
-    stores = _accesses(subject, function, (f"{CT}store", f"{CT}scatter"), names)
+    loads = _accesses(file, function, CUTILE.loads, names)
+    stores = _accesses(file, function, (f"{CT}store", f"{CT}scatter"), names)
     return any(
-        subject.source.line(load) <= subject.source.line(store)
-        and not _exclusive(subject, load, store)
+        file.source.line(load) <= file.source.line(store) and not _exclusive(file, load, store)
         for load in loads
         for store in stores
     )
 
 
 def _accesses(
-    subject: Subject, function: Function, called: Collection[str], names: list[str]
+    file: KernelFile, function: Function, called: Collection[str], names: list[str]
 ) -> list[cst.Call]:
     return [
         call
-        for call in subject.inside(function, cst.Call)
-        if subject.called(call) in called
+        for call in file.inside(function, cst.Call)
+        if file.called(call) in called
         and call.args
         and isinstance(array := call.args[0].value, cst.Name)
         and array.value in names
     ]
 
 
-def _exclusive(subject: Subject, one: cst.Call, other: cst.Call) -> bool:
+def _exclusive(file: KernelFile, one: cst.Call, other: cst.Call) -> bool:
     """Whether two calls stand in different branches of the same `if`."""
-    around, others = [*subject.source.ancestors(one)], {*subject.source.ancestors(other)}
+    around, others = [*file.source.ancestors(one)], {*file.source.ancestors(other)}
     return any(
         isinstance(node, cst.If)
         and node in others
@@ -244,12 +244,12 @@ def _exclusive(subject: Subject, one: cst.Call, other: cst.Call) -> bool:
     )
 
 
-def _tensor(subject: Subject, expression: cst.BaseExpression) -> str | None:
+def _tensor(file: KernelFile, expression: cst.BaseExpression) -> str | None:
     """The caller's tensor that an argument is: a parameter of a function that Python runs."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     if not isinstance(value, cst.Name):
         return None
-    assignments = subject.source.assignments(value)
+    assignments = file.source.assignments(value)
     is_parameter = len(assignments) == 1 and isinstance(assignments[0].node, cst.Param)
     return value.value if is_parameter else None
 
@@ -278,10 +278,10 @@ def run(x, y, stream):
     )
 """,
 )
-def warm_l2(subject: Subject) -> Iterator[Found]:
+def warm_l2(file: KernelFile) -> Iterator[Found]:
     """With its input in the L2 cache a kernel looks faster than in use, and another config may be
     the best."""
-    for call, _ in searches(subject):
+    for call, _ in searches(file):
         flushed = keyword(call, "flush_l2")
         if isinstance(flushed, cst.Name) and flushed.value == "False":
             yield flushed, "the search times every config with its input in the L2 cache"

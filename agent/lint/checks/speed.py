@@ -9,7 +9,8 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.host import element_type
-from agent.lint.base import Found, Severity, Subject, check
+from agent.analysis.cutile.kernel_file import KernelFile
+from agent.lint.base import Found, Severity, check
 from agent.syntax import argument
 
 FULL = f"{CT}float32"
@@ -35,31 +36,31 @@ def k(x, y):
     ct.store(y, (0, 0), ct.mma(a, a, ct.zeros((16, 16), ct.float32)))
 """,
 )
-def float32_mma(subject: Subject) -> Iterator[Found]:
+def float32_mma(file: KernelFile) -> Iterator[Found]:
     """A product of float32 tiles does not use the tensor cores."""
-    for kernel in subject.kernels:
-        for call in CUTILE.find(subject.source, kernel.function.node.body, CUTILE.dots):
+    for kernel in file.kernels:
+        for call in CUTILE.find(file.source, kernel.function.node.body, CUTILE.dots):
             operands = argument(call, 0, "x"), argument(call, 1, "y")
-            if all(o is not None and _is_float32(subject, kernel, o) for o in operands):
-                yield call, f"`{subject.code(call)}` multiplies float32 tiles without tensor cores"
+            if all(o is not None and _is_float32(file, kernel, o) for o in operands):
+                yield call, f"`{file.code(call)}` multiplies float32 tiles without tensor cores"
 
 
-def _is_float32(subject: Subject, kernel: Kernel, operand: cst.BaseExpression) -> bool:
+def _is_float32(file: KernelFile, kernel: Kernel, operand: cst.BaseExpression) -> bool:
     """Whether a tile is cast to float32, or loaded from an array that every launch gives so."""
-    value = subject.source.resolve(operand)
+    value = file.source.resolve(operand)
     if not isinstance(value, cst.Call):
         return False
-    called = subject.called(value)
+    called = file.called(value)
     if called == f"{CT}astype":
         to = argument(value, 1, "dtype")
-        return to is not None and subject.source.name(to) == FULL
+        return to is not None and file.source.name(to) == FULL
     if isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype":
         to = argument(value, 0, "dtype")
-        return to is not None and subject.source.name(to) == FULL
+        return to is not None and file.source.name(to) == FULL
     if called == f"{CT}load" and value.args and isinstance(value.args[0].value, cst.Name):
         name = value.args[0].value.value
         given = [launch.arguments.get(name) for launch in kernel.launches]
-        types = {element_type(subject.source, g) if g is not None else None for g in given}
+        types = {element_type(file.source, g) if g is not None else None for g in given}
         return types == {"float32"}
     return False
 
@@ -81,12 +82,12 @@ def k(x):
     ct.store(x, (ct.bid(0),), ct.zeros((128,), ct.float32))
 """,
 )
-def dead_parameter(subject: Subject) -> Iterator[Found]:
+def dead_parameter(file: KernelFile) -> Iterator[Found]:
     """Every argument is prepared at every launch, used or not, and each value of a constant
     compiles the kernel again."""
-    for kernel in subject.kernels:
+    for kernel in file.kernels:
         for parameter in kernel.function.parameters:
             name = parameter.name.value
-            used = any(a.references for a in subject.source.assignments(parameter.name))
+            used = any(a.references for a in file.source.assignments(parameter.name))
             if not used and not name.startswith("_"):
                 yield parameter, f"{kernel.name} does not use its parameter `{name}`"

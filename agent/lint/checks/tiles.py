@@ -8,8 +8,9 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Parameter
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint import api
-from agent.lint.base import Found, Severity, Subject, check
+from agent.lint.base import Found, Severity, check
 from agent.lint.checks.names import COMPILER
 from agent.lint.definite import Definite
 from agent.lint.values import DEEP, is_runtime, is_tile, late_names, runs_in, unmarked
@@ -30,51 +31,51 @@ LATENCY = range(1, 11)
 
 
 def shapes(
-    subject: Subject,
+    file: KernelFile,
 ) -> Iterator[tuple[Function, cst.Call, cst.BaseExpression]]:
     """The constant shapes in what cuTile compiles, each with its function and what takes it."""
-    for function, call in subject.compiled(cst.Call):
-        shape = constant_shape_of(subject, call)
+    for function, call in file.compiled(cst.Call):
+        shape = constant_shape_of(file, call)
         if shape is not None:
             yield function, call, shape
 
 
-def constant_shape_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
+def constant_shape_of(file: KernelFile, call: cst.Call) -> cst.BaseExpression | None:
     """The shape that a call takes and the compiler has to know: of a tile, or of a part of one."""
-    shape = shape_of(subject, call)
+    shape = shape_of(file, call)
     if shape is not None:
         return shape
-    taken = COUNTING.get(subject.called(call))
-    if taken is None and of_tile(subject, call):
-        taken = PART_METHODS.get(method_of(subject, call))
+    taken = COUNTING.get(file.called(call))
+    if taken is None and of_tile(file, call):
+        taken = PART_METHODS.get(method_of(file, call))
     return taken.of(call) if taken is not None else None
 
 
-def of_tile(subject: Subject, call: cst.Call) -> bool:
+def of_tile(file: KernelFile, call: cst.Call) -> bool:
     """Whether what is called is surely a method of a tile."""
-    return isinstance(call.func, cst.Attribute) and is_tile(subject, call.func.value)
+    return isinstance(call.func, cst.Attribute) and is_tile(file, call.func.value)
 
 
-def method_of(subject: Subject, call: cst.Call) -> str:
+def method_of(file: KernelFile, call: cst.Call) -> str:
     """The name of the method that a call calls; empty when it calls a function of cuda.tile."""
     if not isinstance(call.func, cst.Attribute):
         return ""
     named = isinstance(call.func.value, cst.Name | cst.Attribute)  # and not what a call gives
-    return "" if named and CUTILE.owns(subject.called(call)) else call.func.attr.value
+    return "" if named and CUTILE.owns(file.called(call)) else call.func.attr.value
 
 
-def shape_of(subject: Subject, call: cst.Call) -> cst.BaseExpression | None:
+def shape_of(file: KernelFile, call: cst.Call) -> cst.BaseExpression | None:
     """The tile shape that a call takes, if it takes one."""
-    taken = CUTILE.shapes.get(subject.called(call))
+    taken = CUTILE.shapes.get(file.called(call))
     if taken is not None:
         return taken.of(call)
-    method = method_of(subject, call)
+    method = method_of(file, call)
     return argument(call, 0, SHAPED_METHODS[method]) if method in SHAPED_METHODS else None
 
 
-def elements(subject: Subject, expression: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
+def elements(file: KernelFile, expression: cst.BaseExpression) -> tuple[cst.BaseExpression, ...]:
     """The elements of a tuple, or the one number that stands for it; none when unknown."""
-    value = subject.source.resolve(expression)
+    value = file.source.resolve(expression)
     if isinstance(value, cst.Tuple):
         if any(isinstance(e, cst.StarredElement) for e in value.elements):
             return ()
@@ -106,24 +107,24 @@ def run(x):
     ct.launch(torch.cuda.current_stream(), (1,), k, (x, 128))
 """,
 )
-def not_a_power_of_two(subject: Subject) -> Iterator[Found]:
+def not_a_power_of_two(file: KernelFile) -> Iterator[Found]:
     """Every dimension of a tile is a power of two."""
     dimensions: set[str] = set()
-    for _, call, shape in shapes(subject):
-        inferred = bool(RESHAPES & {subject.called(call), method_of(subject, call)})
-        for element in elements(subject, shape):
+    for _, call, shape in shapes(file):
+        inferred = bool(RESHAPES & {file.called(call), method_of(file, call)})
+        for element in elements(file, shape):
             if isinstance(element, cst.Name):
                 dimensions.add(element.value)
-            size = subject.integer(element)
+            size = file.integer(element)
             if size is not None and not _is_power_of_two(size) and not (inferred and size == -1):
                 yield element, f"a tile dimension of {size} is no power of two"
-    for kernel in subject.kernels:
+    for kernel in file.kernels:
         body = kernel.function.node.body
         changed = {n.value for t, _ in assigned(body) for n in descendants(t, cst.Name)}
         sizes = {name for name in kernel.constants if name in dimensions and name not in changed}
         for launch in kernel.launches:
             for name in sizes & launch.arguments.keys():
-                size = subject.integer(launch.arguments[name])
+                size = file.integer(launch.arguments[name])
                 if size is not None and not _is_power_of_two(size):
                     message = (
                         f"`{name}` of {kernel.name} is a tile dimension; {size} is no power of two"
@@ -156,19 +157,19 @@ def k(x, size: ct.Constant[int], n: ct.Constant[int]):
     ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))
 """,
 )
-def run_time_shape(subject: Subject) -> Iterator[Found]:
+def run_time_shape(file: KernelFile) -> Iterator[Found]:
     """The shape of a tile is known when the kernel is compiled. A parameter is a value of the
     running kernel unless its annotation says that it is a constant; a default does not."""
-    for function, call, shape in shapes(subject):
-        if not runs_in(subject, function, call):
+    for function, call, shape in shapes(file):
+        if not runs_in(file, function, call):
             continue
-        for element in elements(subject, shape):
-            text = subject.code(element)
-            kernel = unmarked(subject, element)
+        for element in elements(file, shape):
+            text = file.code(element)
+            kernel = unmarked(file, element)
             if kernel is not None:
                 message = f"is a parameter of {kernel.name} that is not marked `ct.Constant`"
                 yield element, f"`{text}` in a tile's shape {message}"
-            elif is_runtime(subject, function, element, late_names(subject, function)):
+            elif is_runtime(file, function, element, late_names(file, function)):
                 yield element, f"`{text}` in a tile's shape is known only when the kernel runs"
 
 
@@ -192,23 +193,23 @@ def k(x, y):
     ct.scatter(y, offsets, ct.gather(x, offsets))
 """,
 )
-def tile_as_index(subject: Subject) -> Iterator[Found]:
+def tile_as_index(file: KernelFile) -> Iterator[Found]:
     """The index of `ct.load` and `ct.store` is one integer a dimension, not a tile of offsets."""
-    for _, call in subject.compiled_calls((f"{CT}load", f"{CT}store")):
+    for _, call in file.compiled_calls((f"{CT}load", f"{CT}store")):
         index = argument(call, 1, "index")
-        for element in elements(subject, index) if index is not None else ():
-            if _has_iota(subject, element):
-                yield element, f"`{subject.code(element)}` is a tile of offsets"
+        for element in elements(file, index) if index is not None else ():
+            if _has_iota(file, element):
+                yield element, f"`{file.code(element)}` is a tile of offsets"
 
 
-def _has_iota(subject: Subject, expression: cst.BaseExpression, deep: int = 0) -> bool:
+def _has_iota(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> bool:
     if deep > DEEP:
         return False
-    match subject.source.resolve(expression):
+    match file.source.resolve(expression):
         case cst.BinaryOperation(left=left, right=right):
-            return any(_has_iota(subject, side, deep + 1) for side in (left, right))
+            return any(_has_iota(file, side, deep + 1) for side in (left, right))
         case cst.Call() as call:
-            return subject.called(call) in CUTILE.iotas
+            return file.called(call) in CUTILE.iotas
     return False
 
 
@@ -236,12 +237,12 @@ def k(x, y):
     ct.store(y, (i,), t)
 """,
 )
-def maybe_undefined(subject: Subject) -> Iterator[Found]:
+def maybe_undefined(file: KernelFile) -> Iterator[Found]:
     """A variable is defined on every way to its use. A loop may run zero times; two branches with
     the same condition are not matched up. Branches on constants do not count: the compiler
     decides them."""
-    for function in subject.device:
-        for name, use in Definite(subject, function).run().items():
+    for function in file.device:
+        for name, use in Definite(file, function).run().items():
             yield use, f"`{name}` is not defined on every way to this line of {function.name}"
 
 
@@ -263,23 +264,23 @@ def k(x, y):
     ct.store(y, (0,), ct.load(x, (0,), (128,), latency=10))
 """,
 )
-def hint_out_of_range(subject: Subject) -> Iterator[Found]:
+def hint_out_of_range(file: KernelFile) -> Iterator[Found]:
     """Hints of a kernel and of its loads and stores have ranges."""
-    for call in subject.source.calls:
-        is_kernel = subject.called(call) == f"{CT}kernel"
+    for call in file.source.calls:
+        is_kernel = file.called(call) == f"{CT}kernel"
         is_replacement = (
             isinstance(call.func, cst.Attribute) and call.func.attr.value == "replace_hints"
         )
         for arg in call.args if is_kernel or is_replacement else ():
             hint = arg.keyword.value if arg.keyword is not None else None
-            value = subject.integer(arg.value)
+            value = file.integer(arg.value)
             if hint is not None and hint not in api.HINTS:
                 yield arg, f"a kernel has no hint `{hint}`: it has {', '.join(api.HINTS)}"
             elif hint is not None and value is not None and not _in_range(hint, value):
                 yield arg, f"{hint}={value} is out of range"
-    for _, call in subject.compiled(cst.Call):
-        latency = argument(call, 99, "latency") if CUTILE.owns(subject.called(call)) else None
-        value = subject.integer(latency) if latency is not None else None
+    for _, call in file.compiled(cst.Call):
+        latency = argument(call, 99, "latency") if CUTILE.owns(file.called(call)) else None
+        value = file.integer(latency) if latency is not None else None
         if latency is not None and value is not None and value not in LATENCY:
             yield latency, f"latency={value} is out of range"
 

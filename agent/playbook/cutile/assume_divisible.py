@@ -22,12 +22,14 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization, Params
-from agent.playbook.insertion import free_name, tile_module
-from agent.playbook.interface import Interface, assumes_nothing, merged
+from agent.playbook.insertion import free_name
+from agent.playbook.interface import Interface, merged
 from agent.syntax import Edits, Source, argument, assigned, positional
 
 DIVISOR = 16
@@ -142,7 +144,7 @@ def _is_integer(source: Source, kernel: Kernel, name: str) -> bool:
     return bool(given) and all(
         value is not None
         and not isinstance(value, cst.Integer)
-        and assumes_nothing(value)
+        and is_pure(source, value)
         and host.scalar_type(source, value) == "int32"
         for value in given
     )

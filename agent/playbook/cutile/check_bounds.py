@@ -27,12 +27,14 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.blocks import grid_of
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
+from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization, Params
-from agent.playbook.blocks import grid_of, line_of, preceded, unused
+from agent.playbook.blocks import line_of, preceded, unused
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
-from agent.playbook.insertion import free_name, tile_module
+from agent.playbook.insertion import free_name
 from agent.playbook.interface import Interface
 from agent.playbook.layout import WIDTH, Place
 from agent.playbook.reach import GATHER, LOAD, SCATTER, STORE, NotBounded, Reach, covered

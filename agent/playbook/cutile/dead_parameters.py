@@ -20,10 +20,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization, Params
-from agent.playbook.interface import Interface, assumes_nothing, merged
+from agent.playbook.interface import Interface, merged
 from agent.syntax import Edits, Source, descendants
 
 
@@ -95,7 +96,7 @@ def _dropping(source: Source, kernel: Kernel, names: Sequence[str]) -> Edits:
     interface = Interface.of(source, kernel)
     for name in names:
         for given in interface.given(name):
-            if not assumes_nothing(given):
+            if not is_pure(source, given):
                 raise NotApplicable(
                     f"line {source.line(given)} computes what it gives for {name}: "
                     f"`{source.code(given)}`"

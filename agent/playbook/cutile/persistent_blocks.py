@@ -22,22 +22,18 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Subject
-from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.analysis.cutile.index_ranges import holds_at
-from agent.playbook.base import Optimization, Params
-from agent.playbook.blocks import (
+from agent.analysis.cutile.blocks import (
     NUM_BLOCKS,
     BlockIndex,
     block_counts,
     block_indices,
     grid_of,
     launches,
-    line_of,
-    preceded,
-    replacing,
-    spelling,
-    unused,
 )
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.index_ranges import holds_at
+from agent.playbook.base import Optimization, Params
+from agent.playbook.blocks import line_of, preceded, replacing, spelling, unused
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.hints import hint_of, hintable, with_hint

@@ -25,6 +25,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization, Params
 from agent.playbook.coarsening import (
     LOAD,
@@ -36,7 +37,6 @@ from agent.playbook.coarsening import (
     elements,
     place_of,
 )
-from agent.playbook.insertion import tile_module
 from agent.syntax import Source, argument, descendants, keyword
 
 SWEEP = (2, 4, 8)

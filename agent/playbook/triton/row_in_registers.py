@@ -22,13 +22,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import Tile, tile_of
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.analysis.triton.programs import unused
 from agent.playbook.base import Optimization, Params
-from agent.playbook.interface import assumes_nothing
 from agent.playbook.triton_edits import (
     Edit,
     free_name,
@@ -233,7 +233,7 @@ def _launched(
     number = source.line(launch.node)
     length = launch.arguments.get(passes.length)
     line = statement_of(source, launch)
-    if length is None or not assumes_nothing(length):
+    if length is None or not is_pure(source, length):
         raise NotApplicable(f"the launch at line {number} does not show the length of the row")
     if "num_warps" in launch.arguments:
         raise NotApplicable(f"{passes.kernel.name} takes num_warps as a parameter")

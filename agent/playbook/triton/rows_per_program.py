@@ -23,8 +23,9 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Subject
-from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import holds_at
 from agent.playbook.base import Optimization, Params
@@ -35,7 +36,7 @@ from agent.playbook.triton_edits import (
     with_parameters,
     writing,
 )
-from agent.playbook.triton_grid import changeable, check_own_grid, count_at, is_pure
+from agent.playbook.triton_grid import changeable, check_own_grid, count_at
 from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
 from agent.playbook.triton_persistence import count_of
 from agent.playbook.triton_rows import RowKernel, row_kernel
@@ -185,7 +186,7 @@ def _launched(
         raise NotApplicable(f"the grid at line {line} has no axis")
     extent = grid.extents[0]
     given = launch.arguments.get(read.block)
-    if given is None or not is_pure(source, given) or is_commented(given):
+    if given is None or not is_pure(source, given, ROUNDING) or is_commented(given):
         raise NotApplicable(f"the launch at line {line} does not show {read.block}")
     check_builtins(source, launch)
     n_rows = count_at(source, launch, grid, extent)
