@@ -9,10 +9,10 @@ import libcst as cst
 from agent.analysis.common.dialect import Parameter
 from agent.analysis.cutile.dialect import ATOMICS, CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
+from agent.analysis.cutile.values import DEEP
 from agent.lint.base import Found, Severity, check
 from agent.lint.checks.names import COMPILER
 from agent.lint.checks.tiles import constant_shape_of, elements, method_of, of_tile, shape_of
-from agent.lint.values import DEEP
 from agent.syntax import argument, keyword
 
 INDEX = Parameter(1, "index")

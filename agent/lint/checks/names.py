@@ -8,9 +8,9 @@ import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
+from agent.analysis.cutile.values import array_parameters, tile_names
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
-from agent.lint.values import array_parameters, tile_names
 from agent.syntax import descendants
 
 COMPILER = "confirmed with the compiler of cuda-tile 1.7"

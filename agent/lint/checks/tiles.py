@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.common.dialect import Parameter
+from agent.analysis.cutile.definite_assignment import Definite
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
+from agent.analysis.cutile.values import DEEP, is_runtime, is_tile, late_names, runs_in, unmarked
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
 from agent.lint.checks.names import COMPILER
-from agent.lint.definite import Definite
-from agent.lint.values import DEEP, is_runtime, is_tile, late_names, runs_in, unmarked
 from agent.syntax import Function, argument, assigned, descendants
 
 SHAPED_METHODS = {"tiled_view": "tile_shape"}

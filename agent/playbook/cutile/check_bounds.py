@@ -27,6 +27,15 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.access_bounds import (
+    GATHER,
+    LOAD,
+    SCATTER,
+    STORE,
+    NotBounded,
+    Reach,
+    covered,
+)
 from agent.analysis.cutile.blocks import grid_of
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
@@ -37,7 +46,6 @@ from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
 from agent.playbook.insertion import free_name
 from agent.playbook.interface import Interface
 from agent.playbook.layout import WIDTH, Place
-from agent.playbook.reach import GATHER, LOAD, SCATTER, STORE, NotBounded, Reach, covered
 from agent.syntax import Source, keyword, with_keyword
 
 ACCESSES = (LOAD, STORE, GATHER, SCATTER)

@@ -13,7 +13,7 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.cutile.kernel_file import STATIC, KernelFile
-from agent.lint.values import is_runtime
+from agent.analysis.cutile.values import is_runtime
 from agent.syntax import Function, assigned, descendants
 
 Names = frozenset[str]
