@@ -26,7 +26,7 @@ TIERS = """
     proposers
     harness  report  preflight
     playbook  workspace  prompting  lint  tileir
-    diagnosis
+    rewriting  diagnosis
     tuning
     target
     backends

@@ -33,7 +33,7 @@ from agent.evidence.sass import count
 from agent.lint import Severity, api, lint
 from agent.playbook import ADVICE, PLAYBOOK, for_backend
 from agent.playbook.base import Entry
-from agent.playbook.reference import as_markdown
+from agent.skillbook.playbook_page import as_markdown
 from agent.syntax import Source
 from tests.support.tile_cpu import result_of
 from tests.test_docs import ROOT, blocks, prose, rows

@@ -55,7 +55,6 @@ def show(name: str, as_json: Json = False) -> None:
     output.use_json(as_json)
     from agent.playbook import find
     from agent.playbook.base import Optimization
-    from agent.playbook.reference import prose
 
     entry = find(name)
     facts: dict[str, object] = {
@@ -67,10 +66,10 @@ def show(name: str, as_json: Json = False) -> None:
         "measured": entry.measured,
         "hypothesis": entry.hypothesis,
         "changes_rounding": entry.changes_rounding,
-        "prose": prose(entry),
+        "prose": entry.prose,
         "automatic": isinstance(entry, Optimization),
     }
-    text = f"{entry.name} ({entry.backend}, {entry.family})\n\n{prose(entry)}\n\n"
+    text = f"{entry.name} ({entry.backend}, {entry.family})\n\n{entry.prose}\n\n"
     text += f"Expected: {entry.expected}\n"
     if entry.measured:
         text += f"Measured, latency saved: {entry.measured}\n"
@@ -92,7 +91,7 @@ def show(name: str, as_json: Json = False) -> None:
 def reference(backend: Backend = None) -> None:
     """Print all of them as one page of Markdown, with their order and what they gained."""
     output.use_json(False)
-    from agent.playbook.reference import as_markdown
+    from agent.skillbook.playbook_page import as_markdown
 
     output.result({}, as_markdown(_backends(backend)))
 

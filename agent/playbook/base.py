@@ -9,15 +9,13 @@ The module's docstring has four headings: `When:`, `Do:`, `Risk:`, `Source:`.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Subject
-
-Params = Mapping[str, Any]
-"""An optimization's parameters: JSON values only, so that the journal can hold them."""
+from agent.analysis.common.subject import Params, Subject
 
 
 class Entry(ABC):
@@ -48,6 +46,11 @@ class Entry(ABC):
     """Results may differ in their last digits; the frozen tests decide whether that is right."""
     opt_in: ClassVar[bool] = False
     """It undoes what the author asked for, so that a run tries it only where `--only` names it."""
+
+    @property
+    def prose(self) -> str:
+        """The docstring of the entry's file: a title and four headings."""
+        return inspect.getdoc(inspect.getmodule(type(self))) or ""
 
 
 class Advice(Entry):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.playbook.base import Advice, Entry, Optimization
-from agent.playbook.reference import prose
 from agent.state import Run
 
 OWN_IDEA = "own-idea"
@@ -73,7 +72,7 @@ def _tasks(run: Run, subject: Subject, entries: Sequence[Entry]) -> Iterator[Tas
             optimization=entry.name,
             family=entry.family,
             title=entry.title,
-            prose=prose(entry),
+            prose=entry.prose,
             expected=entry.expected,
             why=why,
             fits=fits,

@@ -15,8 +15,8 @@ from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
 from agent.playbook import ADVICE, ordered
 from agent.playbook.base import Entry
-from agent.playbook.reference import order, section
 from agent.skillbook import SHIPPED
+from agent.skillbook.playbook_page import order, section
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 """Exists in a checkout; an installed package holds what was made from it."""

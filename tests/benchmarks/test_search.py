@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import pytest
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.environment import probe
 from agent.playbook import ordered
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from benchmarks.loop_run import environment
 from benchmarks.search import Record, collect, in_children
 from benchmarks.search_passes import GAIN, TUNING, OutOfTime, Search, key_of

@@ -8,10 +8,10 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.backends import BACKENDS
 from agent.playbook import ADVICE, for_backend
-from agent.playbook.base import Advice, Optimization, Params
+from agent.playbook.base import Advice, Optimization
 from agent.syntax import Source
 
 TRITON = BACKENDS["triton"]

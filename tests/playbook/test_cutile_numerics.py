@@ -6,9 +6,8 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.playbook import ADVICE, PLAYBOOK
-from agent.playbook.base import Params
 from agent.syntax import Source
 from tests.support.playbook import advice, apply, kernel, refusal, variants
 

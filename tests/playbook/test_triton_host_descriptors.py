@@ -8,8 +8,7 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
-from agent.playbook.base import Params
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.syntax import Source
 
 pytest.importorskip("triton", reason="triton is not installed")

@@ -9,8 +9,7 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
-from agent.playbook.base import Params
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.syntax import Source
 
 HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"

@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.causes import Cause, Diagnosis
 from agent.events import Measured, Settled, Skipped, Verified
 from agent.options import Options
 from agent.playbook import ordered
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.proposers.base import Exhausted, Proposal
 from agent.proposers.playbook import PlaybookProposer
 from agent.state import Phase, Run, advance

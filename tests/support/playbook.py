@@ -6,8 +6,8 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
-from agent.playbook.base import Advice, Params
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
+from agent.playbook.base import Advice
 from agent.syntax import Source
 
 CUTILE = "import cuda.tile as ct\n\n"

@@ -11,8 +11,7 @@ import torch
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, NotApplicable, Subject
-from agent.playbook.base import Params
+from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.syntax import Source
 from tests.support.tile_cpu import result_of
 

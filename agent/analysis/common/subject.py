@@ -1,11 +1,16 @@
-"""What an analysis is asked about, and its answer where there is none."""
+"""What an optimization is asked about: the file, the machine, its parameters; and a refusal."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agent.analysis.common.kernels import KernelClass
 from agent.syntax import Source
+
+Params = Mapping[str, Any]
+"""An optimization's parameters: JSON values only, so that the journal can hold them."""
 
 
 class NotApplicable(Exception):

@@ -23,13 +23,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.insertion import free_name
-from agent.playbook.interface import Interface, merged
+from agent.playbook.base import Optimization
+from agent.rewriting.common.interface import Interface, merged
+from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Edits, Source, argument, assigned, positional
 
 DIVISOR = 16

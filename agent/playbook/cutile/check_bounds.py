@@ -26,7 +26,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.access_bounds import (
     GATHER,
     LOAD,
@@ -40,12 +40,12 @@ from agent.analysis.cutile.blocks import grid_of
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.blocks import line_of, preceded, unused
+from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
-from agent.playbook.insertion import free_name
-from agent.playbook.interface import Interface
-from agent.playbook.layout import WIDTH, Place
+from agent.rewriting.common.formatting import WIDTH, Place
+from agent.rewriting.common.interface import Interface
+from agent.rewriting.cutile.blocks import line_of, preceded, unused
+from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Source, keyword, with_keyword
 
 ACCESSES = (LOAD, STORE, GATHER, SCATTER)

@@ -21,10 +21,10 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.playbook.base import Optimization, Params
-from agent.playbook.interface import Interface, merged
+from agent.playbook.base import Optimization
+from agent.rewriting.common.interface import Interface, merged
 from agent.syntax import Edits, Source, descendants
 
 

@@ -19,12 +19,12 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.insertion import after_imports, free_name
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.insertion import after_imports, free_name
 from agent.syntax import Source, positional
 
 ATOMS = (cst.Name, cst.Attribute, cst.Call, cst.Subscript)

@@ -21,11 +21,11 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.syntax import Source, descendants, keyword, positional, with_keyword
 
 FLUSHED = tuple(f"{CT}{name}" for name in ("exp2", "rsqrt", "sqrt", "truediv"))

@@ -23,12 +23,12 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.accesses import GATHER, SCATTER, Access, Bounds, access_of, same_shape
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import NotRegular
-from agent.playbook.base import Optimization, Params
-from agent.playbook.layout import Call, Place, laid_out
+from agent.playbook.base import Optimization
+from agent.rewriting.common.formatting import Call, Place, laid_out
 from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90

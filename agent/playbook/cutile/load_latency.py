@@ -17,9 +17,9 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.syntax import Source, keyword, setting
 
 SWEEP = (1, 3, 6, 10)

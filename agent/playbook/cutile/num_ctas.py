@@ -18,11 +18,11 @@ from typing import ClassVar
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.playbook.base import Optimization, Params
-from agent.playbook.hints import hint_of, hintable, with_hint
-from agent.playbook.tiles import Tiles
+from agent.playbook.base import Optimization
+from agent.rewriting.common.tile_sizes import Tiles
+from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.syntax import Source
 
 HINT = "num_ctas"

@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Subject
+from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.playbook.base import Optimization, Params
-from agent.playbook.hints import hint_of, hintable, with_hint
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
 HINT = "occupancy"
 SWEEP: Mapping[KernelClass, tuple[int, ...]] = {

@@ -21,7 +21,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import binds
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import (
     NUM_BLOCKS,
     BlockIndex,
@@ -32,12 +32,12 @@ from agent.analysis.cutile.blocks import (
 )
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
-from agent.playbook.base import Optimization, Params
-from agent.playbook.blocks import line_of, preceded, replacing, spelling, unused
+from agent.playbook.base import Optimization
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
-from agent.playbook.hints import hint_of, hintable, with_hint
-from agent.playbook.layout import Call, Place, laid_out
+from agent.rewriting.common.formatting import Call, Place, laid_out
+from agent.rewriting.cutile.blocks import line_of, preceded, replacing, spelling, unused
+from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.syntax import Source, argument, descendants, keyword
 
 SWEEP, SWEEP_DOT = (1, 2, 4, 8), (1, 2)

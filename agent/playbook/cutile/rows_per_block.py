@@ -20,11 +20,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.coarsening import block_name, casts, count, divided, elements
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.coarsening import block_name, casts, count, divided, elements
 from agent.syntax import Source, argument, descendants, keyword
 
 SWEEP = (2, 4, 8)

@@ -23,11 +23,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.coarsening import (
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.coarsening import (
     LOAD,
     STORE,
     block_name,

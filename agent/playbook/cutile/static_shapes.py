@@ -21,12 +21,12 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.uses import Uses
-from agent.playbook.base import Optimization, Params
-from agent.playbook.insertion import after_imports, free_name, with_import
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.insertion import after_imports, free_name, with_import
 from agent.syntax import Source, descendants
 
 

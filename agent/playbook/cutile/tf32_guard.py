@@ -18,11 +18,11 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.insertion import before_kernels, free_name
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.insertion import before_kernels, free_name
 from agent.syntax import Function, Source, argument, assigned, descendants
 
 TF32 = f"{CT}tfloat32"

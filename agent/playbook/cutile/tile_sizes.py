@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Subject
+from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
-from agent.playbook.base import Optimization, Params
-from agent.playbook.tiles import Tiles
+from agent.playbook.base import Optimization
+from agent.rewriting.common.tile_sizes import Tiles
 
 
 class TileSizes(Optimization):

@@ -25,11 +25,11 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import definition, value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import holds_at, is_scalar
-from agent.playbook.base import Optimization, Params
-from agent.playbook.blocks import unused
+from agent.playbook.base import Optimization
+from agent.rewriting.cutile.blocks import unused
 from agent.syntax import Source, argument, descendants, positional
 
 STORE = f"{CT}store"

@@ -24,14 +24,14 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import Tile, tile_names, tile_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, triton_module
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, above, fitted, without
-from agent.playbook.triton_grid import grid_from_meta, without_unused
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, above, fitted, without
+from agent.rewriting.triton.grid import grid_from_meta, without_unused
 from agent.syntax import Source, Untraceable
 
 OPTIONS = ("num_warps", "num_stages")

@@ -20,15 +20,15 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import names_in, rewritten
 from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
 from agent.analysis.triton.programs import unused
-from agent.playbook.base import Optimization, Params
-from agent.playbook.layout import Call, laid_out
-from agent.playbook.triton_descriptors import (
+from agent.playbook.base import Optimization
+from agent.rewriting.common.formatting import Call, laid_out
+from agent.rewriting.triton.descriptors import (
     Layout,
     allocator,
     before_kernels,
@@ -41,7 +41,7 @@ from agent.playbook.triton_descriptors import (
     replaced,
     scratch,
 )
-from agent.playbook.triton_edits import Edit, decorated, free_name, removing, with_parameters
+from agent.rewriting.triton.edits import Edit, decorated, free_name, removing, with_parameters
 from agent.syntax import Source, argument, assigned, keyword
 
 FIRST_TMA = 90

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
-from agent.playbook.tiles import Tiles
+from agent.playbook.base import Optimization
+from agent.rewriting.common.tile_sizes import Tiles
 
 
 class BlockSize(Optimization):

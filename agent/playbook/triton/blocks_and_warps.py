@@ -20,12 +20,12 @@ from typing import ClassVar
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
-from agent.playbook.tiles import Tiles
-from agent.playbook.triton_options import DEFAULTS, check, now, setting_options
+from agent.playbook.base import Optimization
+from agent.rewriting.common.tile_sizes import Tiles
+from agent.rewriting.triton.options import DEFAULTS, check, now, setting_options
 from agent.syntax import Source
 
 MOST_VARIANTS = 8

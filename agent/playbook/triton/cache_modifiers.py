@@ -16,10 +16,10 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.caching import DECIDED, kernels_that_stream, loads_by_use
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.syntax import keyword, setting
 
 MODIFIER = "cache_modifier"

@@ -22,13 +22,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import RANGES, belongs_to, holds_at, span_of, steps_of
 from agent.analysis.triton.programs import unused
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, edited, removing, writing
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, edited, removing, writing
 from agent.syntax import Source, descendants, keyword, positional
 
 WHERE = "triton.language.where"

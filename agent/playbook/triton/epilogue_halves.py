@@ -19,13 +19,13 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.programs import unused
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, preceded
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, preceded
 from agent.syntax import Source, argument, descendants
 
 SPLIT = "triton.language.split"

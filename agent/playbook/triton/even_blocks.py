@@ -22,13 +22,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.programs import unused
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, decorated, heuristics, with_parameters
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
 from agent.syntax import Source, descendants
 
 FLAG = "EVEN_"

@@ -21,11 +21,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.exponents import Exponents
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, parenthesized, writing
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, parenthesized, writing
 from agent.syntax import Source
 
 LOG2_E, LN_2 = repr(log2(e)), repr(log(2))

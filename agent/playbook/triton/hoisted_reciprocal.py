@@ -17,9 +17,9 @@ import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.syntax import Source, descendants
 
 FLOATS = tuple(f"triton.language.{name}" for name in ("sum", "max", "sqrt", "exp", "exp2"))

@@ -27,13 +27,13 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
 from agent.analysis.triton.programs import unused
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.playbook.triton.tile_descriptors import TileDescriptors, tile_variants
-from agent.playbook.triton_described import (
+from agent.rewriting.triton.described import (
     KINDS,
     Described,
     branches,
@@ -44,9 +44,9 @@ from agent.playbook.triton_described import (
     usable,
     wanted_name,
 )
-from agent.playbook.triton_descriptors import before_kernels, check_given, conditions, fitting
-from agent.playbook.triton_edits import Edit, decorated, free_name, heuristics, with_parameters
-from agent.playbook.triton_host_arrays import HostArray, array_of, importing, strides_in
+from agent.rewriting.triton.descriptors import before_kernels, check_given, conditions, fitting
+from agent.rewriting.triton.edits import Edit, decorated, free_name, heuristics, with_parameters
+from agent.rewriting.triton.host_arrays import HostArray, array_of, importing, strides_in
 from agent.syntax import Source
 
 

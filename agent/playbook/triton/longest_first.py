@@ -21,14 +21,14 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES
 from agent.analysis.triton.programs import ProgramIndex, program_indices
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, writing
-from agent.playbook.triton_persistence import WAITS
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, writing
+from agent.rewriting.triton.persistence import WAITS
 from agent.syntax import Source, descendants, positional
 
 

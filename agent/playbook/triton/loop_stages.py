@@ -16,9 +16,9 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_loops import ranging, streaming_loops
+from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.loops import ranging, streaming_loops
 from agent.syntax import Source, keyword
 
 SWEEP = (2, 3, 4)

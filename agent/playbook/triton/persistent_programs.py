@@ -27,14 +27,14 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.configs import shared_bytes
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit
-from agent.playbook.triton_options import now, setting_options
-from agent.playbook.triton_persistence import (
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit
+from agent.rewriting.triton.options import now, setting_options
+from agent.rewriting.triton.persistence import (
     Pipelined,
     Rounds,
     extents_of,

@@ -14,10 +14,10 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.pointers import spelling
-from agent.playbook.base import Optimization, Params
+from agent.playbook.base import Optimization
 from agent.syntax import Source, descendants, positional
 
 ROOTS = ("triton.language.sqrt", "triton.language.math.sqrt")

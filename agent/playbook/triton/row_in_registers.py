@@ -23,13 +23,13 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import Tile, tile_of
 from agent.analysis.common.purity import is_pure
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.analysis.triton.programs import unused
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import (
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import (
     Edit,
     free_name,
     giving,
@@ -39,8 +39,8 @@ from agent.playbook.triton_edits import (
     without,
     writing,
 )
-from agent.playbook.triton_grid import grid_from_meta, without_unused
-from agent.playbook.triton_options import check_builtins, ramp
+from agent.rewriting.triton.grid import grid_from_meta, without_unused
+from agent.rewriting.triton.options import check_builtins, ramp
 from agent.syntax import Source, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")

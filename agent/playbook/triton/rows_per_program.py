@@ -24,22 +24,22 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import holds_at
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import (
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import (
     Edit,
     giving,
     preceded,
     with_parameters,
     writing,
 )
-from agent.playbook.triton_grid import changeable, check_own_grid, count_at
-from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
-from agent.playbook.triton_persistence import count_of
-from agent.playbook.triton_rows import RowKernel, row_kernel
+from agent.rewriting.triton.grid import changeable, check_own_grid, count_at
+from agent.rewriting.triton.options import check_builtins, is_plain_or_ramp, ramp
+from agent.rewriting.triton.persistence import count_of
+from agent.rewriting.triton.rows import RowKernel, row_kernel
 from agent.syntax import Source, descendants, is_commented
 
 SWEEP = ((1024, 256), (1024, 512), (2048, 512), (2048, 1024),

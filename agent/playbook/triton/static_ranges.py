@@ -17,11 +17,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, Untraceable, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")

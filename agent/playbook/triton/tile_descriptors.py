@@ -25,15 +25,15 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
 from agent.analysis.triton.index_ranges import holds_at
 from agent.analysis.triton.programs import unused
 from agent.analysis.triton.tiles import TileAccess
-from agent.playbook.base import Optimization, Params
-from agent.playbook.layout import Call, laid_out
-from agent.playbook.triton_described import (
+from agent.playbook.base import Optimization
+from agent.rewriting.common.formatting import Call, laid_out
+from agent.rewriting.triton.described import (
     KINDS,
     Described,
     branches,
@@ -45,7 +45,7 @@ from agent.playbook.triton_described import (
     usable,
     wanted_name,
 )
-from agent.playbook.triton_descriptors import (
+from agent.rewriting.triton.descriptors import (
     allocator,
     before_kernels,
     check_given,
@@ -55,7 +55,7 @@ from agent.playbook.triton_descriptors import (
     only_where,
     scratch,
 )
-from agent.playbook.triton_edits import Edit, decorated, free_name, with_parameters
+from agent.rewriting.triton.edits import Edit, decorated, free_name, with_parameters
 from agent.syntax import Source
 
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_loops import ranging, streaming_loops
+from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.loops import ranging, streaming_loops
 from agent.syntax import keyword
 
 FACTORS = (2, 4)

@@ -20,10 +20,10 @@ from typing import ClassVar
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.intensity import tile_extent
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_options import DEFAULTS, check, now, setting_options
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.options import DEFAULTS, check, now, setting_options
 from agent.syntax import Source
 
 WARPS = (1, 2, 4, 8, 16, 32)

@@ -21,13 +21,13 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight
 from agent.analysis.triton.programs import one_block
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, giving
-from agent.playbook.triton_options import check_builtins, is_plain_or_ramp, ramp
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, giving
+from agent.rewriting.triton.options import check_builtins, is_plain_or_ramp, ramp
 from agent.syntax import Source
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)

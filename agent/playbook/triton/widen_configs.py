@@ -21,11 +21,11 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization, Params
-from agent.playbook.triton_edits import Edit, with_elements
+from agent.playbook.base import Optimization
+from agent.rewriting.triton.edits import Edit, with_elements
 from agent.syntax import Source, Untraceable, argument, keyword, positional
 
 CONFIG = "triton.Config"

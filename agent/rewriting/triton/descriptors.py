@@ -15,8 +15,8 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, torch_module, triton_module
-from agent.playbook.layout import STEP, Place
-from agent.playbook.triton_edits import Edit, preceded, statement_of
+from agent.rewriting.common.formatting import STEP, Place
+from agent.rewriting.triton.edits import Edit, preceded, statement_of
 from agent.syntax import Source, descendants
 
 ALIGNMENT_BYTES = 16

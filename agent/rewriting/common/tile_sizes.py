@@ -14,8 +14,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Dialect
 from agent.analysis.common.provenance import Tile, tile_names, tile_of
-from agent.analysis.common.subject import NotApplicable
-from agent.playbook.base import Params
+from agent.analysis.common.subject import NotApplicable, Params
 from agent.syntax import Source
 
 MATMUL = (

@@ -14,9 +14,9 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.tiles import LOAD, STORE, Dimension, TileAccess, tile_access
-from agent.playbook.layout import STEP, Call, Place, laid_out
-from agent.playbook.triton_descriptors import Layout, branching, replaced
-from agent.playbook.triton_edits import Edit
+from agent.rewriting.common.formatting import STEP, Call, Place, laid_out
+from agent.rewriting.triton.descriptors import Layout, branching, replaced
+from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90

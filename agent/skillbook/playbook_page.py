@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import textwrap
 from collections.abc import Callable, Sequence
 
@@ -33,11 +32,6 @@ of its file in `agent/playbook/`; its example is the pair that the tests apply i
 - *Family*: a gain under 5 % puts the rest of the family last. *Again after*: after a keep of one of
   these families it is tried once more.
 """
-
-
-def prose(entry: Entry) -> str:
-    """The docstring of the entry's file: a title and four headings."""
-    return inspect.getdoc(inspect.getmodule(type(entry))) or ""
 
 
 def as_markdown(backends: Sequence[str] = tuple(BACKENDS)) -> str:
@@ -79,7 +73,7 @@ def _places(backend: str, kernel_class: KernelClass) -> dict[str, str]:
 
 def section(entry: Entry) -> str:
     """What there is to say of an entry, under a heading of its name."""
-    title, *recipe = _paragraphs(prose(entry))
+    title, *recipe = _paragraphs(entry.prose)
     facts = [entry.family]
     if entry.revisit_after:
         facts.append(f"again after {', '.join(sorted(entry.revisit_after))}")

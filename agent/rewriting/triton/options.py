@@ -9,7 +9,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Launch
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.triton_edits import Edit
+from agent.rewriting.triton.edits import Edit
 from agent.syntax import Literal, Source, Untraceable, descendants, setting
 
 DEFAULTS = {"num_warps": 4, "num_stages": 3}

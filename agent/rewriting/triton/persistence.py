@@ -22,7 +22,7 @@ from agent.analysis.triton.programs import (
     program_indices,
     unused,
 )
-from agent.playbook.triton_edits import (
+from agent.rewriting.triton.edits import (
     Edit,
     free_name,
     giving,
@@ -32,8 +32,8 @@ from agent.playbook.triton_edits import (
     with_parameters,
     writing,
 )
-from agent.playbook.triton_grid import check_own_grid
-from agent.playbook.triton_loops import LOAD
+from agent.rewriting.triton.grid import check_own_grid
+from agent.rewriting.triton.loops import LOAD
 from agent.syntax import Source, argument, descendants
 
 SCRATCH_BYTES = 8192

@@ -15,7 +15,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.triton_edits import Edit, writing
+from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, argument, descendants, is_commented, keyword, with_keyword
 
 TL = "triton.language."

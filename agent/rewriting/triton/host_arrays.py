@@ -14,9 +14,9 @@ from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES, holds_at, is_wide
 from agent.analysis.triton.programs import PROGRAM_ID
 from agent.analysis.triton.tiles import TileAccess
-from agent.playbook.layout import STEP, WIDTH
-from agent.playbook.triton_described import ON_HOST, in_memory
-from agent.playbook.triton_edits import free_name
+from agent.rewriting.common.formatting import STEP, WIDTH
+from agent.rewriting.triton.described import ON_HOST, in_memory
+from agent.rewriting.triton.edits import free_name
 from agent.syntax import Source
 
 MOST_LEADING = 3

@@ -17,8 +17,8 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.host import language
 from agent.analysis.triton.programs import naming, one_block, program_indices, unused
-from agent.playbook.triton_edits import Edit, begun, followed, writing
-from agent.playbook.triton_row_extents import Extent, Names, Reading, of_cast
+from agent.rewriting.triton.edits import Edit, begun, followed, writing
+from agent.rewriting.triton.row_extents import Extent, Names, Reading, of_cast
 from agent.syntax import Source
 
 

@@ -11,7 +11,7 @@ from libcst.metadata import PositionProvider
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.playbook.layout import STEP, WIDTH, Place
+from agent.rewriting.common.formatting import STEP, WIDTH, Place
 from agent.syntax import Source, descendants, with_keyword
 
 Edit = Callable[[Any], Any]

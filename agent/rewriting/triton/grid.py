@@ -14,7 +14,7 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import Grid, HostView
 from agent.analysis.triton.index_ranges import holds_at
-from agent.playbook.triton_edits import Edit, edited, removing, writing
+from agent.rewriting.triton.edits import Edit, edited, removing, writing
 from agent.syntax import Source, descendants, is_commented
 
 META = "META"

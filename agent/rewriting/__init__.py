@@ -1,0 +1,1 @@
+"""Edits that several optimizations make. A rewriting knows no entry of the playbook."""

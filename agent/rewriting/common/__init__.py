@@ -1,0 +1,1 @@
+"""Edits that serve both kernel languages."""

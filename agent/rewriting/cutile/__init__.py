@@ -1,0 +1,1 @@
+"""Edits of cuTile kernels and of the host code that launches them."""

@@ -1,0 +1,1 @@
+"""Edits of Triton kernels and of the host code that launches them."""
