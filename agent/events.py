@@ -10,10 +10,11 @@ from enum import StrEnum
 from typing import Any
 
 from agent.causes import Diagnosis
-from agent.decision import Status
-from agent.measurement import Calibration
+from agent.measuring.decision import Status
+from agent.measuring.measurement import Calibration
+from agent.measuring.screening import ScreenResult
+from agent.measuring.statistics import Comparison
 from agent.options import Options
-from agent.statistics import Comparison
 
 
 class StopReason(StrEnum):
@@ -92,18 +93,6 @@ class SortedOut:
 
     title: str
     reason: str
-
-
-@dataclass(frozen=True)
-class ScreenResult:
-    """What the cheap look at one variant of a sweep gave."""
-
-    sha: str
-    latency_ms: float | None
-    """None: the variant failed, and `reason` says how."""
-    reason: str = ""
-    improvement: float | None = None
-    """Against the incumbent, beside which it was looked at."""
 
 
 # --- events: past participles, each a fact that the journal keeps -------------------------------

@@ -16,7 +16,6 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates, perf_tests, started
 from agent.causes import Diagnosis
-from agent.decision import Status
 from agent.errors import UsageError
 from agent.events import (
     Baselined,
@@ -28,7 +27,6 @@ from agent.events import (
     Measured,
     Proposed,
     Screened,
-    ScreenResult,
     Settled,
     Skipped,
     SortedOut,
@@ -42,11 +40,12 @@ from agent.harness.judge import Judge
 from agent.harness.sifter import in_short
 from agent.harness.subset import Cost, comparison_s, representative
 from agent.journal import Journal
-from agent.measurement import Calibration, Failure, Plan
+from agent.measuring.decision import Status
+from agent.measuring.measurement import Calibration, Failure, Plan
+from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult, halve
+from agent.measuring.statistics import Comparison
 from agent.proposers.base import Declined, Exhausted, Proposer
-from agent.screening import SHORT_QUADS, Look, halve
 from agent.state import Phase, Run, advance, stop_reason
-from agent.statistics import Comparison
 from agent.syntax import Source
 from agent.workspace import Workspace
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent.decision import Rules
+from agent.measuring.decision import Rules
 
 PLAYBOOK, MODEL, COMMAND, ASSISTANT = "playbook", "model", "command", "assistant"
 PROPOSERS = (PLAYBOOK, MODEL, COMMAND, ASSISTANT)

@@ -26,7 +26,7 @@ def render(template: str, **variables: Any) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    from agent.decision import percent, signed
+    from agent.measuring.decision import percent, signed
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([_PACKAGED, _CHECKED_OUT]),

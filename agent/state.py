@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.causes import Diagnosis
-from agent.decision import Gain, Status, Verdict, decide
 from agent.errors import TransitionError
 from agent.events import (
     Baselined,
@@ -39,9 +38,10 @@ from agent.events import (
     Usage,
     Verified,
 )
-from agent.measurement import Calibration
+from agent.measuring.decision import Gain, Status, Verdict, decide
+from agent.measuring.measurement import Calibration
+from agent.measuring.statistics import Comparison, geometric_mean
 from agent.options import Options
-from agent.statistics import Comparison, geometric_mean
 
 
 class Phase(StrEnum):

@@ -194,7 +194,7 @@ def counted(module: ModuleType) -> list[dict[str, Any]]:
 
 def summary(name: str, runs: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     """One row a shape."""
-    from agent.statistics import Blocks, compare
+    from agent.measuring.statistics import Blocks, compare
 
     rows = []
     for shapes in zip(*runs, strict=True):

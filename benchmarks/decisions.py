@@ -22,14 +22,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.decision import Rules, Status, decide
 from agent.environment import describe, probe
 from agent.events import TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.gpu import GpuWatch
 from agent.harness.judge import PytestJudge, Timing
 from agent.harness.server import ForkServer
-from agent.measurement import Calibration, Failure
+from agent.measuring.decision import Rules, Status, decide
+from agent.measuring.measurement import Calibration, Failure
 
 KERNELS = (
     "triton_softmax",

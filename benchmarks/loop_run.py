@@ -15,8 +15,8 @@ from typing import Any
 
 from agent.events import Event, Measured
 from agent.journal import read
+from agent.measuring.statistics import Comparison
 from agent.state import Run, advance
-from agent.statistics import Comparison
 from benchmarks.spec import HERE, Spec
 
 ITERATION_S = 120.0

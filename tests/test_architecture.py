@@ -33,11 +33,10 @@ TIERS = """
     analysis
     evidence
     journal  repository  lock  environment  syntax
-    state  screening
+    state
     events
-    options  measurement
-    decision  blocks
-    statistics  causes
+    options
+    measuring  causes
     errors  redaction
 """
 """A module or package of `agent` imports from the lines below its own, and from itself."""

@@ -245,9 +245,9 @@ def test_the_layers_are_those_that_hold() -> None:
 
 
 def test_the_readme_gives_the_numbers_of_the_code() -> None:
-    from agent.decision import Rules
     from agent.harness.pairs import Timing
-    from agent.measurement import Plan
+    from agent.measuring.decision import Rules
+    from agent.measuring.measurement import Plan
     from agent.options import Options
     from tile_agent_pytest.bench import GRAPH_LAUNCHES, SHORT_MS
 

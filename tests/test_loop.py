@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.decision import Status
 from agent.events import StopReason
 from agent.journal import Journal, replay
 from agent.loop import drive
+from agent.measuring.decision import Status
 from agent.options import Options
 from agent.report.table import render
 from agent.state import Phase, Run

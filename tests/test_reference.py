@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from agent.analysis.common.kernels import KernelClass, class_of
 from agent.cli.main import app
-from agent.decision import Rules
 from agent.evidence import advice
 from agent.evidence.occupancy import (
     LIMITS,
@@ -31,6 +30,7 @@ from agent.evidence.occupancy import (
 )
 from agent.evidence.sass import count
 from agent.lint import Severity, api, lint
+from agent.measuring.decision import Rules
 from agent.playbook import ADVICE, PLAYBOOK, for_backend
 from agent.playbook.base import Entry
 from agent.skillbook.playbook_page import as_markdown

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.decision import Rules
-from agent.measurement import Calibration, describe_resolution
+from agent.measuring.decision import Rules
+from agent.measuring.measurement import Calibration, describe_resolution
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from agent.causes import Cause, Diagnosis
-from agent.decision import Gain, Status
 from agent.errors import TransitionError
 from agent.events import (
     EVENTS,
@@ -32,6 +31,7 @@ from agent.events import (
     Verified,
 )
 from agent.journal import replay
+from agent.measuring.decision import Gain, Status
 from agent.options import Options
 from agent.state import Phase, Run, advance, stop_reason
 from tests.support.history import (

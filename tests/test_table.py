@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from agent.decision import Status
+from agent.measuring.decision import Status
 from agent.report.table import render, write
 from agent.state import Row
 
@@ -147,7 +147,7 @@ def test_a_full_disk_leaves_the_old_table_and_no_litter(tmp_path: Path) -> None:
     script = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from agent.decision import Status\n"
+        "from agent.measuring.decision import Status\n"
         "from agent.report.table import write\n"
         "from agent.state import Row\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))\n"

@@ -91,7 +91,7 @@ def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Dia
     from agent.harness.arm import deadline_in
     from agent.harness.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
-    from agent.measurement import Failure
+    from agent.measuring.measurement import Failure
 
     with setup.opened(setup.Request(kernel, python, tuple(tests), needs=("perf",))) as session:
         checkout = session.checkout(session.origin_sha)

@@ -24,7 +24,7 @@ from agent.cli.reference import (
 )
 
 if TYPE_CHECKING:
-    from agent.measurement import Failure
+    from agent.measuring.measurement import Failure
     from agent.setup import Request
     from agent.syntax import Source
 
@@ -170,7 +170,7 @@ def verify(
         raise typer.Exit(0 if found.ok else FAILED)
     from agent import setup
     from agent.harness.arm import deadline_in
-    from agent.measurement import Failure
+    from agent.measuring.measurement import Failure
 
     request = _request(kernel, python, tests, correctness_k=correctness_k, needs="correctness")
     with setup.opened(request) as session:
@@ -199,7 +199,7 @@ def bench(
     from agent import setup
     from agent.harness.arm import deadline_in
     from agent.journal import to_json
-    from agent.measurement import Failure
+    from agent.measuring.measurement import Failure
 
     request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
     with setup.opened(request) as session:
@@ -233,7 +233,7 @@ def calibrate(
     from agent import setup
     from agent.harness.arm import deadline_in
     from agent.journal import to_json
-    from agent.measurement import Failure, describe_resolution
+    from agent.measuring.measurement import Failure, describe_resolution
     from agent.options import Options
 
     request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.decision import Status
 from agent.errors import NoLaunch, WorkerError, WorkerTimedOut, WrongImport
 from agent.harness.arm import Arm
 from agent.harness.results import TestResult
-from agent.measurement import Failure
+from agent.measuring.decision import Status
+from agent.measuring.measurement import Failure
 
 
 def import_failure(arm: Arm, deadline: float) -> Failure | None:

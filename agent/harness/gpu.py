@@ -15,9 +15,9 @@ from typing import Any
 import psutil
 from filelock import FileLock, Timeout
 
-from agent.blocks import Telemetry
 from agent.environment import Gpu
 from agent.errors import UsageError
+from agent.measuring.blocks import Telemetry
 
 LOCK_PATIENCE_S = 600.0
 

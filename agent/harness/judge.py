@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.decision import Rules, Status
 from agent.errors import UsageError, WorkerError
 from agent.events import Record, TestPlan
 from agent.harness.arm import Arm, Checkout
@@ -26,9 +25,10 @@ from agent.harness.records import RecordError, read_records
 from agent.harness.results import Pass, TestResult
 from agent.harness.server import ForkServer
 from agent.harness.subset import Cost
-from agent.measurement import Calibration, Failure, Plan, calibrate, measure, unmeasured
-from agent.screening import Look
-from agent.statistics import Comparison, geometric_mean
+from agent.measuring.decision import Rules, Status
+from agent.measuring.measurement import Calibration, Failure, Plan, calibrate, measure, unmeasured
+from agent.measuring.screening import Look
+from agent.measuring.statistics import Comparison, geometric_mean
 from tile_agent_pytest.plugin import PROPERTY
 
 VERIFY = "verify"
@@ -270,7 +270,7 @@ class PytestJudge:
         calibration: Calibration | None,
         deadline: float,
     ) -> Comparison | Failure:
-        """Compare two checkouts by the protocol of `agent.measurement`."""
+        """Compare two checkouts by the protocol of `agent.measuring.measurement`."""
         with self._pairs(incumbent, candidate, deadline, forks_ahead=True) as source:
             return measure(source, self._rules, self._plan, calibration)
 

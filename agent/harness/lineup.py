@@ -24,8 +24,8 @@ from agent.harness.failures import import_failure
 from agent.harness.pairs import Timing
 from agent.harness.results import Pass
 from agent.harness.server import ForkServer
-from agent.screening import Look
-from agent.statistics import geometric_mean
+from agent.measuring.screening import Look
+from agent.measuring.statistics import geometric_mean
 
 AT_ONCE = 4
 """Variants of a line-up: each holds inputs of its own, beside the incumbent's."""

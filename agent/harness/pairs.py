@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-from agent.blocks import Block, ConfigBlocks, RawPair
 from agent.errors import NoLaunch, WorkerDied, WorkerError, WorkerTimedOut
 from agent.events import TestPlan
 from agent.harness.arm import Arm, Checkout, Stop
@@ -26,7 +25,8 @@ from agent.harness.gpu import GpuWatch
 from agent.harness.records import RecordError, numbered, read_records, short_names
 from agent.harness.results import Pass
 from agent.harness.server import ForkServer
-from agent.measurement import Failure, unmeasured
+from agent.measuring.blocks import Block, ConfigBlocks, RawPair
+from agent.measuring.measurement import Failure, unmeasured
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
@@ -69,7 +69,7 @@ class _Workers:
 
 @dataclass
 class WorkerPairs:
-    """A source of pairs for `agent.measurement.measure`."""
+    """A source of pairs for `agent.measuring.measurement.measure`."""
 
     server: ForkServer
     incumbent: Checkout

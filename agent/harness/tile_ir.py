@@ -19,7 +19,7 @@ from agent.errors import UsageError
 from agent.harness.compile import import_roots, module_name
 from agent.harness.gpu import exclusive
 from agent.harness.script import Ended, run_script
-from agent.statistics import Blocks, Comparison, Pair, compare, geometric_mean
+from agent.measuring.statistics import Blocks, Comparison, Pair, compare, geometric_mean
 from agent.tileir.call import Call, Case
 from agent.tileir.machine import Machine, of_probe
 from agent.tileir.steps import Phase, Row, Status, Step, Timed

@@ -9,8 +9,8 @@ from typing import Any
 
 import anyio
 
-from agent.decision import Status
 from agent.errors import TileAgentError
+from agent.measuring.decision import Status
 from agent.report import table
 from agent.repository import Repository
 from agent.state import Row

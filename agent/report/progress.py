@@ -18,7 +18,7 @@ from agent.events import (
     Stopped,
     Verified,
 )
-from agent.measurement import describe_resolution
+from agent.measuring.measurement import describe_resolution
 from agent.state import Run
 
 

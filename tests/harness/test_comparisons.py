@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from agent.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
-from agent.decision import Rules, Status, decide
 from agent.events import TestPlan
 from agent.harness.arm import deadline_in
 from agent.harness.judge import PytestJudge
 from agent.harness.pairs import Timing as BlockTiming
 from agent.harness.pairs import WorkerPairs
 from agent.harness.server import ForkServer
-from agent.measurement import Failure, Plan, calibrate, measure
-from agent.screening import Look
-from agent.statistics import Comparison
+from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
+from agent.measuring.decision import Rules, Status, decide
+from agent.measuring.measurement import Failure, Plan, calibrate, measure
+from agent.measuring.screening import Look
+from agent.measuring.statistics import Comparison
 from tests.support.simulated import TYPICAL, SimulatedPairs
 from tests.support.workers import Project, descendants, eventually
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.decision import Rules
 from agent.events import TestPlan
 from agent.harness.arm import deadline_in
 from agent.harness.judge import PytestJudge, Verification
+from agent.measuring.decision import Rules
 from tests.support.workers import Project, start_server
 
 pytest.importorskip("triton", reason="triton is not installed")

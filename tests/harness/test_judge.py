@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.decision import Rules, Status, decide
 from agent.events import TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.judge import PytestJudge, Timing, Verification
 from agent.harness.pairs import Timing as BlockTiming
 from agent.harness.pairs import WorkerPairs
 from agent.harness.server import ForkServer
-from agent.measurement import Calibration, Failure, Plan
-from agent.statistics import Comparison
+from agent.measuring.decision import Rules, Status, decide
+from agent.measuring.measurement import Calibration, Failure, Plan
+from agent.measuring.statistics import Comparison
 from tests.support.workers import Project
 
 STEPPED = """

@@ -13,7 +13,7 @@ from agent.harness.arm import deadline_in
 from agent.harness.lineup import AT_ONCE, INCUMBENT, LineUp, groups
 from agent.harness.pairs import Timing
 from agent.harness.server import ForkServer
-from agent.screening import Look
+from agent.measuring.screening import Look
 from tests.support.workers import Project, start_server
 
 PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))

@@ -14,7 +14,7 @@ from agent.events import TestPlan
 from agent.harness.arm import deadline_in
 from agent.harness.pairs import Timing, WorkerPairs
 from agent.harness.server import ForkServer
-from agent.measurement import Failure
+from agent.measuring.measurement import Failure
 from tests.support.workers import Project, start_server
 
 pytest.importorskip("cuda.tile")

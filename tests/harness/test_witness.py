@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from agent.decision import Rules, Status
 from agent.events import TestPlan
 from agent.harness.arm import Checkout, deadline_in
 from agent.harness.judge import PytestJudge, Verification
 from agent.harness.pairs import Timing, WorkerPairs
 from agent.harness.server import ForkServer
-from agent.measurement import Failure, Plan
+from agent.measuring.decision import Rules, Status
+from agent.measuring.measurement import Failure, Plan
 from tests.support.project import KERNEL, PROJECT
 from tests.support.repo import write
 from tests.support.workers import start_server

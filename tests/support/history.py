@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from agent.decision import Status
 from agent.events import (
     Baselined,
     Calibrated,
@@ -20,7 +19,6 @@ from agent.events import (
     Proposed,
     Record,
     Screened,
-    ScreenResult,
     Settled,
     Skipped,
     SortedOut,
@@ -31,10 +29,12 @@ from agent.events import (
     Usage,
     Verified,
 )
-from agent.measurement import Calibration
+from agent.measuring.decision import Status
+from agent.measuring.measurement import Calibration
+from agent.measuring.screening import ScreenResult
+from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.options import Options
 from agent.state import Phase, Run, advance
-from agent.statistics import Blocks, Comparison, compare
 
 STARTED = Started(
     run_id="softmax-20250102-030405",

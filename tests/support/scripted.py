@@ -14,7 +14,6 @@ from pathlib import Path
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates
-from agent.decision import Status
 from agent.events import Record, Started, TestPlan
 from agent.evidence.model import Artifact, Launch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
@@ -23,13 +22,14 @@ from agent.harness.arm import Checkout
 from agent.harness.judge import Timing, Verification
 from agent.journal import Journal
 from agent.loop import Effects
-from agent.measurement import Calibration, Failure
+from agent.measuring.decision import Status
+from agent.measuring.measurement import Calibration, Failure
+from agent.measuring.screening import Look
+from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
-from agent.screening import Look
 from agent.state import Run, advance
-from agent.statistics import Blocks, Comparison, compare
 from agent.workspace import Workspace
 
 KERNEL = "kernel.py"

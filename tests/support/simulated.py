@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agent.blocks import Block, ConfigBlocks, RawPair, Telemetry
-from agent.measurement import Failure
+from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry
+from agent.measuring.measurement import Failure
 
 BLOCK_S = 0.02
 QUADS = 6

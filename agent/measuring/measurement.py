@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from agent.blocks import Block, ConfigBlocks, RawPair, equal_clock
-from agent.decision import Gain, Rules, Status, decide, percent
-from agent.statistics import (
+from agent.measuring.blocks import Block, ConfigBlocks, RawPair, equal_clock
+from agent.measuring.decision import Gain, Rules, Status, decide, percent
+from agent.measuring.statistics import (
     Blocks,
     Comparison,
     Pair,

@@ -12,14 +12,25 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.events import ScreenResult
-from agent.measurement import Failure
+from agent.measuring.measurement import Failure
 
 SHORT_QUADS = 2
 LONG_QUADS = 6
 """Blocks of a look, in ABBA orders."""
 FAR_BEHIND = 0.1
 """A log ratio this much below the leader's is no chance: looks scatter by 0.003 to 0.025."""
+
+
+@dataclass(frozen=True)
+class ScreenResult:
+    """What the cheap look at one variant of a sweep gave."""
+
+    sha: str
+    latency_ms: float | None
+    """None: the variant failed, and `reason` says how."""
+    reason: str = ""
+    improvement: float | None = None
+    """Against the incumbent, beside which it was looked at."""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import math
 import random
 from collections import Counter
 
-from agent.decision import Status
-from agent.measurement import Failure
-from agent.screening import LONG_QUADS, SHORT_QUADS, Look, halve
+from agent.measuring.decision import Status
+from agent.measuring.measurement import Failure
+from agent.measuring.screening import LONG_QUADS, SHORT_QUADS, Look, halve
 
 SHAS = tuple("abcdefgh")
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.statistics import Comparison
+from agent.measuring.statistics import Comparison
 
 
 class Status(StrEnum):

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from agent.blocks import Telemetry
-from agent.decision import Gain, Rules, Status, Verdict, decide
-from agent.measurement import Calibration, Failure, Plan, calibrate, measure
+from agent.measuring.blocks import Telemetry
+from agent.measuring.decision import Gain, Rules, Status, Verdict, decide
+from agent.measuring.measurement import Calibration, Failure, Plan, calibrate, measure
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
 
 TRIALS = 400

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from agent.statistics import (
+from agent.measuring.statistics import (
     Blocks,
     compare,
     geometric_mean,

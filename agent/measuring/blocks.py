@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.statistics import Blocks, Effect, Pair, geometric_mean, paired_effect
+from agent.measuring.statistics import Blocks, Effect, Pair, geometric_mean, paired_effect
 
 POWER_CAP = 0x4
 """NVML's clock event reason for a clock that the power limit holds down."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.decision import Gain, Rules, Status, Verdict, decide, percent, signed
-from agent.statistics import Comparison, ConfigComparison, Effect
+from agent.measuring.decision import Gain, Rules, Status, Verdict, decide, percent, signed
+from agent.measuring.statistics import Comparison, ConfigComparison, Effect
 
 RULES = Rules()
 TINY = 1e-9

@@ -1,0 +1,1 @@
+"""How fast one kernel is against another: protocol, statistics, verdict. Pure."""
