@@ -24,7 +24,7 @@ from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
 from agent.proposers.draft import Draft, DraftProposer
 from agent.repository import Repository
-from agent.setup import (
+from agent.session import (
     Request,
     Session,
     begin,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from agent.environment import describe
 from agent.events import Candidate, Started
-from agent.evidence.sieve import Compiled
-from agent.harness.arm import Checkout
-from agent.harness.examiner import Examiner
-from agent.harness.sifter import Sifter
+from agent.evidence.duplicates import Compiled
+from agent.harness.compiling.candidate_compiler import Examiner
+from agent.harness.compiling.duplicate_filter import Sifter
+from agent.harness.processes.worker_session import Checkout
 from agent.prompting import render
 from agent.proposers.base import Proposal
 from agent.state import Run

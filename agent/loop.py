@@ -34,11 +34,11 @@ from agent.events import (
     StopReason,
     Verified,
 )
-from agent.harness.arm import deadline_in
+from agent.harness.compiling.duplicate_filter import in_short
 from agent.harness.diagnostician import Diagnostician
-from agent.harness.judge import Judge
-from agent.harness.sifter import in_short
-from agent.harness.subset import Cost, comparison_s, representative
+from agent.harness.measuring.judge import Judge
+from agent.harness.measuring.subset import Cost, comparison_s, representative
+from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration, Failure, Plan

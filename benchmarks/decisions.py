@@ -24,10 +24,10 @@ from typing import Any
 
 from agent.environment import describe, probe
 from agent.events import TestPlan
-from agent.harness.arm import Checkout, deadline_in
-from agent.harness.gpu import GpuWatch
-from agent.harness.judge import PytestJudge, Timing
-from agent.harness.server import ForkServer
+from agent.harness.measuring.gpu import GpuWatch
+from agent.harness.measuring.judge import PytestJudge, Timing
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Calibration, Failure
 

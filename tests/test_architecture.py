@@ -20,7 +20,7 @@ TIERS = """
     __main__
     cli
     assistant  mcp  skillbook
-    setup
+    session
     loop
     candidates
     proposers
@@ -76,7 +76,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def unit(path: Path) -> str:
-    """'setup' for agent/setup.py, 'harness' for agent/harness/arm.py."""
+    """'setup' for agent/session.py, 'harness' for agent/harness/processes/worker_session.py."""
     return path.relative_to(AGENT).parts[0].removesuffix(".py")
 
 

@@ -245,7 +245,7 @@ def test_the_layers_are_those_that_hold() -> None:
 
 
 def test_the_readme_gives_the_numbers_of_the_code() -> None:
-    from agent.harness.pairs import Timing
+    from agent.harness.measuring.pairs import Timing
     from agent.measuring.decision import Rules
     from agent.measuring.measurement import Plan
     from agent.options import Options

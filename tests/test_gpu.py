@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.environment import probe
-from agent.harness.gpu import GpuWatch, exclusive
+from agent.harness.measuring.gpu import GpuWatch, exclusive
 from tests.support.project import tile_agent
 from tests.support.repo import git, isolate, make_repo
 

@@ -30,8 +30,8 @@ import pytest
 
 from tile_agent_pytest import artifacts, plugin, tuned
 from tile_agent_pytest.bench import Sampler, Timing, open_sampler
+from tile_agent_pytest.launch_detector import Witness
 from tile_agent_pytest.wire import Channel, Closed, Message
-from tile_agent_pytest.witness import Witness
 
 MAX_TEXT = 20_000
 """Characters of a test's output that travel; the whole is in the worker's log."""

@@ -74,7 +74,7 @@ def begin(
     output.use_json(as_json)
     from agent.assistant import begin_run
     from agent.options import ASSISTANT, PLAYBOOK, Options
-    from agent.setup import Request
+    from agent.session import Request
 
     options = Options(
         max_iterations=max_iterations,

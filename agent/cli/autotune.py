@@ -13,7 +13,7 @@ from agent.cli.diff import unified
 from agent.cli.options import Json, Kernel, Python
 
 if TYPE_CHECKING:
-    from agent.harness.configs import CompiledConfig
+    from agent.harness.compiling.configs import CompiledConfig
     from agent.tuning import Plan
 
 Compile = Annotated[
@@ -95,7 +95,7 @@ def _compiled(
 ) -> tuple[CompiledConfig, ...]:
     """What becomes of each config that the search would try on a GPU."""
     from agent.analysis.cutile.signature import signatures
-    from agent.harness.configs import compile_configs
+    from agent.harness.compiling.configs import compile_configs
 
     (signature,) = (s for s in signatures(plan.form.source) if s.kernel == plan.kernel)
     sm = int(target.removeprefix("sm_")) if target.removeprefix("sm_").isdigit() else 0

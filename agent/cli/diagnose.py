@@ -71,8 +71,8 @@ def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python:
     """From the source and the compiler."""
     from dataclasses import replace
 
-    from agent.evidence.sieve import Compiled
-    from agent.harness.artifacts import collect
+    from agent.evidence.duplicates import Compiled
+    from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import Diagnostician
 
     subject = look_at(kernel, python, [sm], timed_only=True)
@@ -87,13 +87,13 @@ def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python:
 
 def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Diagnosis:
     """From all of it: one pass of the perf tests, what they compile to, counters."""
-    from agent import setup
-    from agent.harness.arm import deadline_in
-    from agent.harness.artifacts import Wanted
+    from agent.harness.compiling.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
+    from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
+    from agent.session import Request, opened
 
-    with setup.opened(setup.Request(kernel, python, tuple(tests), needs=("perf",))) as session:
+    with opened(Request(kernel, python, tuple(tests), needs=("perf",))) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         if isinstance(outcome, Failure):

@@ -15,8 +15,8 @@ from agent.cli import output
 from agent.cli.options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
-    from agent.harness.arm import Checkout
-    from agent.harness.artifacts import Evidence, Wanted
+    from agent.harness.compiling.artifacts import Evidence, Wanted
+    from agent.harness.processes.worker_session import Checkout
     from agent.syntax import Source
 
 DEFAULT_SM = (80, 90, 100)
@@ -55,7 +55,7 @@ def explain(
     """
     output.use_json(as_json)
     from agent.evidence import text
-    from agent.harness.artifacts import collect
+    from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import multiplying
 
     found = look_at(kernel, python, sm or [], timed_only=not everything)
@@ -107,7 +107,7 @@ class Found:
 def look_at(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> Found:
     """Read a kernel, and settle what to compile it for."""
     from agent.environment import probe
-    from agent.harness.artifacts import Wanted
+    from agent.harness.compiling.artifacts import Wanted
     from agent.preflight import read_file
     from agent.target import parse
 
@@ -127,8 +127,8 @@ def checkout_of(
 ) -> tuple[Checkout, tuple[str, ...]]:
     """The kernel and its tests: of a commit, or of the last one with the kernel as on disk."""
     from agent.errors import UsageError
-    from agent.harness.arm import Checkout
-    from agent.harness.compile import import_roots
+    from agent.harness.compiling.cutile import import_roots
+    from agent.harness.processes.worker_session import Checkout
     from agent.preflight import tree_of
     from agent.repository import Repository
     from agent.target import find_target
@@ -163,8 +163,8 @@ def checkout_of(
 
 def _in_place(found: Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]]:
     """A kernel that no commit holds: where it lies, with the tests beside it."""
-    from agent.harness.arm import Checkout
-    from agent.harness.compile import import_roots
+    from agent.harness.compiling.cutile import import_roots
+    from agent.harness.processes.worker_session import Checkout
 
     roots = import_roots(found.path)
     kernel = found.path.relative_to(roots[-1]).as_posix()
@@ -177,7 +177,7 @@ def _in_place(found: Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]
 
 
 def _notes(evidence: Evidence, everything: bool) -> list[str]:
-    from agent.harness.artifacts import MOST_LAUNCHES
+    from agent.harness.compiling.artifacts import MOST_LAUNCHES
 
     notes = []
     if evidence.left_out:

@@ -25,7 +25,7 @@ from agent.cli.reference import (
 
 if TYPE_CHECKING:
     from agent.measuring.measurement import Failure
-    from agent.setup import Request
+    from agent.session import Request
     from agent.syntax import Source
 
 Targets = Annotated[
@@ -52,7 +52,7 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
     output.use_json(as_json)
     from agent.backends import BACKENDS
     from agent.environment import probe
-    from agent.harness.interpreter import environment_of
+    from agent.harness.processes.interpreter import environment_of
     from agent.tileir.machine import of_environment
 
     environment = probe() if python == sys.executable else environment_of(python)
@@ -161,19 +161,19 @@ def verify(
         _compare(kernel, asked, Limits(python, timeout_s))
         return
     if (source := _to_compile(kernel, target)) is not None:
-        from agent.harness.compile import compile_file
+        from agent.harness.compiling.cutile import compile_file
 
         found = compile_file(
             source, kernel, python=python, targets=target or (), timeout_s=timeout_s
         )
         output.result(found.to_json(), "\n".join(found.lines()))
         raise typer.Exit(0 if found.ok else FAILED)
-    from agent import setup
-    from agent.harness.arm import deadline_in
+    from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
+    from agent.session import opened
 
     request = _request(kernel, python, tests, correctness_k=correctness_k, needs="correctness")
-    with setup.opened(request) as session:
+    with opened(request) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
     if isinstance(outcome, Failure):
@@ -196,13 +196,13 @@ def bench(
 ) -> None:
     """Run the perf tests on the committed kernel once, as the loop does."""
     output.use_json(as_json)
-    from agent import setup
-    from agent.harness.arm import deadline_in
+    from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure
+    from agent.session import opened
 
     request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
-    with setup.opened(request) as session:
+    with opened(request) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         meaning = session.latency_meaning
@@ -230,14 +230,14 @@ def calibrate(
 ) -> None:
     """Compare the committed kernel with itself: which effects can be told from noise here."""
     output.use_json(as_json)
-    from agent import setup
-    from agent.harness.arm import deadline_in
+    from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure, describe_resolution
     from agent.options import Options
+    from agent.session import opened
 
     request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
-    with setup.opened(request) as session:
+    with opened(request) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
     if isinstance(outcome, Failure):
@@ -293,7 +293,7 @@ def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:
     """The kernel's file, when it is to be compiled and not run."""
     from agent.environment import probe
     from agent.errors import UsageError
-    from agent.harness.compile import only_compiles
+    from agent.harness.compiling.cutile import only_compiles
     from agent.preflight import read_file
     from agent.target import parse
 
@@ -312,7 +312,7 @@ def _request(
     perf_k: str | None = None,
     needs: str,
 ) -> Request:
-    from agent.setup import Request
+    from agent.session import Request
 
     return Request(
         kernel=kernel,

@@ -12,7 +12,7 @@ from agent.errors import Interrupted
 if TYPE_CHECKING:
     from agent.events import Event
     from agent.loop import Observer
-    from agent.setup import Session
+    from agent.session import Session
     from agent.state import Run
 
 
@@ -38,7 +38,7 @@ def observer(session: Session) -> Observer:
     from agent.events import Stopped, StopReason
     from agent.report import progress, table
     from agent.report.escalation import escalation
-    from agent.setup import table_path
+    from agent.session import table_path
 
     def observe(run: Run, event: Event) -> None:
         for line in progress.lines(run, event):

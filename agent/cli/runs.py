@@ -46,7 +46,7 @@ from agent.errors import Interrupted, UsageError
 if TYPE_CHECKING:
     from agent.journal import Journal
     from agent.repository import Repository
-    from agent.setup import Session
+    from agent.session import Session
     from agent.state import Run
 
 
@@ -88,8 +88,8 @@ def run(
 ) -> None:
     """Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert."""
     output.use_json(as_json)
-    from agent import setup
     from agent.options import CommandOptions, ModelOptions, Options
+    from agent.session import Request, begin, opened
 
     options = Options(
         max_iterations=max_iterations,
@@ -119,7 +119,7 @@ def run(
             pass_env=tuple(pass_env or ()),
         ),
     )
-    request = setup.Request(
+    request = Request(
         kernel=kernel,
         python=python,
         tests=tuple(tests or ()),
@@ -128,9 +128,9 @@ def run(
         branch=branch,
         options=options,
     )
-    with setup.opened(request) as session:
+    with opened(request) as session:
         announce(session, ask=not yes)
-        state, journal, made = setup.begin(session)
+        state, journal, made = begin(session)
         try:
             _drive(session, state, journal)
         except UsageError:
@@ -147,13 +147,13 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted."""
     output.use_json(as_json)
-    from agent import setup
     from agent.assistant import is_led, pending
     from agent.report.result import next_command
     from agent.repository import Repository
+    from agent.session import reopened
 
     repository = Repository.open(Path.cwd())
-    with setup.reopened(repository, run_id or _latest(repository)) as (session, state, journal):
+    with reopened(repository, run_id or _latest(repository)) as (session, state, journal):
         if is_led(state):
             raise UsageError(
                 f"an assistant leads this run: {next_command(state, pending(state)[0])}"
@@ -171,7 +171,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
     from agent.loop import drive
     from agent.report.result import exit_code, to_result
     from agent.report.summary import summarize
-    from agent.setup import table_path
+    from agent.session import table_path
 
     output.remember(run=session.workspace.run_id, branch=session.branch)
     try:
@@ -192,7 +192,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
 
 def _latest(repository: Repository) -> str:
     """The latest run that is not done."""
-    from agent.setup import find_runs
+    from agent.session import find_runs
 
     for name in reversed(find_runs(repository)):
         if state_of(repository, name)["standing"] in ("interrupted", "alive"):

@@ -1,4 +1,5 @@
 """What a compiled kernel tells without a GPU: resources, occupancy, instructions, remarks.
 
-All of it is pure: texts and bytes in, values out. `agent.harness.artifacts` runs the compilers.
+All of it is pure: texts and bytes in, values out. The compilers are run by
+`agent.harness.compiling.artifacts`.
 """

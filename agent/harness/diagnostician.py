@@ -16,14 +16,14 @@ from agent.diagnosis import Facts, diagnose
 from agent.diagnosis.view import view_of
 from agent.environment import Gpu
 from agent.evidence.counters import Counters
+from agent.evidence.duplicates import Compiled
 from agent.evidence.model import NotCompiled, Work
 from agent.evidence.peaks import peaks_of
-from agent.evidence.sieve import Compiled
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Wanted
-from agent.harness.examiner import Examiner
+from agent.harness.compiling.artifacts import Wanted
+from agent.harness.compiling.candidate_compiler import Examiner
+from agent.harness.measuring.records import numbered, short_names
 from agent.harness.ncu import NoCounters, counters_of
-from agent.harness.records import numbered, short_names
+from agent.harness.processes.worker_session import Checkout
 from agent.syntax import Source
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
 from agent.events import TestPlan
-from agent.harness.account import fault
-from agent.harness.arm import Arm, Checkout
-from agent.harness.results import Collection, Item
-from agent.harness.server import ForkServer
+from agent.harness.processes.collection_errors import fault
+from agent.harness.processes.results import Collection, Item
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Arm, Checkout
 
 CORRECTNESS, PERF = "correctness", "perf"
 KINDS = (CORRECTNESS, PERF)

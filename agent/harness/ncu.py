@@ -16,9 +16,9 @@ from pathlib import Path
 import tile_agent_pytest
 from agent.errors import UsageError
 from agent.evidence.counters import METRICS, Counters, read
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Wanted, prepare
-from agent.harness.script import run_script
+from agent.harness.compiling.artifacts import Wanted, prepare
+from agent.harness.processes.script import run_script
+from agent.harness.processes.worker_session import Checkout
 
 TIMEOUT_S = 120.0
 LAUNCHES = 8

@@ -16,9 +16,9 @@ from typing import Any
 import tile_agent_pytest
 from agent.environment import Gpu
 from agent.errors import UsageError
-from agent.harness.compile import import_roots, module_name
-from agent.harness.gpu import exclusive
-from agent.harness.script import Ended, run_script
+from agent.harness.compiling.cutile import import_roots, module_name
+from agent.harness.measuring.gpu import exclusive
+from agent.harness.processes.script import Ended, run_script
 from agent.measuring.statistics import Blocks, Comparison, Pair, compare, geometric_mean
 from agent.tileir.call import Call, Case
 from agent.tileir.machine import Machine, of_probe

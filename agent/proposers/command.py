@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.errors import UsageError
 from agent.events import Usage
-from agent.harness.program import Ended, run_program
+from agent.harness.processes.program import Ended, run_program
 from agent.options import COMMAND, CommandOptions
 from agent.prompting import render
 from agent.proposers.agenda import Task

@@ -15,7 +15,7 @@ import pytest
 
 from agent.environment import probe
 from agent.errors import ExitCode
-from agent.harness.compile import only_compiles
+from agent.harness.compiling.cutile import only_compiles
 from tests.backends.test_machine import BARE, FULL
 from tests.support.processes import alive, mark
 from tests.support.project import PROJECT, Outcome, tile_agent

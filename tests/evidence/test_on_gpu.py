@@ -16,9 +16,9 @@ import pytest
 from agent.environment import probe
 from agent.evidence.cubin import resources
 from agent.evidence.occupancy import occupancy
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Evidence, Wanted, collect
-from agent.harness.script import run_tool
+from agent.harness.compiling.artifacts import Evidence, Wanted, collect
+from agent.harness.processes.script import run_tool
+from agent.harness.processes.worker_session import Checkout
 from tests.support.evidence import CUTILE, CUTILE_MATMUL, TEST, TRITON
 from tests.support.repo import write
 from tile_agent_pytest.artifacts import find_tool

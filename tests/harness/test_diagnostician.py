@@ -10,12 +10,12 @@ import pytest
 
 from agent.causes import Cause
 from agent.environment import Gpu
-from agent.evidence.sieve import Compiled
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Wanted
+from agent.evidence.duplicates import Compiled
+from agent.harness.compiling.artifacts import Wanted
+from agent.harness.compiling.candidate_compiler import ForkedExaminer
 from agent.harness.diagnostician import Diagnostician
-from agent.harness.examiner import ForkedExaminer
-from agent.harness.server import ForkServer
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Checkout
 from tests.support.evidence import CUTILE, TEST, TRITON, evidence
 from tests.support.repo import write
 from tests.support.workers import start_server

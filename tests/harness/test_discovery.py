@@ -9,9 +9,9 @@ import pytest
 
 from agent.errors import UsageError
 from agent.events import TestPlan
-from agent.harness.arm import deadline_in
 from agent.harness.discovery import Selection, discover
-from agent.harness.server import ForkServer
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import Project
 
 TILEGYM = """

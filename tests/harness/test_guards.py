@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.arm import deadline_in
-from agent.harness.judge import PytestJudge, Verification
+from agent.harness.measuring.judge import PytestJudge, Verification
+from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.decision import Rules
 from tests.support.workers import Project, start_server
 

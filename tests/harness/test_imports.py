@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import WrongImport
-from agent.harness.arm import deadline_in
-from agent.harness.results import Pass
-from agent.harness.server import ForkServer
+from agent.harness.processes.results import Pass
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import Project, collected, nodeids, start_server
 
 PACKAGES = ("by_path", "by_finder", "at_front")

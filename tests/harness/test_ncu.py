@@ -16,9 +16,9 @@ import pytest
 
 from agent.evidence import counters
 from agent.evidence.counters import DRAM, DRAM_BYTES, DURATION, L2_HITS, METRICS, SM, WARPS, read
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Wanted
+from agent.harness.compiling.artifacts import Wanted
 from agent.harness.ncu import NOT_INSTALLED, NOT_PERMITTED, NoCounters, counters_of
+from agent.harness.processes.worker_session import Checkout
 from tests.support.evidence import CUTILE, TEST
 from tests.support.repo import write
 

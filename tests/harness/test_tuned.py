@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.arm import deadline_in
-from agent.harness.pairs import Timing, WorkerPairs
-from agent.harness.server import ForkServer
+from agent.harness.measuring.pairs import Timing, WorkerPairs
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.measurement import Failure
 from tests.support.workers import Project, start_server
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from agent.evidence.model import Artifact
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Evidence, Wanted, collect
+from agent.harness.compiling.artifacts import Evidence, Wanted, collect
+from agent.harness.processes.worker_session import Checkout
 from tests.support.repo import write
 
 TEST = """\

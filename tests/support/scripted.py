@@ -15,11 +15,11 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates
 from agent.events import Record, Started, TestPlan
+from agent.evidence.duplicates import Compiled
 from agent.evidence.model import Artifact, Launch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
-from agent.evidence.sieve import Compiled
-from agent.harness.arm import Checkout
-from agent.harness.judge import Timing, Verification
+from agent.harness.measuring.judge import Timing, Verification
+from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
 from agent.loop import Effects
 from agent.measuring.decision import Status

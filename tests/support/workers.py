@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from agent.harness.arm import Arm, Checkout, deadline_in
-from agent.harness.results import Collection, Pass
-from agent.harness.server import ForkServer
+from agent.harness.processes.results import Collection, Pass
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Arm, Checkout, deadline_in
 
 KERNEL = "def answer():\n    return 42\n"
 TEST = "from kernel import answer\n\n\ndef test_answer():\n    assert answer() == 42\n"

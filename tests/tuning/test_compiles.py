@@ -12,8 +12,8 @@ from agent.analysis.cutile.signature import signatures
 from agent.backends import detect
 from agent.environment import probe
 from agent.errors import UsageError
-from agent.harness.compile import compile_file
-from agent.harness.configs import compile_configs
+from agent.harness.compiling.configs import compile_configs
+from agent.harness.compiling.cutile import compile_file
 from agent.playbook.cutile.autotune import kernel_named, plan_for
 from agent.syntax import Source
 from agent.tuning import Plan

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.errors import NoLaunch, WorkerError, WorkerTimedOut, WrongImport
-from agent.harness.arm import Arm
-from agent.harness.results import TestResult
+from agent.harness.processes.results import TestResult
+from agent.harness.processes.worker_session import Arm
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.arm import deadline_in
-from agent.harness.lineup import AT_ONCE, INCUMBENT, LineUp, groups
-from agent.harness.pairs import Timing
-from agent.harness.server import ForkServer
+from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, LineUp, groups
+from agent.harness.measuring.pairs import Timing
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.screening import Look
 from tests.support.workers import Project, start_server
 

@@ -19,12 +19,18 @@ from typing import Self
 
 from agent.errors import NoLaunch, WorkerDied, WorkerError, WorkerTimedOut
 from agent.events import TestPlan
-from agent.harness.arm import Arm, Checkout, Stop
-from agent.harness.failures import blame, crash, import_failure, test_failure, worker_failure
-from agent.harness.gpu import GpuWatch
-from agent.harness.records import RecordError, numbered, read_records, short_names
-from agent.harness.results import Pass
-from agent.harness.server import ForkServer
+from agent.harness.measuring.failures import (
+    blame,
+    crash,
+    import_failure,
+    test_failure,
+    worker_failure,
+)
+from agent.harness.measuring.gpu import GpuWatch
+from agent.harness.measuring.records import RecordError, numbered, read_records, short_names
+from agent.harness.processes.results import Pass
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Arm, Checkout, Stop
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure, unmeasured
 

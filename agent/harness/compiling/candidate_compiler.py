@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.errors import WorkerError, WorkerTimedOut
-from agent.evidence.sieve import Compiled
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import PREFIX, Wanted, prepare, read
-from agent.harness.script import Ended, read_answers
-from agent.harness.server import ForkServer, WorkerProcess
+from agent.evidence.duplicates import Compiled
+from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, read
+from agent.harness.processes.script import Ended, read_answers
+from agent.harness.processes.server import ForkServer, WorkerProcess
+from agent.harness.processes.worker_session import Checkout
 
 TIMEOUT_S = 60.0
 """For all launches of one candidate. Larger tiles compile for minutes and are slow besides."""

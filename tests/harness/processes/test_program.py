@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agent.errors import Interrupted, UsageError
-from agent.harness.program import HEAD_BYTES, TAIL_BYTES, Ended, run_program
+from agent.harness.processes.program import HEAD_BYTES, TAIL_BYTES, Ended, run_program
 
 # Tells its own pid and those of: a child, a session leader, one without our variables, a daemon of
 # a double fork. Each sleeps for longer than any test.
@@ -223,7 +223,7 @@ def test_the_program_dies_with_tile_agent(folder: Path) -> None:
     parent = """
 import sys
 from pathlib import Path
-from agent.harness.program import run_program
+from agent.harness.processes.program import run_program
 folder = Path(sys.argv[1])
 run_program([sys.executable, "program.py"], folder, log=folder / "log", timeout_s=600)
 """

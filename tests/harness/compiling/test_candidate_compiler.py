@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from agent.evidence.sieve import Compiled, Sieve
-from agent.harness.arm import Checkout
-from agent.harness.artifacts import Wanted
-from agent.harness.examiner import ForkedExaminer
-from agent.harness.server import ForkServer
+from agent.evidence.duplicates import Compiled, Sieve
+from agent.harness.compiling.artifacts import Wanted
+from agent.harness.compiling.candidate_compiler import ForkedExaminer
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Checkout
 from tests.support.workers import start_server
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.fixture(scope="module")

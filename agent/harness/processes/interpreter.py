@@ -8,7 +8,7 @@ from pathlib import Path
 import tile_agent_pytest
 from agent.environment import Environment, assemble
 from agent.errors import UsageError
-from agent.harness.script import run_script
+from agent.harness.processes.script import run_script
 
 TIMEOUT_S = 60.0
 

@@ -19,11 +19,11 @@ from pathlib import Path
 
 from agent.errors import WorkerError
 from agent.events import TestPlan
-from agent.harness.arm import Arm, Checkout, Stop
-from agent.harness.failures import import_failure
-from agent.harness.pairs import Timing
-from agent.harness.results import Pass
-from agent.harness.server import ForkServer
+from agent.harness.measuring.failures import import_failure
+from agent.harness.measuring.pairs import Timing
+from agent.harness.processes.results import Pass
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Arm, Checkout, Stop
 from agent.measuring.screening import Look
 from agent.measuring.statistics import geometric_mean
 

@@ -20,9 +20,9 @@ from agent.errors import UsageError
 from agent.evidence import advice, remarks, sass
 from agent.evidence.cubin import digest, resources
 from agent.evidence.model import Artifact, Launch, NotCompiled, Result, Tensor, Work
-from agent.harness.arm import Checkout
-from agent.harness.compile import module_name, to_compile
-from agent.harness.script import Ended, run_script, run_tool
+from agent.harness.compiling.cutile import module_name, to_compile
+from agent.harness.processes.script import Ended, run_script, run_tool
+from agent.harness.processes.worker_session import Checkout
 from agent.syntax import Source
 
 MOST_LAUNCHES = 8

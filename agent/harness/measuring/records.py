@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.errors import TileAgentError
 from agent.events import Record
-from agent.harness.results import TestResult
+from agent.harness.processes.results import TestResult
 
 _PRINTED = re.compile(r"^\s*([A-Za-z][\w .-]*): (\{.*\}) ms\s*$", re.MULTILINE)
 _DIRECTIONS = ("forward", "backward", "full")

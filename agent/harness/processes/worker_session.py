@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from agent.errors import WorkerDied, WrongImport
-from agent.harness.account import fault
-from agent.harness.results import Collection, Pass, read_collection, read_pass
-from agent.harness.server import ForkServer
+from agent.harness.processes.collection_errors import fault
+from agent.harness.processes.results import Collection, Pass, read_collection, read_pass
+from agent.harness.processes.server import ForkServer
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from agent.errors import UsageError, WorkerDied, WorkerTimedOut
-from agent.harness.arm import deadline_in
-from agent.harness.results import TestResult
-from agent.harness.server import ForkServer, worker_environment
+from agent.harness.processes.results import TestResult
+from agent.harness.processes.server import ForkServer, worker_environment
+from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import (
     Project,
     alive,
@@ -30,7 +30,7 @@ from tests.support.workers import (
     start_server,
 )
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 IMPORT = "import kernel\n"
 
 
@@ -469,7 +469,7 @@ def test_every_descriptor_closed_and_then_a_hang(
     project: Project, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The conversation is over although the worker lives: it is killed after a grace time."""
-    monkeypatch.setattr("agent.harness.server.EXIT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("agent.harness.processes.server.EXIT_TIMEOUT_S", 1.0)
     body = "import os, time\ndef test():\n    os.closerange(0, 4096)\n    time.sleep(600)\n"
     begin = time.monotonic()
     assert "closed its connection without an answer" in died(project, server, body)
@@ -752,7 +752,7 @@ def test_the_servers_death_ends_its_workers(tmp_path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from agent.harness.arm import deadline_in
+from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import Project, nodeids, start_server
 
 folder = Path(sys.argv[1])

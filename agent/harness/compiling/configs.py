@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import tile_agent_pytest
 from agent.analysis.cutile.signature import Signature
 from agent.errors import UsageError
-from agent.harness.compile import import_roots, module_name, to_compile
-from agent.harness.script import Ended, run_script
+from agent.harness.compiling.cutile import import_roots, module_name, to_compile
+from agent.harness.processes.script import Ended, run_script
 
 Config: TypeAlias = Mapping[str, int | None]
 """Constants of the kernel and compiler hints, by name; None for a hint that is not given."""

@@ -18,7 +18,7 @@ from agent.analysis.cutile.signature import Signature, signatures
 from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.harness.script import Ended, run_script
+from agent.harness.processes.script import Ended, run_script
 from agent.syntax import Source
 
 TARGETS = ("sm_80", "sm_90", "sm_100")

@@ -15,16 +15,22 @@ from typing import Protocol
 
 from agent.errors import UsageError, WorkerError
 from agent.events import Record, TestPlan
-from agent.harness.arm import Arm, Checkout
 from agent.harness.discovery import CORRECTNESS, PERF
-from agent.harness.failures import all_skipped, crash, import_failure, test_failure, worker_failure
-from agent.harness.gpu import GpuWatch
-from agent.harness.lineup import INCUMBENT, LineUp, groups
-from agent.harness.pairs import WorkerPairs
-from agent.harness.records import RecordError, read_records
-from agent.harness.results import Pass, TestResult
-from agent.harness.server import ForkServer
-from agent.harness.subset import Cost
+from agent.harness.measuring.failures import (
+    all_skipped,
+    crash,
+    import_failure,
+    test_failure,
+    worker_failure,
+)
+from agent.harness.measuring.gpu import GpuWatch
+from agent.harness.measuring.interleaved_screen import INCUMBENT, LineUp, groups
+from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.records import RecordError, read_records
+from agent.harness.measuring.subset import Cost
+from agent.harness.processes.results import Pass, TestResult
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Arm, Checkout
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Calibration, Failure, Plan, calibrate, measure, unmeasured
 from agent.measuring.screening import Look

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agent.events import Candidate
-from agent.evidence.sieve import Compiled, Sieve
-from agent.harness.arm import Checkout
-from agent.harness.examiner import Examiner
+from agent.evidence.duplicates import Compiled, Sieve
+from agent.harness.compiling.candidate_compiler import Examiner
+from agent.harness.processes.worker_session import Checkout
 
 EARLIER = "an earlier incumbent"
 

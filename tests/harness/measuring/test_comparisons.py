@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.arm import deadline_in
-from agent.harness.judge import PytestJudge
-from agent.harness.pairs import Timing as BlockTiming
-from agent.harness.pairs import WorkerPairs
-from agent.harness.server import ForkServer
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pairs import Timing as BlockTiming
+from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Failure, Plan, calibrate, measure
@@ -41,9 +41,11 @@ STEPPED = """
 
 @pytest.fixture
 def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
-    monkeypatch.setattr("agent.harness.judge.Plan", partial(Plan, looks=(3,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(3,)))
     timing = BlockTiming(block_ms=10, settle_ms=2, least_samples=2)
-    monkeypatch.setattr("agent.harness.judge.WorkerPairs", partial(WorkerPairs, timing=timing))
+    monkeypatch.setattr(
+        "agent.harness.measuring.judge.WorkerPairs", partial(WorkerPairs, timing=timing)
+    )
     (tmp_path / "logs").mkdir()
     return PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=tmp_path / "logs")
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tile_agent_pytest
 from agent.errors import UsageError
-from agent.harness.server import worker_environment
+from agent.harness.processes.server import worker_environment
 from agent.redaction import is_secret
 from tile_agent_pytest.server import kill_tree, variable_of
 from tile_agent_pytest.supervisor import KILL_TIMEOUT_S

@@ -22,14 +22,14 @@ from agent.candidates import Candidates
 from agent.environment import Environment
 from agent.errors import JournalError, TransitionError, UsageError
 from agent.events import Started, TestPlan
-from agent.harness.arm import Checkout, deadline_in
-from agent.harness.artifacts import Wanted
+from agent.harness.compiling.artifacts import Wanted
+from agent.harness.compiling.candidate_compiler import ForkedExaminer
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import KINDS, Selection, discover
-from agent.harness.examiner import ForkedExaminer
-from agent.harness.gpu import GpuWatch, exclusive
-from agent.harness.judge import PytestJudge
-from agent.harness.server import ForkServer
+from agent.harness.measuring.gpu import GpuWatch, exclusive
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
 from agent.options import ASSISTANT, Options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.harness.subset import Cost, comparison_s, representative
+from agent.harness.measuring.subset import Cost, comparison_s, representative
 
 SIXTEEN = [Cost(f"t[{n}]", 2.0, 0.1 * 2**n, stepped=False) for n in range(16)]
 

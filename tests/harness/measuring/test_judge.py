@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.arm import Checkout, deadline_in
-from agent.harness.judge import PytestJudge, Timing, Verification
-from agent.harness.pairs import Timing as BlockTiming
-from agent.harness.pairs import WorkerPairs
-from agent.harness.server import ForkServer
+from agent.harness.measuring.judge import PytestJudge, Timing, Verification
+from agent.harness.measuring.pairs import Timing as BlockTiming
+from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.processes.server import ForkServer
+from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Calibration, Failure, Plan
 from agent.measuring.statistics import Comparison
@@ -59,8 +59,8 @@ Make = Callable[..., Checkout]
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs of short blocks, and no pause after a bad one."""
-    monkeypatch.setattr("agent.harness.judge.Plan", partial(Plan, looks=(4,)))
-    monkeypatch.setattr("agent.harness.judge.WorkerPairs", NEW_PAIRS)
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(4,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", NEW_PAIRS)
     monkeypatch.setattr(WorkerPairs, "pause", lambda *_: None)
 
 
@@ -283,7 +283,7 @@ def test_one_config_that_regresses_reverts_the_rest(judge: PytestJudge, make: Ma
 def test_fewer_pairs_are_taken_where_the_deadline_is_near(
     server: ForkServer, make: Make, logs: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.harness.judge.Plan", partial(Plan, looks=(50,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(50,)))
     judge = PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)
     comparison = judge.compare(make("a"), make("b"), None, deadline_in(10))
     assert isinstance(comparison, Comparison)

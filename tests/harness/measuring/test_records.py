@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent.events import Record
-from agent.harness.records import RecordError, read_records
-from agent.harness.results import TestResult
+from agent.harness.measuring.records import RecordError, read_records
+from agent.harness.processes.results import TestResult
 
 PRINTED = (
     "Running softmax\n"

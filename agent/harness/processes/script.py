@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
-from agent.harness.server import worker_environment
+from agent.harness.processes.server import worker_environment
 from tile_agent_pytest.server import kill_tree
 
 

@@ -1,0 +1,1 @@
+"""Compiling kernels where nothing runs them: evidence, and which candidates are duplicates."""

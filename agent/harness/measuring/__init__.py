@@ -1,0 +1,1 @@
+"""Asking the frozen tests which of two checkouts is faster, and by how much."""
