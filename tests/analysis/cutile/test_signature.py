@@ -13,7 +13,7 @@ from agent.analysis.cutile.signature import Parameter, Signature, signatures
 from agent.playbook import for_backend, get
 from agent.syntax import Source
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 HEAD = "import cuda.tile as ct\nimport torch\n\n"
 X2, X1 = "float16[2]", "float16[1]"
 KNOWN: dict[str, list[Any]] = {
