@@ -1,4 +1,4 @@
-"""Candidates as commits: made from a proposal, sorted out by what they compile to, and kept."""
+"""Candidates as commits: made from a proposal, filtered out by what they compile to, and kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from agent.environment import describe
 from agent.events import Candidate, Started
-from agent.evidence.duplicates import Compiled
-from agent.harness.compiling.candidate_compiler import Examiner
-from agent.harness.compiling.duplicate_filter import Sifter
+from agent.evidence.duplicates import CompiledCommit
+from agent.harness.compiling.candidate_compiler import CandidateCompiler
+from agent.harness.compiling.duplicate_filter import CandidateFilter
 from agent.harness.processes.worker_session import Checkout
 from agent.prompting import render
 from agent.proposers.base import Proposal
@@ -25,12 +25,12 @@ class Candidates:
     workspace: Workspace
     python_path: Callable[[Path], tuple[Path, ...]]
     """Where Python finds the modules of a checkout, given its root."""
-    examiner: Examiner | None
+    compiler: CandidateCompiler | None
     """Compiles candidates before they run; None where nothing can be compiled."""
-    _sifter: Sifter = field(init=False)
+    _filter: CandidateFilter = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sifter = Sifter(self.examiner)
+        self._filter = CandidateFilter(self.compiler)
 
     def checkout(self, run: Run, sha: str) -> Checkout:
         """A commit on disk, as git has it."""
@@ -52,21 +52,21 @@ class Candidates:
             made.append(Candidate(sha, dict(variant.params), variant.title))
         return made
 
-    def sorted_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
+    def filtered_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
         """Commit -> why it need not be timed, by what the compiler makes of it."""
-        out = self._sifter.sort_out(
+        out = self._filter.filter_out(
             run.incumbent_sha, candidates, lambda sha: self.checkout(run, sha), perf_tests(run)
         )
         self.release(candidates)
         return out
 
-    def compiled(self, sha: str) -> Compiled | None:
+    def compiled(self, sha: str) -> CompiledCommit | None:
         """What a commit compiles to, where this process has found that out."""
-        return self._sifter.compiled(sha)
+        return self._filter.compiled(sha)
 
     def timed(self, run: Run, shas: set[str]) -> None:
         """These have been timed: what compiles to the same need not be."""
-        self._sifter.remember(run.candidates, shas)
+        self._filter.remember(run.candidates, shas)
 
     def release(self, candidates: tuple[Candidate, ...] | list[Candidate]) -> None:
         """Remove their worktrees; the commits stay."""

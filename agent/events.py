@@ -88,7 +88,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class SortedOut:
+class FilteredOut:
     """A variant that was compiled and will not be run."""
 
     title: str
@@ -184,7 +184,7 @@ class Proposed(Event):
     family: str
     hypothesis: str
     candidates: tuple[Candidate, ...]
-    sorted_out: tuple[SortedOut, ...] = ()
+    filtered_out: tuple[FilteredOut, ...] = ()
     """Variants that need no timing, by what they compile to."""
     expected_gain: float | None = None
     """The part of the latency that its author expects to save."""

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from agent.errors import JournalError
-from agent.events import EVENTS, Event, Started
+from agent.events import EVENTS, Event, Proposed, Started
 from agent.state import Run, advance
 
 SCHEMA = 1
@@ -29,10 +30,21 @@ SCHEMA = 1
 
 _TYPES = {kind.__name__: kind for kind in EVENTS}
 _converter = cattrs.Converter(forbid_extra_keys=True)
+_FILTERED_OUT = override(rename="sorted_out")
+"""What journals call the field `filtered_out`: a key outlives the name of a field."""
+_converter.register_structure_hook(
+    Proposed,
+    make_dict_structure_fn(
+        Proposed, _converter, _cattrs_forbid_extra_keys=True, filtered_out=_FILTERED_OUT
+    ),
+)
+_converter.register_unstructure_hook(
+    Proposed, make_dict_unstructure_fn(Proposed, _converter, filtered_out=_FILTERED_OUT)
+)
 
 
 @dataclass(frozen=True)
-class Entry:
+class JournalLine:
     """One line, as read back."""
 
     seq: int
@@ -103,7 +115,7 @@ class Journal:
         os.close(self._fd)
 
 
-def read(path: Path) -> tuple[Entry, ...]:
+def read(path: Path) -> tuple[JournalLine, ...]:
     """The entries of a journal that another process may be writing; a torn tail is left out.
 
     Raises:
@@ -145,9 +157,9 @@ def _checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode()):08x}"
 
 
-def _parse(data: bytes, path: Path) -> tuple[list[Entry], int]:
+def _parse(data: bytes, path: Path) -> tuple[list[JournalLine], int]:
     """The entries and the length of the good part. Only the last line may be bad."""
-    entries: list[Entry] = []
+    entries: list[JournalLine] = []
     position = 0
     while position < len(data):
         end = data.find(b"\n", position)
@@ -166,7 +178,7 @@ def _parse(data: bytes, path: Path) -> tuple[list[Entry], int]:
     return entries, position
 
 
-def _decode(line: bytes, seq: int, path: Path) -> Entry:
+def _decode(line: bytes, seq: int, path: Path) -> JournalLine:
     """Read one line.
 
     Raises:
@@ -189,7 +201,7 @@ def _decode(line: bytes, seq: int, path: Path) -> Entry:
             f"{path} holds an event at line {seq + 1} that this tile-agent does not know "
             f"({body['type']}): finish the run with the version that began it"
         ) from problem
-    return Entry(seq, body["time"], event)
+    return JournalLine(seq, body["time"], event)
 
 
 def _sync_folder(folder: Path) -> None:

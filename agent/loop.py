@@ -22,6 +22,7 @@ from agent.events import (
     Calibrated,
     Event,
     Failed,
+    FilteredOut,
     Finished,
     HandedOver,
     Measured,
@@ -29,7 +30,6 @@ from agent.events import (
     Screened,
     Settled,
     Skipped,
-    SortedOut,
     Stopped,
     StopReason,
     Verified,
@@ -41,7 +41,7 @@ from agent.harness.measuring.subset import Cost, comparison_s, representative
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal
 from agent.measuring.decision import Status
-from agent.measuring.measurement import Calibration, Failure, Plan
+from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
 from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult, halve
 from agent.measuring.statistics import Comparison
 from agent.proposers.base import Declined, Exhausted, Proposer
@@ -49,7 +49,7 @@ from agent.state import Phase, Run, advance, stop_reason
 from agent.syntax import Source
 from agent.workspace import Workspace
 
-PAIRS = Plan().looks[0]
+PAIRS = ComparisonPlan().looks[0]
 """Process pairs that a comparison usually takes."""
 
 Effect = Callable[[Run], Event]
@@ -207,7 +207,7 @@ class Effects:
         if isinstance(proposal, Declined):
             return Skipped(proposal.optimization, proposal.reason, proposal.usage)
         committed = self.candidates.commit(run, proposal)
-        out = self.candidates.sorted_out(run, committed)
+        out = self.candidates.filtered_out(run, committed)
         if len(out) == len(committed):
             why = in_short(tuple(out.values()))
             return Skipped(proposal.optimization, why, proposal.usage)
@@ -216,7 +216,7 @@ class Effects:
             family=proposal.family,
             hypothesis=proposal.hypothesis,
             candidates=tuple(c for c in committed if c.sha not in out),
-            sorted_out=tuple(SortedOut(c.title, out[c.sha]) for c in committed if c.sha in out),
+            filtered_out=tuple(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
             expected_gain=proposal.expected_gain,
             risk=proposal.risk,
             usage=proposal.usage,
@@ -246,7 +246,7 @@ class Effects:
         stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
 
         failures: list[Failure] = []
-        ahead = self._line_up(run, stop)
+        ahead = self._interleaved_screen(run, stop)
 
         def look(sha: str, quads: int) -> Look | Failure | None:
             if quads == SHORT_QUADS and sha in ahead:
@@ -254,7 +254,9 @@ class Effects:
             if time.monotonic() > stop or any(failure.incumbent for failure in failures):
                 return None
             incumbent = self.candidates.checkout(run, run.incumbent_sha)
-            seen = self.judge.glance(incumbent, self.candidates.checkout(run, sha), quads, stop)
+            seen = self.judge.quick_compare(
+                incumbent, self.candidates.checkout(run, sha), quads, stop
+            )
             self.workspace.release(sha)
             if isinstance(seen, Failure):
                 if time.monotonic() > stop:
@@ -276,13 +278,13 @@ class Effects:
             unmeasured=bool(failures) and all(failure.unmeasured for failure in failures),
         )
 
-    def _line_up(self, run: Run, stop: float) -> Mapping[str, Look]:
+    def _interleaved_screen(self, run: Run, stop: float) -> Mapping[str, Look]:
         """The short looks of a sweep, of those that can be taken together."""
         if len(run.candidates) < 3:
             return {}
         variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
-        seen = self.judge.line_up(incumbent, variants, SHORT_QUADS, stop)
+        seen = self.judge.interleaved_screen(incumbent, variants, SHORT_QUADS, stop)
         self.candidates.release(run.candidates)
         return seen
 

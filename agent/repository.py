@@ -56,7 +56,7 @@ _GIT = ("git", "--no-pager", *(word for setting in _CONFIG for word in ("-c", se
 
 
 @dataclass(frozen=True)
-class Answer:
+class GitResult:
     """How a git command ended."""
 
     status: int
@@ -75,7 +75,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """A file of a commit."""
 
     mode: str
@@ -108,11 +108,15 @@ class Repository:
         common = _ask(root, "rev-parse", "--git-common-dir").text  # relative to the root, often
         return cls(root, (root / common).resolve())
 
-    def ask(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Answer:
+    def ask(
+        self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> GitResult:
         """Run git in the user's checkout and say how it ended."""
         return _ask(self.root, *args, stdin=stdin, env=env)
 
-    def git(self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> Answer:
+    def git(
+        self, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
+    ) -> GitResult:
         """Run a git command that should work.
 
         Raises:
@@ -137,11 +141,11 @@ class Repository:
         answer = self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
         return answer.text if answer.status == 0 else None
 
-    def files(self, sha: str) -> dict[str, Entry]:
+    def files(self, sha: str) -> dict[str, TreeEntry]:
         """The regular files of a commit by their path from the root."""
         return _entries(self.git("ls-tree", "-r", "-z", "--full-tree", sha))
 
-    def entry(self, sha: str, path: str) -> Entry | None:
+    def entry(self, sha: str, path: str) -> TreeEntry | None:
         """One file of a commit; None when the commit does not have it."""
         return _entries(self.git("ls-tree", "-z", "--full-tree", sha, f"./{path}")).get(path)
 
@@ -203,7 +207,7 @@ def shown(path: Path | str) -> str:
 
 def _ask(
     folder: Path, *args: str, stdin: bytes = b"", env: Mapping[str, str] | None = None
-) -> Answer:
+) -> GitResult:
     from git import Git  # importing GitPython fails where git is missing, so not before we looked
 
     # After the names that `env` unsets, so that a GIT_DIR or GIT_INDEX_FILE of ours holds.
@@ -219,20 +223,20 @@ def _ask(
             stdout_as_string=False,
             strip_newline_in_stdout=False,
         )
-    return Answer(status, out, err)
+    return GitResult(status, out, err)
 
 
-def _entries(answer: Answer) -> dict[str, Entry]:
+def _entries(answer: GitResult) -> dict[str, TreeEntry]:
     found = {}
     for line in answer.out.split(b"\0"):
         facts, _, path = line.partition(b"\t")
         if facts.startswith(b"100"):
             mode, _, blob = facts.decode().split(" ")
-            found[os.fsdecode(path)] = Entry(mode, blob)
+            found[os.fsdecode(path)] = TreeEntry(mode, blob)
     return found
 
 
-def _why_not(folder: Path, answer: Answer) -> str:
+def _why_not(folder: Path, answer: GitResult) -> str:
     if "not a git repository" in answer.err:
         return f"{shown(folder)} is not in a git repository: `git init`, commit, and run again"
     if "dubious ownership" in answer.err:

@@ -23,7 +23,7 @@ from agent.environment import Environment
 from agent.errors import JournalError, TransitionError, UsageError
 from agent.events import Started, TestPlan
 from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import ForkedExaminer
+from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import KINDS, Selection, discover
 from agent.harness.measuring.gpu import GpuWatch, exclusive
@@ -71,7 +71,7 @@ class Session:
     origin_sha: str
     plan: TestPlan
     judge: PytestJudge
-    examiner: ForkedExaminer | None
+    compiler: ForkedCompiler | None
     python: str
     logs: Path
     notes: tuple[str, ...]
@@ -111,7 +111,7 @@ class Session:
         )
         return Effects(
             workspace=self.workspace,
-            candidates=Candidates(self.workspace, self.target.sys_path, self.examiner),
+            candidates=Candidates(self.workspace, self.target.sys_path, self.compiler),
             judge=self.judge,
             proposers=made | proposers,
             kernel_class=kernel_class,
@@ -123,7 +123,7 @@ class Session:
         gpu = self.environment.gpu
         sms = (gpu.sm,) if gpu else ()
         wanted = Wanted(self.target.backend, sms, python=self.python, has_gpu=False)
-        return Diagnostician(wanted, gpu, self.examiner, counters=self.options.counters)
+        return Diagnostician(wanted, gpu, self.compiler, counters=self.options.counters)
 
 
 # --- opening ------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def _open(
             logs=logs,
             watch=_watch(stack, environment),
         ),
-        examiner=_examiner(server, target.backend, request.python, environment, logs),
+        compiler=_compiler(server, target.backend, request.python, environment, logs),
         python=request.python,
         logs=logs,
         notes=plan.notes,
@@ -252,14 +252,14 @@ def _open(
     )
 
 
-def _examiner(
+def _compiler(
     server: ForkServer, backend: str, python: str, environment: Environment, logs: Path
-) -> ForkedExaminer | None:
+) -> ForkedCompiler | None:
     """Compiles for the GPU of the run; without one nothing is worth sorting out."""
     if environment.gpu is None:
         return None
     wanted = Wanted(backend, (environment.gpu.sm,), python=python, has_gpu=False)
-    return ForkedExaminer(server, wanted, logs)
+    return ForkedCompiler(server, wanted, logs)
 
 
 def _watch(stack: ExitStack, environment: Environment) -> GpuWatch | None:

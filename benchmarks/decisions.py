@@ -25,7 +25,7 @@ from typing import Any
 from agent.environment import describe, probe
 from agent.events import TestPlan
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.judge import PytestJudge, Timing
+from agent.harness.measuring.judge import PytestJudge, TimedPass
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
@@ -189,7 +189,7 @@ def judged(
 def plain(bench: Bench, checkout: Checkout) -> float:
     """The latency of one perf run in a fresh process, as a person would take it."""
     timing = bench.judge.time(checkout, deadline_in(TIMEOUT_S))
-    if not isinstance(timing, Timing):
+    if not isinstance(timing, TimedPass):
         raise RuntimeError(timing.reason)
     return timing.records[0].latency_ms
 

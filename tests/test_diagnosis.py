@@ -11,7 +11,7 @@ from agent.causes import Cause
 from agent.diagnosis import Facts, diagnose
 from agent.diagnosis.symptoms import CAUSES, FAMILIES, Symptom
 from agent.evidence.counters import Counters
-from agent.evidence.model import Artifact, Launch, Tensor, Work
+from agent.evidence.model import Artifact, CompiledLaunch, TensorArgument, TimedWork
 from agent.evidence.peaks import PEAKS, peaks_of
 from agent.evidence.roofline import product_flop
 from agent.evidence.sass import InstructionMix
@@ -22,19 +22,19 @@ WIDE = InstructionMix(total=300, global_loads={128: 4}, global_stores={128: 4})
 TENSOR = InstructionMix(total=500, tensor_core={"HGMMA": 16}, tma={"UTMALDG": 2})
 
 
-def tensor(name: str, *shape: int, dtype: str = "bfloat16", item_bytes: int = 2) -> Tensor:
+def tensor(name: str, *shape: int, dtype: str = "bfloat16", item_bytes: int = 2) -> TensorArgument:
     size = item_bytes
     for extent in shape:
         size *= extent
-    return Tensor(name, dtype, shape, size)
+    return TensorArgument(name, dtype, shape, size)
 
 
-def work(kernel: str, grid: tuple[int, ...], *tensors: Tensor) -> Work:
-    return Work("test_it.py::test_perf_it", "forward", ((kernel, grid),), tensors)
+def work(kernel: str, grid: tuple[int, ...], *tensors: TensorArgument) -> TimedWork:
+    return TimedWork("test_it.py::test_perf_it", "forward", ((kernel, grid),), tensors)
 
 
 def artifact(kernel: str, registers: int, threads: int, mix: InstructionMix = WIDE) -> Artifact:
-    launch = Launch(kernel, (), test="test_it.py::test_perf_it", timed=True)
+    launch = CompiledLaunch(kernel, (), test="test_it.py::test_perf_it", timed=True)
     return Artifact(launch, 90, registers, 0, 2072, threads, mix, kernel, 8192, 0.1)
 
 
@@ -46,7 +46,7 @@ MATMUL = work(
 )  # 137 GFLOP: 0.139 ms at 989 TFLOP/s
 
 
-def of_softmax(latency_ms: float, made: Artifact, timed: Work = SOFTMAX) -> Facts:
+def of_softmax(latency_ms: float, made: Artifact, timed: TimedWork = SOFTMAX) -> Facts:
     return Facts(
         KernelClass.MEMORY,
         1.25,
@@ -57,7 +57,7 @@ def of_softmax(latency_ms: float, made: Artifact, timed: Work = SOFTMAX) -> Fact
     )
 
 
-def of_matmul(latency_ms: float, made: Artifact, timed: Work = MATMUL) -> Facts:
+def of_matmul(latency_ms: float, made: Artifact, timed: TimedWork = MATMUL) -> Facts:
     facts = of_softmax(latency_ms, made, timed)
     return replace(
         facts, kernel_class=KernelClass.COMPUTE, flop_per_byte=64, multiplying=frozenset({"matmul"})

@@ -18,7 +18,7 @@ from agent.report.table import render
 from agent.state import Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ORIGIN, STEPS
-from tests.support.scripted import KERNEL, ScriptedExaminer, ScriptedRun, Step, kernel
+from tests.support.scripted import KERNEL, ScriptedCompiler, ScriptedRun, Step, kernel
 
 REPO_ROOT = Path(__file__).parent.parent
 
@@ -121,7 +121,7 @@ def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
         Step("back", (f"# as it was\n{ORIGIN}",)),
     )
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run = finish(ScriptedRun(repo, steps, examiner=ScriptedExaminer()))
+    run = finish(ScriptedRun(repo, steps, compiler=ScriptedCompiler()))
     assert [row.optimization for row in run.rows] == ["baseline", "sweep (n=2)"]
     assert [(s.optimization, s.reason) for s in run.skipped] == [
         ("comment", "the compiler makes the incumbent's code of it"),
@@ -130,7 +130,7 @@ def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
         ("back", "the compiler makes the same code of it as of an earlier incumbent"),
     ]
     assert run.proposal is not None
-    assert [(v.title, v.reason) for v in run.proposal.sorted_out] == [
+    assert [(v.title, v.reason) for v in run.proposal.filtered_out] == [
         ("sweep (n=1)", "the compiler makes the same code of it as of sweep (n=0)"),
         ("sweep (n=3)", "the compiler makes the incumbent's code of it"),
     ]

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent.errors import GitError, UsageError
-from agent.repository import Answer, Repository
+from agent.repository import GitResult, Repository
 from agent.workspace import Workspace, lock_owner, state_dir
 from tests.support.repo import KERNEL, changed, git, isolate, make_repo, snapshot, write
 
@@ -370,7 +370,7 @@ def test_advance_branch_moves_forward_only(repo: Path) -> None:
 
 def test_a_branch_that_moves_meanwhile_stays(repo: Path) -> None:
     class Racing(Repository):
-        def ask(self, *args: str, **options: Any) -> Answer:
+        def ask(self, *args: str, **options: Any) -> GitResult:
             if args[0] == "merge-base":  # after the branch was looked at
                 git(self.root, "branch", "--force", "fast", theirs)
             return super().ask(*args, **options)

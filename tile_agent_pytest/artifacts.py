@@ -49,7 +49,7 @@ from typing import Any
 
 from tile_agent_pytest.bench import Gate, Timing
 from tile_agent_pytest.compile_cutile import Compiler, load, with_place
-from tile_agent_pytest.launches import Launch, Message, Recorder
+from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
 
 PACKAGES = {
     "cutile": ("cuda-tile", "cuda.tile"),
@@ -84,7 +84,7 @@ def main(job: Message) -> None:
             tell(event="missing", what=distribution, text=str(problem))
             return
     tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
-    recorder = Recorder(job["kernel"])
+    recorder = LaunchRecorder(job["kernel"])
     failures = run_tests(job, recorder)
     tell(
         event="tested",
@@ -111,7 +111,7 @@ def main(job: Message) -> None:
 # --- the tests ----------------------------------------------------------------------------------
 
 
-def run_tests(job: Message, recorder: Recorder) -> list[str]:
+def run_tests(job: Message, recorder: LaunchRecorder) -> list[str]:
     """Run them under the recorder. Returns what failed, a line each."""
     if job["pytest"] is None:
         return []
@@ -144,7 +144,7 @@ def run_tests(job: Message, recorder: Recorder) -> list[str]:
 class _Session:
     """The pytest plugin that tells the recorder which test is running."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: LaunchRecorder) -> None:
         self._recorder = recorder
         self.failures: list[str] = []
 
@@ -170,7 +170,7 @@ def _last_line(longrepr: Any) -> str:
     return said[0] if crash and said else said[-1] if said else ""
 
 
-def _calling_once(recorder: Recorder) -> Gate:
+def _calling_once(recorder: LaunchRecorder) -> Gate:
     """In place of a measurement: the launch is what counts, not its time."""
 
     def call(config: str, fn: Callable[[], Any]) -> Timing:
@@ -199,7 +199,7 @@ def _recording(job: Message) -> Callable[..., AbstractContextManager[None]]:
 # --- compiling ----------------------------------------------------------------------------------
 
 
-def assumed(job: Message) -> Iterator[Launch]:
+def assumed(job: Message) -> Iterator[RecordedLaunch]:
     """The cuTile kernels with the signatures that their source shows."""
     if job["assumed"] is None:
         return
@@ -221,7 +221,7 @@ def assumed(job: Message) -> Iterator[Launch]:
                     failure = failure or problem
             raise failure or ValueError("no signature to try")
 
-        yield Launch(
+        yield RecordedLaunch(
             key=wanted["name"],
             kernel=wanted["name"],
             arguments=wanted["arguments"][0],

@@ -26,7 +26,7 @@ BAND_BYTES = 1 << 16
 _ALIGNMENT_BYTES = 64
 
 
-class OutOfBounds(Exception):
+class OutsideTensor(Exception):
     """A kernel loads or stores outside of its tensors; the message says where and how far."""
 
 
@@ -63,7 +63,7 @@ class Region:
 
 
 @dataclass
-class Launch:
+class GuardedLaunch:
     """One execution of a kernel over copies of its tensors."""
 
     kernel: str
@@ -73,7 +73,7 @@ class Launch:
     regions: list[Region] = field(default_factory=list)
     foreign: bool = False
     """The kernel makes pointers of integers, so that it may know tensors that we do not."""
-    fault: OutOfBounds | None = None
+    fault: OutsideTensor | None = None
 
 
 class Guards:
@@ -88,7 +88,7 @@ class Guards:
         """Kernels that differ from themselves, each with an argument that shows it."""
         self._repeat = repeat
         self._suspended = False
-        self._launch: Launch | None = None
+        self._launch: GuardedLaunch | None = None
         self._stack = contextlib.ExitStack()
         self._interpreter: Any = None
         self._torch: Any = None
@@ -131,7 +131,7 @@ class Guards:
                 original(executor, *args, **kwargs)
                 return
 
-            def run(launch: Launch) -> Launch:
+            def run(launch: GuardedLaunch) -> GuardedLaunch:
                 given = zip(executor.arg_names, args, strict=False)
                 copies = [self._copied(launch, name, value) for name, value in given]
                 named = {k: self._copied(launch, k, v) for k, v in kwargs.items()}
@@ -139,7 +139,7 @@ class Guards:
                     original(executor, *copies, *args[len(copies) :], **named)
                 return launch
 
-            launch = run(Launch(executor.fn.__name__))
+            launch = run(GuardedLaunch(executor.fn.__name__))
             if self._repeat:
                 self._compare(launch, run)
             for region in launch.regions:
@@ -149,7 +149,7 @@ class Guards:
         return call
 
     @contextlib.contextmanager
-    def _running(self, launch: Launch) -> Iterator[None]:
+    def _running(self, launch: GuardedLaunch) -> Iterator[None]:
         self._launch = launch
         try:
             yield
@@ -160,12 +160,12 @@ class Guards:
         finally:
             self._launch = None
 
-    def _compare(self, first: Launch, run: Callable[[Launch], Launch]) -> None:
+    def _compare(self, first: GuardedLaunch, run: Callable[[GuardedLaunch], GuardedLaunch]) -> None:
         """Note what runs that were made to differ do otherwise."""
         lanes = "what a load gives for lanes masked off without `other`"
         for cause, again in (
-            (lanes, Launch(first.kernel, ones=True)),
-            ("the order in which its programs run", Launch(first.kernel, backwards=True)),
+            (lanes, GuardedLaunch(first.kernel, ones=True)),
+            ("the order in which its programs run", GuardedLaunch(first.kernel, backwards=True)),
         ):
             try:
                 differs = _difference(first, run(again))
@@ -177,7 +177,7 @@ class Guards:
 
     # --- placing tensors --------------------------------------------------------------------------
 
-    def _copied(self, launch: Launch, name: str, value: Any) -> Any:
+    def _copied(self, launch: GuardedLaunch, name: str, value: Any) -> Any:
         """A copy of an argument whose tensors lie between bands."""
         if isinstance(value, tuple):
             copies = [self._copied(launch, name, element) for element in value]
@@ -197,7 +197,7 @@ class Guards:
         copy.set_(region.buffer.untyped_storage(), place, tensor.size(), tensor.stride())
         return self._interpreter._rewrap_tensor(copy, original_tensor=value)
 
-    def _region(self, launch: Launch, name: str, tensor: Any) -> Region:
+    def _region(self, launch: GuardedLaunch, name: str, tensor: Any) -> Region:
         storage = tensor.untyped_storage()
         first, size_bytes = storage.data_ptr(), storage.nbytes()
         for region in launch.regions:
@@ -251,11 +251,17 @@ class Guards:
                 outside.append((nearest, *reached, nearby))
         if outside:
             farthest = max(outside, key=lambda one: one[0])
-            launch.fault = OutOfBounds(self._fault(launch, writes, *farthest))
+            launch.fault = OutsideTensor(self._fault(launch, writes, *farthest))
             raise launch.fault
 
     def _fault(
-        self, launch: Launch, writes: bool, excess: int, low: int, _: int, region: Region | None
+        self,
+        launch: GuardedLaunch,
+        writes: bool,
+        excess: int,
+        low: int,
+        _: int,
+        region: Region | None,
     ) -> str:
         does = f"{launch.kernel} {'stores' if writes else 'loads'}"
         program = ", ".join(map(str, self._interpreter.interpreter_builder.grid_idx))
@@ -340,7 +346,7 @@ def _ones(shape: tuple[int, ...], dtype: Any) -> Any:
     return numpy.full((*shape, size_bytes), 0xFF, numpy.uint8).view(dtype).reshape(shape)
 
 
-def _difference(first: Launch, second: Launch) -> str:
+def _difference(first: GuardedLaunch, second: GuardedLaunch) -> str:
     """The arguments in which two runs left other bytes."""
     pairs = zip(first.regions, second.regions, strict=True)
     return ", ".join(

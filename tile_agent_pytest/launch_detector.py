@@ -1,8 +1,8 @@
 """Whether kernels of the file under judgement are launched at all.
 
 A candidate that computes its result elsewhere, by a library or from an earlier call, can be right
-and fast. While the block of a `Witness` lasts, every launch by Triton, by its interpreter and by
-cuTile is looked at; outside of it nothing is replaced, so that no timing pays for it.
+and fast. While the block of a `LaunchDetector` lasts, every launch by Triton, by its interpreter
+and by cuTile is looked at; outside of it nothing is replaced, so that no timing pays for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 
-class Witness:
+class LaunchDetector:
     """Sees the launches of kernels that a file of some name defines."""
 
     def __init__(self, file_name: str) -> None:

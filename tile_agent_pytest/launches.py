@@ -15,7 +15,7 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Tensor:
+class RecordedTensor:
     """A tensor that a launch is given."""
 
     name: str
@@ -37,12 +37,12 @@ class Tensor:
         }
 
 
-def tensors_of(arguments: Mapping[str, Any]) -> tuple[Tensor, ...]:
+def tensors_of(arguments: Mapping[str, Any]) -> tuple[RecordedTensor, ...]:
     """The tensors among the arguments of a launch, in tuples, lists and descriptors too."""
     return tuple(t for name, value in arguments.items() for t in _tensors(name, value))
 
 
-def _tensors(name: str, value: Any) -> Iterator[Tensor]:
+def _tensors(name: str, value: Any) -> Iterator[RecordedTensor]:
     if isinstance(value, tuple | list):
         for index, item in enumerate(value):
             yield from _tensors(f"{name}[{index}]", item)
@@ -52,7 +52,7 @@ def _tensors(name: str, value: Any) -> Iterator[Tensor]:
         return  # a stand-in of a library's own
     shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
     own = math.prod(n for n, stride in zip(shape, strides, strict=True) if stride)
-    yield Tensor(
+    yield RecordedTensor(
         name,
         str(tensor.dtype).removeprefix("torch."),
         shape,
@@ -62,7 +62,7 @@ def _tensors(name: str, value: Any) -> Iterator[Tensor]:
 
 
 @dataclass(frozen=True)
-class Launch:
+class RecordedLaunch:
     """One kernel with what the compiler specializes it to. Equal keys compile to the same code."""
 
     key: Hashable
@@ -77,7 +77,7 @@ class Launch:
     """Empty where it is not known."""
     values: tuple[str, ...] = ()
     """The arguments that are no arrays: the code is the same, its work need not be."""
-    tensors: tuple[Tensor, ...] = ()
+    tensors: tuple[RecordedTensor, ...] = ()
     test: str = ""
     """The pytest node id of the first test that launched it; of the first that timed it, if any."""
     timed: bool = False
@@ -97,7 +97,7 @@ class Launch:
 
 
 @dataclass
-class Work:
+class RecordedWork:
     """What one timing covers: its launches, and the tensors that they are given."""
 
     test: str
@@ -106,10 +106,10 @@ class Work:
     """Whether a `tile_bench` call was seen; else it is all that the test launches."""
     launches: dict[tuple[str, tuple[int, ...]], None] = field(default_factory=dict)
     """Kernel and grid, each once: a kernel that tunes itself is launched with many."""
-    tensors: dict[Hashable, Tensor] = field(default_factory=dict)
+    tensors: dict[Hashable, RecordedTensor] = field(default_factory=dict)
     """Each once, however many launches read or write it."""
 
-    def add(self, launch: Launch) -> None:
+    def add(self, launch: RecordedLaunch) -> None:
         """Count a launch in."""
         self.launches[launch.kernel, launch.grid] = None
         for tensor in launch.tensors:
@@ -127,24 +127,24 @@ class Work:
         }
 
 
-class Recorder:
+class LaunchRecorder:
     """Collects the distinct launches of the kernels of one file."""
 
     def __init__(self, kernel_file: str) -> None:
         self._file = os.path.realpath(kernel_file)
-        self._launches: dict[Hashable, Launch] = {}
+        self._launches: dict[Hashable, RecordedLaunch] = {}
         self._places: dict[Hashable, int] = {}
         self._sequence: list[tuple[int, tuple[int, ...], tuple[str, ...], str]] = []
-        self._timings: list[Work] = []
-        self._others: dict[str, Work] = {}
-        self._timing: Work | None = None
+        self._timings: list[RecordedWork] = []
+        self._others: dict[str, RecordedWork] = {}
+        self._timing: RecordedWork | None = None
         self.test = ""
         """The test that is running."""
         self.timed = False
         """Whether it is a perf test."""
 
     @property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> tuple[RecordedLaunch, ...]:
         """Each once: those of perf tests, then the others, in the order of the first time."""
         return tuple(sorted(self._launches.values(), key=lambda launch: not launch.timed))
 
@@ -160,7 +160,7 @@ class Recorder:
         return hashlib.sha256(repr(self._sequence).encode()).hexdigest()
 
     @property
-    def work(self) -> tuple[Work, ...]:
+    def work(self) -> tuple[RecordedWork, ...]:
         """Of each timing, in order; of each perf test that was not seen to time, one."""
         seen = {work.test for work in self._timings}
         others = [work for test, work in self._others.items() if test not in seen]
@@ -169,7 +169,7 @@ class Recorder:
     @contextlib.contextmanager
     def timing(self, config: str) -> Iterator[None]:
         """What is launched in the block is what a timing of that name covers."""
-        self._timing = Work(self.test, config, timed=True)
+        self._timing = RecordedWork(self.test, config, timed=True)
         self._timings.append(self._timing)
         try:
             yield
@@ -181,12 +181,14 @@ class Recorder:
         code = getattr(function, "__code__", None)
         return code is not None and os.path.realpath(code.co_filename) == self._file
 
-    def add(self, launch: Launch) -> None:
+    def add(self, launch: RecordedLaunch) -> None:
         """Keep a launch unless one that compiles to the same is there already."""
         place = self._places.setdefault(launch.key, len(self._places))
         self._sequence.append((place, launch.grid, launch.values, self.test))
         if self.timed:
-            other = self._others.setdefault(self.test, Work(self.test, "forward", timed=False))
+            other = self._others.setdefault(
+                self.test, RecordedWork(self.test, "forward", timed=False)
+            )
             (self._timing or other).add(launch)
         known = self._launches.get(launch.key)
         if known is None or (self.timed and not known.timed):

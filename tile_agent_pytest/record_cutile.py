@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_cutile import Compiler
-from tile_agent_pytest.launches import Launch, Message, Recorder, tensors_of
+from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 
 DIVISOR = 16
 LARGEST_RANK = 5
@@ -27,7 +27,7 @@ LARGEST_RANK = 5
 
 
 @contextlib.contextmanager
-def recording(recorder: Recorder, *, sm: int | None) -> Iterator[None]:
+def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
     """Record while the block lasts.
 
     Args:
@@ -68,7 +68,13 @@ def recording(recorder: Recorder, *, sm: int | None) -> Iterator[None]:
 
 
 def _record(
-    recorder: Recorder, compiler: Compiler, kernel: Any, grid: Any, arguments: Any, *, on_gpu: bool
+    recorder: LaunchRecorder,
+    compiler: Compiler,
+    kernel: Any,
+    grid: Any,
+    arguments: Any,
+    *,
+    on_gpu: bool,
 ) -> None:
     function = kernel._annotated_function.pyfunc
     if not recorder.covers(function):
@@ -77,7 +83,7 @@ def _record(
         constraints: Sequence[Any] = compiler.from_arguments(kernel, arguments).parameters
     else:
         nodes = kernel._annotated_function.parameter_annotations
-        rules = Rules(compiler)
+        rules = ConstraintRules(compiler)
         constraints = [rules.constraint(a, n) for a, n in zip(arguments, nodes, strict=True)]
     options = _options(kernel)
 
@@ -86,7 +92,7 @@ def _record(
 
     names = kernel._annotated_function.pysig.parameters
     recorder.add(
-        Launch(
+        RecordedLaunch(
             key=(function, repr(constraints), repr(options)),
             kernel=function.__qualname__,
             arguments={n: _text(c) for n, c in zip(names, constraints, strict=True)},
@@ -99,7 +105,7 @@ def _record(
     )
 
 
-class Rules:
+class ConstraintRules:
     """Arguments of a launch -> constraints, as a launch on a GPU would find them."""
 
     def __init__(self, compiler: Compiler) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_triton import Specialization, compile_kernel, gpu_target
-from tile_agent_pytest.launches import Launch, Message, Recorder, tensors_of
+from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 
 
 @contextlib.contextmanager
-def recording(recorder: Recorder, *, sm: int | None) -> Iterator[None]:
+def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
     """Record while the block lasts.
 
     Args:
@@ -120,13 +120,15 @@ def _device_properties(_: int = 0) -> Message:
     }
 
 
-def _launch(function: Any, compiled: Message, grid: tuple[int, ...], given: Message) -> Launch:
+def _launch(
+    function: Any, compiled: Message, grid: tuple[int, ...], given: Message
+) -> RecordedLaunch:
     specialization = Specialization.recorded(function, compiled)
 
     def into(target: str, folder: Path) -> Message:
         return compile_kernel(specialization, int(target.removeprefix("sm_")), folder)
 
-    return Launch(
+    return RecordedLaunch(
         key=(function.fn, compiled["key"]),
         kernel=function.fn.__qualname__,
         arguments=specialization.describe(),

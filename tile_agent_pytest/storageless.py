@@ -29,7 +29,7 @@ def storageless(sm: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, stand_in in _cuda(sm).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, stand_in, create=True))
-        stack.enter_context(mock.patch.object(torch, "Generator", _Generator))
+        stack.enter_context(mock.patch.object(torch, "Generator", _StoragelessGenerator))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", _agree))
         stack.enter_context(_OnMeta())
         yield
@@ -99,7 +99,7 @@ def _dtype(args: tuple[Any, ...], kwargs: Any) -> torch.dtype | None:
     return next((value for value in wanted if isinstance(value, torch.dtype)), None)
 
 
-class _Generator(torch.Generator):  # type: ignore[misc]
+class _StoragelessGenerator(torch.Generator):  # type: ignore[misc]
     """A generator for the GPU is one for the CPU: nothing is drawn from it."""
 
     def __new__(cls, device: Any = None) -> Any:  # noqa: ARG004

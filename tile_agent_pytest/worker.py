@@ -30,7 +30,7 @@ import pytest
 
 from tile_agent_pytest import artifacts, plugin, tuned
 from tile_agent_pytest.bench import Sampler, Timing, open_sampler
-from tile_agent_pytest.launch_detector import Witness
+from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.wire import Channel, Closed, Message
 
 MAX_TEXT = 20_000
@@ -45,11 +45,10 @@ def work(channel: Channel) -> int:
     A job holds `cwd` (root of the checkout), `sys_path` (put first, in order), `log` (file for
     stdout and stderr), `args` (pytest arguments), `tests` (node ids to keep, or None for all),
     `kernel` (path of the kernel within the checkout), `tuned` (folder for what its tuner chooses),
-    `env` (variables to set) and perhaps `witness` (tell of each test whether it launched a kernel
-    of the file) and `repeat` (Triton launches that are interpreted run twice; what differs comes
-    back as `notes`). A job with `artifacts` is one for
-    `tile_agent_pytest.artifacts`, which says what it holds besides; its end is told as
-    {"event": "done"}.
+    `env` (variables to set) and perhaps `detect_launches` (tell of each test whether it launched a
+    kernel of the file) and `repeat` (Triton launches that are interpreted run twice; what differs
+    comes back as `notes`). A job with `artifacts` is one for `tile_agent_pytest.artifacts`, which
+    says what it holds besides; its end is told as {"event": "done"}.
     """
     job = channel.receive()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -64,7 +63,7 @@ def work(channel: Channel) -> int:
         return 0
     sys.path[:0] = job["sys_path"]
     sys.dont_write_bytecode = True  # two candidates of one second and one size share a .pyc
-    session = Session(channel, job)
+    session = PytestSession(channel, job)
     arguments = [*job["args"], *_standing_arguments(session.scratch), *_guards(job)]
     try:
         code = int(pytest.main(arguments, plugins=[plugin, session]))
@@ -97,7 +96,7 @@ def _guards(job: Message) -> list[str]:
     return ["--triton-guards", *(["--triton-repeat"] if job.get("repeat") else [])]
 
 
-class Session:
+class PytestSession:
     """The pytest plugin that puts a run loop of our own in place of pytest's."""
 
     def __init__(self, channel: Channel, job: Message) -> None:
@@ -110,8 +109,8 @@ class Session:
         self._exception = ""
         self._running = ""
         self._config: Any = None
-        self._witness = Witness(self._kernel_name)
-        self._watches = bool(job.get("witness"))
+        self._detector = LaunchDetector(self._kernel_name)
+        self._watches = bool(job.get("detect_launches"))
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running)
         self._pid = os.getpid()
         self.scratch = f"{job['log']}.scratch"
@@ -180,11 +179,11 @@ class Session:
             _seed(item.nodeid)
             following = items[index + 1] if index + 1 < len(items) else None
             started = time.perf_counter()
-            with self._witness.watching() if self._watches else contextlib.nullcontext():
+            with self._detector.watching() if self._watches else contextlib.nullcontext():
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._stay_alone()
             outcome = _outcome(item.nodeid, self._reports)
-            outcome["launched"] = self._watches and self._witness.seen
+            outcome["launched"] = self._watches and self._detector.seen
             outcome["seconds"] = time.perf_counter() - started
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
@@ -205,7 +204,7 @@ class Session:
         self._stay_alone()
         self._channel.send({"event": "at", "nodeid": self._running, "config": config})
         try:
-            return Stepper(config, fn, self._channel, self._witness).serve()
+            return Stepper(config, fn, self._channel, self._detector).serve()
         except Closed:
             raise
         except BaseException as problem:
@@ -246,12 +245,12 @@ class Stepper:
     """
 
     def __init__(
-        self, config: str, fn: Callable[[], Any], channel: Channel, witness: Witness
+        self, config: str, fn: Callable[[], Any], channel: Channel, detect_launches: LaunchDetector
     ) -> None:
         self._config = config
         self._fn = fn
         self._channel = channel
-        self._witness = witness
+        self._detector = detect_launches
         self._sampler: Sampler | None = None
         self._samples_ms: list[float] = []
 
@@ -275,7 +274,7 @@ class Stepper:
 
     def _prepare(self, method: str | None) -> Message:
         try:
-            with self._witness.watching():
+            with self._detector.watching():
                 self._fn()
             self._sampler, estimate_ms = open_sampler(self._fn, method)
         except RuntimeError as problem:
@@ -287,7 +286,7 @@ class Stepper:
             "method": type(self._sampler).__name__,
             "label": self._sampler.method,
             "estimate_ms": estimate_ms,
-            "launched": self._witness.seen,
+            "launched": self._detector.seen,
         }
 
 

@@ -14,7 +14,7 @@ from agent.cli.options import Json, Kernel, Python
 
 if TYPE_CHECKING:
     from agent.harness.compiling.configs import CompiledConfig
-    from agent.tuning import Plan
+    from agent.tuning import SearchPlan
 
 Compile = Annotated[
     list[str] | None,
@@ -91,7 +91,7 @@ def autotune(
 
 
 def _compiled(
-    plan: Plan, file: Path, target: str, python: str, timeout_s: float
+    plan: SearchPlan, file: Path, target: str, python: str, timeout_s: float
 ) -> tuple[CompiledConfig, ...]:
     """What becomes of each config that the search would try on a GPU."""
     from agent.analysis.cutile.signature import signatures
@@ -104,7 +104,7 @@ def _compiled(
     )
 
 
-def _lines(plan: Plan, compiled: dict[str, tuple[CompiledConfig, ...]]) -> list[str]:
+def _lines(plan: SearchPlan, compiled: dict[str, tuple[CompiledConfig, ...]]) -> list[str]:
     """What was chosen and why, for a person."""
     counts = ", ".join(f"{1 + len(rows)} from sm_{sm}" for sm, rows in plan.space.items())
     lines = [

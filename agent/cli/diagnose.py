@@ -71,7 +71,7 @@ def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python:
     """From the source and the compiler."""
     from dataclasses import replace
 
-    from agent.evidence.duplicates import Compiled
+    from agent.evidence.duplicates import CompiledCommit
     from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import Diagnostician
 
@@ -81,7 +81,7 @@ def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python:
         checkout, nodeids = checkout_of(stack, subject, tests, None)
         evidence = collect(checkout, nodeids, wanted, timeout_s)
         complete = not (evidence.left_out or evidence.failures)
-        compiled = Compiled(evidence.results, evidence.sequence, complete, evidence.work)
+        compiled = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
         return Diagnostician(wanted, None, None).diagnose(checkout, nodeids, {}, compiled)
 
 
@@ -101,6 +101,6 @@ def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Dia
             raise typer.Exit(FAILED)
         gpu = session.environment.gpu
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
-        return Diagnostician(wanted, gpu, session.examiner).diagnose(
+        return Diagnostician(wanted, gpu, session.compiler).diagnose(
             checkout, session.plan.perf, {r.config: r.latency_ms for r in outcome.records}
         )

@@ -18,7 +18,7 @@ from agent.cli.reference import (
     Atol,
     Dtypes,
     Function,
-    Limits,
+    ProcessLimits,
     Rtol,
     Sizes,
 )
@@ -158,7 +158,7 @@ def verify(
         instead = {"--tests": tests, "--correctness-k": correctness_k, "--target": target}
         _only_compared(given, instead)
         asked = Asked(reference or "", shapes or "", dtypes, function, sizes, rtol, atol)
-        _compare(kernel, asked, Limits(python, timeout_s))
+        _compare(kernel, asked, ProcessLimits(python, timeout_s))
         return
     if (source := _to_compile(kernel, target)) is not None:
         from agent.harness.compiling.cutile import compile_file
@@ -256,14 +256,14 @@ def _only_compared(given: list[str], instead: Mapping[str, object]) -> None:
         raise UsageError(f"{other} and --reference are two ways to verify: leave one out")
 
 
-def _compare(kernel: Path, asked: Asked, limits: Limits) -> None:
+def _compare(kernel: Path, asked: Asked, limits: ProcessLimits) -> None:
     """Call the kernel on made inputs, and compare what it does with the reference."""
     from agent.cli.reference import read
     from agent.errors import UsageError
     from agent.harness.tile_ir import verify as compare
     from agent.preflight import read_file
     from agent.target import parse
-    from agent.tileir.steps import Status
+    from agent.tileir.steps import StepStatus
 
     source, backend = parse(read_file(kernel), str(kernel))
     if backend.name != "triton":
@@ -272,9 +272,9 @@ def _compare(kernel: Path, asked: Asked, limits: Limits) -> None:
             "write it a test, which `pytest --tile-cpu` runs without a GPU too"
         )
     step = compare(*read(source, kernel, asked, limits, ragged=True), tile=False)
-    if step.status is Status.NOT_RUN:
+    if step.status is StepStatus.NOT_RUN:
         raise UsageError(step.reason)
-    right = step.status is Status.PASSED
+    right = step.status is StepStatus.PASSED
     gap = "" if step.max_abs_diff is None else f", max difference {step.max_abs_diff:.1e}"
     told = [f"{'right' if right else 'wrong'}: {step.reason}{gap}", *step.details]
     value = {

@@ -51,7 +51,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProcessLimits:
     """How a kernel's process is run; see `agent.harness.tile_ir.Job`."""
 
     python: str
@@ -61,7 +61,7 @@ class Limits:
 
 
 def read(
-    source: Source, kernel: Path, asked: Asked, limits: Limits, *, ragged: bool
+    source: Source, kernel: Path, asked: Asked, limits: ProcessLimits, *, ragged: bool
 ) -> tuple[Job, Reference]:
     """What is to be run and compared.
 

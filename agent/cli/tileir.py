@@ -17,7 +17,7 @@ from agent.cli.reference import (
     Atol,
     Dtypes,
     Function,
-    Limits,
+    ProcessLimits,
     Rtol,
     Sizes,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agent.analysis.triton.kinds import KernelKind
     from agent.harness.tile_ir import Job, Reference
     from agent.syntax import Source
-    from agent.tileir.compatibility import Finding
+    from agent.tileir.compatibility import Obstacle
     from agent.tileir.steps import Abort, Step
 
 FAILED = 3
@@ -94,7 +94,7 @@ def apply(
     from agent.tileir import report
     from agent.tileir.advice import recommend
     from agent.tileir.configs import prepare
-    from agent.tileir.steps import Phase, Status, Step
+    from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
     source, kinds, findings = _read(kernel)
     prepared = prepare(source, kinds, findings)
@@ -103,12 +103,12 @@ def apply(
     if to is not None and changed:
         _write(to, prepared.text, kernel)
     step = Step(
-        Phase.TRANSFORM,
-        Status.PASSED if changed else Status.FAILED,
+        TileIrPhase.TRANSFORM,
+        StepStatus.PASSED if changed else StepStatus.FAILED,
         f"{len(prepared.changes)} of {len(kinds)} kernels have configs for Tile IR now",
     )
     machine = read_machine(probe().gpu, python, ask_stock=False)
-    later = [s for s in machine.steps() if s.phase in (Phase.VALIDATE, Phase.BENCHMARK)]
+    later = [s for s in machine.steps() if s.phase in (TileIrPhase.VALIDATE, TileIrPhase.BENCHMARK)]
     steps = [_classified(kinds), step, *later]
     advice = recommend(source, kinds, findings)
     written = str(to) if to is not None and changed else None
@@ -160,7 +160,7 @@ def verify(
     job, right, kinds, _ = _job(
         kernel,
         Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
-        Limits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
+        ProcessLimits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
         ragged=True,
     )
     steps = _verified(job, right)
@@ -192,12 +192,12 @@ def bench(
     from agent.harness.tile_ir import benchmark
     from agent.tileir import report
     from agent.tileir.advice import recommend
-    from agent.tileir.steps import Phase, Status, Step, Timed, abort_of
+    from agent.tileir.steps import Step, StepStatus, TileIrPhase, Timed, abort_of
 
     job, right, kinds, findings = _job(
         kernel,
         Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
-        Limits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
+        ProcessLimits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
         ragged=False,
     )
     steps = _verified(job, right)
@@ -205,7 +205,9 @@ def bench(
     if abort is None:
         timed = benchmark(job)
     else:
-        timed = Timed(Step(Phase.BENCHMARK, Status.NOT_RUN, f"{abort.reason}: {abort.detail}"))
+        timed = Timed(
+            Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, f"{abort.reason}: {abort.detail}")
+        )
     steps = [*steps, timed.step]
     abort = abort_of(job.machine.no_triton, steps)
     source, _, _ = _read(kernel)
@@ -230,7 +232,7 @@ def bench(
     _finish("bench", kernel, value, lines, abort)
 
 
-def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Finding, ...]]:
+def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Obstacle, ...]]:
     from agent.analysis.triton.kinds import classify as kinds_of
     from agent.errors import UsageError
     from agent.preflight import read_file
@@ -247,8 +249,8 @@ def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Finding, 
 
 
 def _job(
-    kernel: Path, asked: Asked, limits: Limits, *, ragged: bool
-) -> tuple[Job, Reference, tuple[KernelKind, ...], tuple[Finding, ...]]:
+    kernel: Path, asked: Asked, limits: ProcessLimits, *, ragged: bool
+) -> tuple[Job, Reference, tuple[KernelKind, ...], tuple[Obstacle, ...]]:
     from dataclasses import replace
 
     from agent.cli import reference
@@ -306,22 +308,24 @@ def _variables(*, approx: bool, ftz: bool) -> dict[str, str]:
 def _verified(job: Job, right: Reference) -> list[Step]:
     """The kernel under PTX; under Tile IR too unless it was wrong already."""
     from agent.harness.tile_ir import verify
-    from agent.tileir.steps import Phase, Status, Step
+    from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
     first = verify(job, right, tile=False)
-    if first.status is Status.FAILED:
+    if first.status is StepStatus.FAILED:
         reason = "the kernel is wrong, or fails, with ENABLE_TILE=0 already"
-        return [first, Step(Phase.VALIDATE, Status.NOT_RUN, reason)]
+        return [first, Step(TileIrPhase.VALIDATE, StepStatus.NOT_RUN, reason)]
     return [first, verify(job, right, tile=True)]
 
 
 def _classified(kinds: tuple[KernelKind, ...]) -> Step:
-    from agent.tileir.steps import Phase, Status, Step
+    from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
-    return Step(Phase.CLASSIFY, Status.PASSED, f"{kinds[0].kernel}: {kinds[0].kind}")
+    return Step(TileIrPhase.CLASSIFY, StepStatus.PASSED, f"{kinds[0].kernel}: {kinds[0].kind}")
 
 
-def _classification(kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...]) -> dict[str, Any]:
+def _classification(
+    kinds: tuple[KernelKind, ...], findings: tuple[Obstacle, ...]
+) -> dict[str, Any]:
     """The skill's fields speak of the kernel with the most work."""
     from dataclasses import asdict
 
@@ -341,15 +345,19 @@ def _classification(kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...]
 
 def _correctness(steps: list[Step]) -> dict[str, Any]:
     """The skill's fields, over the steps that ran."""
-    from agent.tileir.steps import Phase, Status
+    from agent.tileir.steps import StepStatus, TileIrPhase
 
-    ran = [s for s in steps if s.phase is not Phase.BENCHMARK and s.status is not Status.NOT_RUN]
+    ran = [
+        s
+        for s in steps
+        if s.phase is not TileIrPhase.BENCHMARK and s.status is not StepStatus.NOT_RUN
+    ]
 
     def largest(values: list[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
 
     return {
-        "correct": all(s.status is Status.PASSED for s in ran) if ran else None,
+        "correct": all(s.status is StepStatus.PASSED for s in ran) if ran else None,
         "max_abs_diff": largest([s.max_abs_diff for s in ran]),
         "max_rel_diff": largest([s.max_rel_diff for s in ran]),
         "details": [line for s in ran for line in (s.details or (s.reason,))],

@@ -31,56 +31,58 @@ REREAD = 1.5
 
 
 @dataclass(frozen=True)
-class Finding:
+class Observation:
     """A symptom and the figures that show it."""
 
     symptom: Symptom
     line: str
 
 
-def _busy_memory(view: View) -> Finding | None:
+def _busy_memory(view: View) -> Observation | None:
     if (figures := view.memory_busy) is None:
         return None
-    return Finding(Symptom.BANDWIDTH, f"measured: {figures}: what is left is to move fewer bytes")
+    return Observation(
+        Symptom.BANDWIDTH, f"measured: {figures}: what is left is to move fewer bytes"
+    )
 
 
-def _busy_compute(view: View) -> Finding | None:
+def _busy_compute(view: View) -> Observation | None:
     if (figures := view.compute_busy) is None:
         return None
-    return Finding(Symptom.BUSY_UNITS, f"measured: {figures}: what is left is less arithmetic")
+    return Observation(Symptom.BUSY_UNITS, f"measured: {figures}: what is left is less arithmetic")
 
 
-def _no_tensor_cores(view: View) -> Finding | None:
+def _no_tensor_cores(view: View) -> Observation | None:
     for name in sorted(view.facts.multiplying & view.kernels.keys()):
         if not any(a.instructions.tensor_core for a in view.kernels[name]):
             line = f"compiled: {name} multiplies matrices, and no instruction is a tensor core's"
-            return Finding(Symptom.NO_TENSOR_CORES, line)
+            return Observation(Symptom.NO_TENSOR_CORES, line)
     return None
 
 
-def _spills(view: View) -> Finding | None:
+def _spills(view: View) -> Observation | None:
     for name, artifact in _all(view, lambda a: a.stack_bytes > 0 and a.instructions.spills > 0):
         line = (
             f"compiled: {name} spills {artifact.stack_bytes} bytes a thread at "
             f"{artifact.registers} registers ({artifact.instructions.spills} accesses)"
         )
-        return Finding(Symptom.SPILLS, line)
+        return Observation(Symptom.SPILLS, line)
     return None
 
 
-def _short(view: View) -> Finding | None:
+def _short(view: View) -> Observation | None:
     if not 0 < view.latency_ms < SHORT_MS:
         return None
     line = f"measured: {view.latency_ms * 1e3:.1f} us"
     if view.at is None:
-        return Finding(Symptom.SHORT, f"{line}, a few times what a launch costs")
+        return Observation(Symptom.SHORT, f"{line}, a few times what a launch costs")
     least_ms = max(view.at.memory_ms, view.at.compute_ms)
     if least_ms > view.latency_ms / 2:
         return None
-    return Finding(Symptom.SHORT, f"{line}, of which the work needs {least_ms * 1e3:.1f}")
+    return Observation(Symptom.SHORT, f"{line}, of which the work needs {least_ms * 1e3:.1f}")
 
 
-def _few_blocks(view: View) -> Finding | None:
+def _few_blocks(view: View) -> Observation | None:
     peaks = view.facts.peaks
     if view.work is None or peaks is None or not view.waits:
         return None
@@ -90,7 +92,7 @@ def _few_blocks(view: View) -> Finding | None:
             continue
         if blocks < peaks.multiprocessors:
             line = f"launched: {name} with {blocks} blocks for {peaks.multiprocessors}"
-            return Finding(Symptom.FEW_BLOCKS, f"{line} multiprocessors")
+            return Observation(Symptom.FEW_BLOCKS, f"{line} multiprocessors")
         held = [a.occupancy.blocks for a in view.kernels.get(name, ()) if a.occupancy]
         if len(grids) > 1 or not held or min(held) == 0:
             continue  # which of several configs ran is not known
@@ -101,11 +103,11 @@ def _few_blocks(view: View) -> Finding | None:
                 f"launched: {name} with {blocks} blocks, {rounds:.2f} rounds of "
                 f"{peaks.multiprocessors} x {min(held)}: {filled:.0%} of the slots are filled"
             )
-            return Finding(Symptom.FEW_BLOCKS, line)
+            return Observation(Symptom.FEW_BLOCKS, line)
     return None
 
 
-def _short_blocks(view: View) -> Finding | None:
+def _short_blocks(view: View) -> Observation | None:
     """What the threads of a block move, where there are so many blocks that fewer could do more."""
     peaks, work = view.facts.peaks, view.work
     if work is None or peaks is None or len(work.launches) != 1 or view.memory_busy:
@@ -119,10 +121,12 @@ def _short_blocks(view: View) -> Finding | None:
     if moved >= THREAD_BYTES:
         return None
     line = f"launched: {name} with {blocks} blocks of {threads} threads that move {moved:.2g} bytes"
-    return Finding(Symptom.SHORT_BLOCKS, f"{line} each: fewer blocks with more to do start less")
+    return Observation(
+        Symptom.SHORT_BLOCKS, f"{line} each: fewer blocks with more to do start less"
+    )
 
 
-def _low_occupancy(view: View) -> Finding | None:
+def _low_occupancy(view: View) -> Observation | None:
     limit = HALF_OCCUPANCY if view.waits else LOW_OCCUPANCY
     if view.memory_busy or view.compute_busy:
         return None
@@ -135,11 +139,11 @@ def _low_occupancy(view: View) -> Finding | None:
 
     for name, artifact in _all(view, few):
         line = f"compiled: {name} for {artifact.target}: {artifact.occupancy}"
-        return Finding(Symptom.LOW_OCCUPANCY, line)
+        return Observation(Symptom.LOW_OCCUPANCY, line)
     return None
 
 
-def _narrow(view: View) -> Finding | None:
+def _narrow(view: View) -> Observation | None:
     def narrow(artifact: Artifact) -> bool:
         mix = artifact.instructions
         return any(_is_narrow(widths) for widths in (mix.global_loads, mix.global_stores))
@@ -152,11 +156,11 @@ def _narrow(view: View) -> Finding | None:
             if _is_narrow(widths)
         ]
         line = f"compiled: {name}: {' and '.join(parts)} move less than {WIDE_BITS} bits"
-        return Finding(Symptom.NARROW, line)
+        return Observation(Symptom.NARROW, line)
     return None
 
 
-def _rereads(view: View) -> Finding | None:
+def _rereads(view: View) -> Observation | None:
     """What the counters saw moved, against what must be."""
     if view.work is None or len(view.work.kernels) > 1:
         return None
@@ -167,11 +171,11 @@ def _rereads(view: View) -> Finding | None:
                 f"measured: {counters.kernel} moves {counters.dram_bytes / 1e6:.1f} MB of device "
                 f"memory for {least / 1e6:.1f} MB of tensors"
             )
-            return Finding(Symptom.REREADS, line)
+            return Observation(Symptom.REREADS, line)
     return None
 
 
-def _small_tiles(view: View) -> Finding | None:
+def _small_tiles(view: View) -> Observation | None:
     """What the tiles of a product ask for, against what device memory can give."""
     at, peaks = view.at, view.facts.peaks
     if at is None or peaks is None or not view.waits:
@@ -184,14 +188,14 @@ def _small_tiles(view: View) -> Finding | None:
         f"{asked_gb_s:.0f} GB/s, {asked_gb_s / peaks.bandwidth_gb_s:.1f} times what device memory "
         "gives: larger ones reuse more"
     )
-    return Finding(Symptom.SMALL_TILES, line)
+    return Observation(Symptom.SMALL_TILES, line)
 
 
-def _not_pipelined(view: View) -> Finding | None:
+def _not_pipelined(view: View) -> Observation | None:
     for counters in view.facts.counters[:1]:
         worst = counters.worst_stall
         if view.waits and worst is not None and worst[0] == "long_scoreboard" and worst[1] > 0.5:
-            return Finding(Symptom.NOT_PIPELINED, f"measured: warps wait for loads: {counters}")
+            return Observation(Symptom.NOT_PIPELINED, f"measured: warps wait for loads: {counters}")
 
     def bare(artifact: Artifact) -> bool:
         mix = artifact.instructions
@@ -199,11 +203,11 @@ def _not_pipelined(view: View) -> Finding | None:
 
     for name, _ in _all(view, bare):
         line = f"compiled: {name} feeds its tensor cores without cp.async or TMA"
-        return Finding(Symptom.NOT_PIPELINED, line)
+        return Observation(Symptom.NOT_PIPELINED, line)
     return None
 
 
-def _far_above_the_floor(view: View) -> Finding | None:
+def _far_above_the_floor(view: View) -> Observation | None:
     """Warps enough, memory not busy: an inference, so it comes last."""
     found = [a.occupancy for artifacts in view.kernels.values() for a in artifacts]
     fed = bool(found) and all(o is not None and o.fraction >= HALF_OCCUPANCY for o in found)
@@ -213,10 +217,10 @@ def _far_above_the_floor(view: View) -> Finding | None:
         f"measured: {1 / view.at.memory_share:.1f} times the least for its bytes, with warps "
         "enough: it suggests that bytes are moved more than once"
     )
-    return Finding(Symptom.REREADS, line)
+    return Observation(Symptom.REREADS, line)
 
 
-RULES: tuple[Callable[[View], Finding | None], ...] = (
+RULES: tuple[Callable[[View], Observation | None], ...] = (
     _busy_memory,
     _busy_compute,
     _no_tensor_cores,
@@ -233,7 +237,7 @@ RULES: tuple[Callable[[View], Finding | None], ...] = (
 )
 
 
-def by_roof(view: View) -> Finding:
+def by_roof(view: View) -> Observation:
     """Without a symptom: the nearer roof, and where nothing was measured the kernel's class.
 
     The class is enough to name a roof: up to 50 operations a byte, bandwidth is the lower one on
@@ -247,7 +251,7 @@ def by_roof(view: View) -> Finding:
     else:
         compute = facts.kernel_class is KernelClass.COMPUTE
         line = source_line(facts)
-    return Finding(Symptom.COMPUTE_ROOF if compute else Symptom.MEMORY_ROOF, line)
+    return Observation(Symptom.COMPUTE_ROOF if compute else Symptom.MEMORY_ROOF, line)
 
 
 def source_line(facts: Facts) -> str:

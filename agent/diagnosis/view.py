@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.analysis.common.kernels import KernelClass
 from agent.evidence.counters import Counters
-from agent.evidence.model import Artifact, Result, Work
+from agent.evidence.model import Artifact, Result, TimedWork
 from agent.evidence.peaks import Peaks
 from agent.evidence.roofline import Position, position
 
@@ -29,7 +29,7 @@ class Facts:
     multiplying: frozenset[str] = frozenset()
     """Names of the kernels whose source asks for matrix products."""
     results: tuple[Result, ...] = ()
-    timed: tuple[tuple[Work, float], ...] = ()
+    timed: tuple[tuple[TimedWork, float], ...] = ()
     """Work of a timing, and its latency in ms; 0 where only the work is known."""
     peaks: Peaks | None = None
     """Of the GPU that the latencies are of."""
@@ -45,7 +45,7 @@ class View:
     """The facts from the side of the rules: of the longest timing."""
 
     facts: Facts
-    work: Work | None
+    work: TimedWork | None
     latency_ms: float
     """0 where none is known."""
     at: Position | None

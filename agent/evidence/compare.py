@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 
 LAUNCH_ATTRIBUTES = ("num_ctas", "launch_pdl", "launch_cooperative_grid")
 """Options that change how the code is launched, and need not change the code."""
@@ -71,7 +71,7 @@ def _identity(result: Result) -> tuple[object, ...]:
     return (result.sm, launch.kernel, result.digest, launch.grid, tuple(attributes))
 
 
-def _alike(one: Launch, other: Launch) -> bool:
+def _alike(one: CompiledLaunch, other: CompiledLaunch) -> bool:
     return (one.arguments, one.grid, one.test) == (other.arguments, other.grid, other.test)
 
 

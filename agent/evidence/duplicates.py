@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from agent.evidence import advice
 from agent.evidence.compare import unchanged
-from agent.evidence.model import NotCompiled, Result, Work
+from agent.evidence.model import NotCompiled, Result, TimedWork
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledCommit:
     """All launches of one commit, compiled for the GPU of the run."""
 
     results: tuple[Result, ...]
@@ -19,7 +19,7 @@ class Compiled:
     """A digest of the launches in order, with their grids and values."""
     complete: bool
     """No launch was left out, and no test ended before its launches were seen."""
-    work: tuple[Work, ...] = ()
+    work: tuple[TimedWork, ...] = ()
     """Of each timing."""
 
     @property
@@ -45,22 +45,22 @@ def _reason(result: Result) -> str | None:
 
 
 @dataclass
-class Sieve:
+class DuplicateFilter:
     """Remembers what has been timed in a run."""
 
-    _timed: list[tuple[str, Compiled]] = field(default_factory=list)
+    _timed: list[tuple[str, CompiledCommit]] = field(default_factory=list)
     """What it was called -> what it compiled to."""
 
-    def sort_out(
+    def filter_out(
         self,
-        incumbent: Compiled | None,
-        candidates: Sequence[tuple[str, str, Compiled | None]],
+        incumbent: CompiledCommit | None,
+        candidates: Sequence[tuple[str, str, CompiledCommit | None]],
     ) -> Mapping[str, str]:
         """The candidates that need no timing, with the reason.
 
         Args:
             incumbent: what the code to beat compiles to; None when that is not known, and then
-                nothing is sorted out.
+                nothing is filtered out.
             candidates: key, title, and what it compiles to, None when that is not known.
         """
         if incumbent is None or incumbent.problem is not None:
@@ -80,13 +80,13 @@ class Sieve:
                 seen.append((title, compiled))
         return out
 
-    def remember(self, title: str, compiled: Compiled | None) -> None:
+    def remember(self, title: str, compiled: CompiledCommit | None) -> None:
         """A candidate has been timed: the same code need not be again."""
         if compiled is not None:
             self._timed.append((title, compiled))
 
 
-def _same(one: Compiled, other: Compiled) -> bool:
+def _same(one: CompiledCommit, other: CompiledCommit) -> bool:
     return (
         one.complete
         and other.complete

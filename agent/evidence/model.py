@@ -11,7 +11,7 @@ from agent.evidence.sass import InstructionMix
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorArgument:
     """A tensor that a launch is given."""
 
     name: str
@@ -23,7 +23,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Work:
+class TimedWork:
     """What one timing covers, whatever code its launches compile to."""
 
     test: str
@@ -32,7 +32,7 @@ class Work:
     """What the test calls the timing; 'forward' where it gives no name."""
     launches: tuple[tuple[str, tuple[int, ...]], ...]
     """Kernel and grid, each pair once."""
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[TensorArgument, ...]
     """Each once, also where it is both read and written."""
 
     @property
@@ -47,7 +47,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Launch:
+class CompiledLaunch:
     """What a kernel is compiled for."""
 
     kernel: str
@@ -60,7 +60,7 @@ class Launch:
     """The test that launches it; empty when the signature was read from the source."""
     timed: bool = False
     """Whether a perf test does."""
-    tensors: tuple[Tensor, ...] = ()
+    tensors: tuple[TensorArgument, ...] = ()
     """Of that test's first launch: equal code may be launched on others elsewhere."""
 
     @property
@@ -78,7 +78,7 @@ class Launch:
 class Artifact:
     """One launch compiled for one GPU."""
 
-    launch: Launch
+    launch: CompiledLaunch
     sm: int
     """Compute capability times ten: 90 is Hopper."""
     registers: int
@@ -129,7 +129,7 @@ class Artifact:
 class NotCompiled:
     """A launch that gave no artifact."""
 
-    launch: Launch
+    launch: CompiledLaunch
     sm: int
     reason: str
     """One line."""

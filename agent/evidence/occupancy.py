@@ -23,7 +23,7 @@ MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
-class Limits:
+class MultiprocessorLimits:
     """Of one multiprocessor."""
 
     warps: int
@@ -36,13 +36,13 @@ class Limits:
         return self.shared_bytes - RESERVED_BYTES
 
 
-_AMPERE = Limits(warps=64, blocks=32, shared_bytes=164 * 1024)
-_ADA = Limits(warps=48, blocks=24, shared_bytes=100 * 1024)
-_HOPPER = Limits(warps=64, blocks=32, shared_bytes=228 * 1024)
+_AMPERE = MultiprocessorLimits(warps=64, blocks=32, shared_bytes=164 * 1024)
+_ADA = MultiprocessorLimits(warps=48, blocks=24, shared_bytes=100 * 1024)
+_HOPPER = MultiprocessorLimits(warps=64, blocks=32, shared_bytes=228 * 1024)
 LIMITS = {
     80: _AMPERE,
-    86: Limits(warps=48, blocks=16, shared_bytes=100 * 1024),
-    87: Limits(warps=48, blocks=16, shared_bytes=164 * 1024),
+    86: MultiprocessorLimits(warps=48, blocks=16, shared_bytes=100 * 1024),
+    87: MultiprocessorLimits(warps=48, blocks=16, shared_bytes=164 * 1024),
     89: _ADA,
     90: _HOPPER,
     100: _HOPPER,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from agent.evidence.model import Tensor, Work
+from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import Peaks
 
 MATRICES = 3
@@ -55,7 +55,7 @@ class Position:
 
 
 def position(
-    work: Work, latency_ms: float, peaks: Peaks, multiplying: Collection[str]
+    work: TimedWork, latency_ms: float, peaks: Peaks, multiplying: Collection[str]
 ) -> Position | None:
     """Put a timing under the roofs; None where no tensor was seen.
 
@@ -81,7 +81,7 @@ def position(
     )
 
 
-def product_flop(tensors: Sequence[Tensor]) -> float:
+def product_flop(tensors: Sequence[TensorArgument]) -> float:
     """Operations of one product A @ B = C, by the shapes; 0 where they are not those of one.
 
     Of M x K, K x N and M x N each extent occurs twice, in whatever order and transposed or not, so
@@ -96,7 +96,7 @@ def product_flop(tensors: Sequence[Tensor]) -> float:
     return 2.0 * math.prod(shapes[0][:-2]) * math.isqrt(math.prod(extents))
 
 
-def _asked_bytes(work: Work, flop: float) -> float:
+def _asked_bytes(work: TimedWork, flop: float) -> float:
     """Two operands of `side` a step for tiles of side x side, as if they were square.
 
     The result is taken to be the last matrix. A persistent grid has fewer blocks than tiles, and
@@ -110,5 +110,5 @@ def _asked_bytes(work: Work, flop: float) -> float:
     return flop / side * first.size_bytes / math.prod(first.shape)
 
 
-def _matrices(tensors: Sequence[Tensor]) -> list[Tensor]:
+def _matrices(tensors: Sequence[TensorArgument]) -> list[TensorArgument]:
     return [tensor for tensor in tensors if len(tensor.shape) > 1]

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from agent.evidence.advice import suggestions
 from agent.evidence.compare import changes, ignored_options, pairs
-from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 
 INDENT = "  "
 
@@ -48,7 +48,7 @@ def _same(before: Artifact, after: Artifact) -> str:
     return "the same code" if before.digest == after.digest else "other code of the same kind"
 
 
-def _launch(launch: Launch) -> Iterator[str]:
+def _launch(launch: CompiledLaunch) -> Iterator[str]:
     grid = " x ".join(map(str, launch.grid))
     yield str(launch) + (f", grid {grid}" if grid else "")
     if launch.captured:

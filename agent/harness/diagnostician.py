@@ -16,11 +16,11 @@ from agent.diagnosis import Facts, diagnose
 from agent.diagnosis.view import view_of
 from agent.environment import Gpu
 from agent.evidence.counters import Counters
-from agent.evidence.duplicates import Compiled
-from agent.evidence.model import NotCompiled, Work
+from agent.evidence.duplicates import CompiledCommit
+from agent.evidence.model import NotCompiled, TimedWork
 from agent.evidence.peaks import peaks_of
 from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import Examiner
+from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.measuring.records import numbered, short_names
 from agent.harness.ncu import NoCounters, counters_of
 from agent.harness.processes.worker_session import Checkout
@@ -32,10 +32,10 @@ class Diagnostician:
     """Diagnoses commits of one run."""
 
     wanted: Wanted
-    """The backend, the interpreter, and what the examiner compiles for."""
+    """The backend, the interpreter, and what the compiler compiles for."""
     gpu: Gpu | None
     """That the latencies are of; None: there are none that count."""
-    examiner: Examiner | None
+    compiler: CandidateCompiler | None
     counters: bool = True
     """Profile the slowest perf test."""
     _counterless: str = field(default="", init=False)
@@ -46,7 +46,7 @@ class Diagnostician:
         checkout: Checkout,
         tests: Sequence[str],
         levels_ms: Mapping[str, float],
-        compiled: Compiled | None = None,
+        compiled: CompiledCommit | None = None,
     ) -> Diagnosis:
         """What holds a commit back.
 
@@ -58,8 +58,8 @@ class Diagnostician:
         """
         source = Source((checkout.root / checkout.kernel).read_text(encoding="utf-8"))
         classification = BACKENDS[self.wanted.backend].classify(source)
-        if compiled is None and self.examiner is not None:
-            (compiled,) = self.examiner.examine([checkout], tests)
+        if compiled is None and self.compiler is not None:
+            (compiled,) = self.compiler.compile([checkout], tests)
         timed = _timed(compiled.work if compiled else (), levels_ms if self.gpu else {})
         counters = self._counters(checkout, timed)
         facts = Facts(
@@ -82,7 +82,7 @@ class Diagnostician:
         return diagnose(replace(facts, counters=counters, missing=tuple(missing)))
 
     def _counters(
-        self, checkout: Checkout, timed: Sequence[tuple[Work, float]]
+        self, checkout: Checkout, timed: Sequence[tuple[TimedWork, float]]
     ) -> tuple[Counters, ...] | NoCounters:
         """Of the perf test that takes longest."""
         if self._counterless:
@@ -106,7 +106,9 @@ def multiplying(source: Source) -> frozenset[str]:
     )
 
 
-def _timed(works: Sequence[Work], levels_ms: Mapping[str, float]) -> tuple[tuple[Work, float], ...]:
+def _timed(
+    works: Sequence[TimedWork], levels_ms: Mapping[str, float]
+) -> tuple[tuple[TimedWork, float], ...]:
     """Each timing's work with its latency: that of the record of the same name, else 0."""
     short = short_names(list(dict.fromkeys(work.test for work in works)))
     taken: set[str] = set()
@@ -123,7 +125,7 @@ def _timed(works: Sequence[Work], levels_ms: Mapping[str, float]) -> tuple[tuple
     return tuple(found)
 
 
-def _missing(compiled: Compiled | None) -> Iterator[str]:
+def _missing(compiled: CompiledCommit | None) -> Iterator[str]:
     if compiled is None:
         yield "what the kernel compiles to is not known here; `tile-agent explain` tells"
         return
@@ -145,7 +147,7 @@ def _several(facts: Facts) -> Iterator[str]:
 
 
 def _unmatched(
-    levels_ms: Mapping[str, float], timed: Sequence[tuple[Work, float]]
+    levels_ms: Mapping[str, float], timed: Sequence[tuple[TimedWork, float]]
 ) -> Iterator[str]:
     if levels_ms and timed and not any(latency_ms for _, latency_ms in timed):
         yield f"no launch was seen that belongs to {next(iter(levels_ms))}"

@@ -12,7 +12,7 @@ from agent.events import TestPlan
 from agent.harness.processes.collection_errors import fault
 from agent.harness.processes.results import Collection, Item
 from agent.harness.processes.server import ForkServer
-from agent.harness.processes.worker_session import Arm, Checkout
+from agent.harness.processes.worker_session import Checkout, WorkerSession
 
 CORRECTNESS, PERF = "correctness", "perf"
 KINDS = (CORRECTNESS, PERF)
@@ -53,7 +53,7 @@ def discover(
     """
 
     def collect(*arguments: str) -> Collection:
-        arm = Arm(
+        arm = WorkerSession(
             server,
             checkout,
             log,

@@ -18,11 +18,11 @@ from agent.environment import Gpu
 from agent.errors import UsageError
 from agent.harness.compiling.cutile import import_roots, module_name
 from agent.harness.measuring.gpu import exclusive
-from agent.harness.processes.script import Ended, run_script
+from agent.harness.processes.script import ScriptEnd, run_script
 from agent.measuring.statistics import Blocks, Comparison, Pair, compare, geometric_mean
-from agent.tileir.call import Call, Case
+from agent.tileir.call import Case, KernelCall
 from agent.tileir.machine import Machine, of_probe
-from agent.tileir.steps import Phase, Row, Status, Step, Timed
+from agent.tileir.steps import SizeTiming, Step, StepStatus, TileIrPhase, Timed
 from agent.workspace import state_dir
 
 PROBE_S = 120.0
@@ -37,7 +37,7 @@ class Job:
     """What is run, and how."""
 
     file: Path
-    call: Call
+    call: KernelCall
     python: str
     machine: Machine
     timeout_s: float
@@ -82,19 +82,19 @@ def read_machine(gpu: Gpu | None, python: str, *, ask_stock: bool = True) -> Mac
 
 def verify(job: Job, reference: Reference, *, tile: bool) -> Step:
     """Run the kernel under PTX, or under Tile IR, and compare with the reference."""
-    phase = Phase.VALIDATE if tile else Phase.COMPATIBILITY
+    phase = TileIrPhase.VALIDATE if tile else TileIrPhase.COMPATIBILITY
     if (why := _cannot(job, tile=tile)) is not None:
-        return Step(phase, Status.NOT_RUN, why)
+        return Step(phase, StepStatus.NOT_RUN, why)
     with tempfile.TemporaryDirectory(prefix="tile-agent-tile-ir-") as scratch:
         ran = _run(job, Path(scratch), tile=tile)
         if isinstance(ran, str):
-            return Step(phase, Status.FAILED, ran)
+            return Step(phase, StepStatus.FAILED, ran)
         if failed := [f"{label}: {f['error']}" for label, f in ran.labelled(job) if f["error"]]:
-            return Step(phase, Status.FAILED, "the kernel fails", details=tuple(failed))
+            return Step(phase, StepStatus.FAILED, "the kernel fails", details=tuple(failed))
         if idle := [label for label, f in ran.labelled(job) if not f["launches"]]:
             names = ", ".join(job.call.kernels)
             reason = f"{job.call.function} launches none of {names} for {idle[0]}"
-            return Step(phase, Status.FAILED, reason)
+            return Step(phase, StepStatus.FAILED, reason)
         return _judge(job, ran, reference, Path(scratch), phase)
 
 
@@ -102,11 +102,11 @@ def benchmark(job: Job, pairs: int = PAIRS) -> Timed:
     """Time PTX against Tile IR in process pairs, now one first and now the other."""
     if job.machine.gpu is None:
         reason = "there is no GPU: the interpreter's time says nothing about one"
-        return Timed(Step(Phase.BENCHMARK, Status.NOT_RUN, reason))
+        return Timed(Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, reason))
     no_tile_ir = _cannot(job, tile=True)
     both = no_tile_ir is None
     if (why := _cannot(job, tile=False)) is not None:
-        return Timed(Step(Phase.BENCHMARK, Status.NOT_RUN, why))
+        return Timed(Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, why))
     blocks: list[dict[bool, list[Mapping[str, Any]]]] = []
     method: str | None = None
     scratched = tempfile.TemporaryDirectory(prefix="tile-agent-tile-ir-")
@@ -117,19 +117,21 @@ def benchmark(job: Job, pairs: int = PAIRS) -> Timed:
                 ran = _run(job, Path(scratch), tile=tile, rep_ms=REP_MS, method=method)
                 failed = ran if isinstance(ran, str) else ran.failure(job)
                 if isinstance(ran, str) or failed is not None:
-                    step = Step(Phase.BENCHMARK, Status.FAILED, f"ENABLE_TILE={tile:d}: {failed}")
+                    step = Step(
+                        TileIrPhase.BENCHMARK, StepStatus.FAILED, f"ENABLE_TILE={tile:d}: {failed}"
+                    )
                     return Timed(step)
                 taken[tile] = [facts["timing"] for facts in ran.facts]
                 method = method or taken[tile][0]["sampler"]
             blocks.append(taken)
     if not both:
         alone = tuple(
-            Row(case.label, case.size, timing["median_ms"], method=timing["method"])
+            SizeTiming(case.label, case.size, timing["median_ms"], method=timing["method"])
             for case, timing in zip(job.call.cases, blocks[0][False], strict=True)
         )
         reason = f"PTX alone was timed: {no_tile_ir}"
         mean_ms = geometric_mean([row.ptx_ms for row in alone])
-        return Timed(Step(Phase.BENCHMARK, Status.NOT_RUN, reason), alone, mean_ms)
+        return Timed(Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, reason), alone, mean_ms)
     return _compared(job, blocks)
 
 
@@ -156,14 +158,14 @@ def _compared(job: Job, blocks: Sequence[Mapping[bool, list[Mapping[str, Any]]]]
         f"Tile IR takes {found.candidate_ms:.6f} ms against {found.incumbent_ms:.6f} of PTX, "
         f"{speedup:.2f}x, over {found.pairs} process pairs"
     )
-    status = Status.PASSED if found.overall.low > 0 else Status.FAILED
-    step = Step(Phase.BENCHMARK, status, reason)
+    status = StepStatus.PASSED if found.overall.low > 0 else StepStatus.FAILED
+    step = Step(TileIrPhase.BENCHMARK, status, reason)
     return Timed(step, rows, found.incumbent_ms, found.candidate_ms)
 
 
-def _row(case: Case, found: Comparison, number: int, method: str) -> Row:
+def _row(case: Case, found: Comparison, number: int, method: str) -> SizeTiming:
     config = found.configs[number]
-    return Row(
+    return SizeTiming(
         case.label,
         case.size,
         config.incumbent_ms,
@@ -264,7 +266,7 @@ def _run(
     return ended.fate
 
 
-def _judge(job: Job, ran: _Ran, reference: Reference, scratch: Path, phase: Phase) -> Step:
+def _judge(job: Job, ran: _Ran, reference: Reference, scratch: Path, phase: TileIrPhase) -> Step:
     if reference.file is not None:
         roots = import_roots(reference.file.resolve())
         named = {**_place(reference.file, roots), "function": reference.function}
@@ -307,7 +309,7 @@ def _judge(job: Job, ran: _Ran, reference: Reference, scratch: Path, phase: Phas
         count = f"{len(judged)} runs, of {count} with each config,"
     return Step(
         phase,
-        Status.FAILED if details else Status.PASSED,
+        StepStatus.FAILED if details else StepStatus.PASSED,
         f"{count} {how}",
         max_abs_diff=_largest(judged.values(), "max_abs_diff"),
         max_rel_diff=_largest(judged.values(), "max_rel_diff"),
@@ -319,7 +321,7 @@ def _largest(judged: Any, name: str) -> float | None:
     return max((j[name] for j in judged if j[name] is not None), default=None)
 
 
-def _cases(call: Call) -> list[dict[str, Any]]:
+def _cases(call: KernelCall) -> list[dict[str, Any]]:
     return [
         {"shapes": {name: list(shape) for name, shape in case.shapes.items()}, "seed": number}
         for number, case in enumerate(call.cases)
@@ -336,7 +338,7 @@ def _place(file: Path, roots: tuple[Path, ...]) -> dict[str, Any]:
 
 def _script(
     job: Job, message: Mapping[str, Any], variables: Mapping[str, str], scratch: Path
-) -> Ended:
+) -> ScriptEnd:
     (scratch / "answers").unlink(missing_ok=True)
     return run_script(
         _command(job.python),

@@ -14,7 +14,7 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class Turn(_Answer):
+class TurnAnswer(_Answer):
     """Where a run stands after a command, and what comes next."""
 
     run: str = Field(description="Id of the run.")
@@ -28,7 +28,7 @@ class Turn(_Answer):
     incumbent_ms: float | None = Field(None, description="Latency of the best commit so far.")
 
 
-class Offer(Turn):
+class Offer(TurnAnswer):
     """The one optimization to carry out now, where 'do' says 'edit'."""
 
     optimization: str | None = Field(None, description="Its name in the playbook.")
@@ -44,7 +44,7 @@ class Offer(Turn):
     )
 
 
-class Tried(Turn):
+class Tried(TurnAnswer):
     """How the draft was judged."""
 
     row: dict[str, Any] | None = Field(
@@ -62,7 +62,7 @@ class Tried(Turn):
     )
 
 
-class Finished(_Answer):
+class FinalFigures(_Answer):
     """The best commit against the code as the user gave it, measured afresh."""
 
     run: str | None = Field(None, description="Id of the run.")

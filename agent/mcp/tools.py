@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
 from agent.errors import ExitCode
-from agent.mcp.answers import Difference, Finished, Offer, Results, Runs, Tried, Turn
+from agent.mcp.answers import Difference, FinalFigures, Offer, Results, Runs, Tried, TurnAnswer
 from agent.mcp.command import Report, Value, call, command_line
 from agent.mcp.views import View, diff_of, results_of
 
@@ -106,7 +106,7 @@ async def begin(
         str | None,
         Field(description="Interpreter with torch and pytest that runs the tests."),
     ] = None,
-) -> Annotated[CallToolResult, Turn]:
+) -> Annotated[CallToolResult, TurnAnswer]:
     """Begin a run on a kernel: make a branch, test and time the code as it is.
 
     The kernel and its tests must be committed. The user's checkout is left alone. Takes minutes.
@@ -174,7 +174,7 @@ async def try_candidate(
 
 async def finish(
     context: Context[Any, Any], repository: Repository = None, run: Run = None
-) -> Annotated[CallToolResult, Finished]:
+) -> Annotated[CallToolResult, FinalFigures]:
     """End a run: compare the original with the best commit once more, and sum up. Takes minutes."""
     return await _answered(context, repository, "finish", options={"run": run})
 

@@ -98,7 +98,7 @@ class PairSource(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """How many pairs a comparison takes."""
 
     looks: tuple[int, ...] = (5, 10)
@@ -107,7 +107,7 @@ class Plan:
     """Fewer than this, for lack of time, are no comparison."""
     alpha: float = 0.0125
     """One-sided error rate of the bounds at each look."""
-    glances: tuple[int, ...] = (2, 3)
+    early_looks: tuple[int, ...] = (2, 3)
     """Numbers of pairs after which a clear regression ends the comparison. Nothing is kept here,
     so that these looks cost none of the error rate of a keep."""
     sure_after: int = 3
@@ -123,7 +123,7 @@ class Plan:
 def measure(
     source: PairSource,
     rules: Rules,
-    plan: Plan,
+    plan: ComparisonPlan,
     calibration: Calibration | None = None,
 ) -> Comparison | Failure:
     """Compare the two arms of a source.
@@ -135,7 +135,7 @@ def measure(
     floor = calibration.noise_floor if calibration else 0.0
     taken = _Undisturbed(source, plan, calibration)
     comparison: Comparison | None = None
-    early = {n for n in (*plan.glances, plan.sure_after) if n < plan.looks[0]}
+    early = {n for n in (*plan.early_looks, plan.sure_after) if n < plan.looks[0]}
     for look in sorted({*plan.looks, *early}):
         if failure := taken.up_to(look):
             return failure
@@ -164,7 +164,7 @@ class _Undisturbed:
     """The pairs of a source that are evidence; disturbed ones are taken again, a few times."""
 
     source: PairSource
-    plan: Plan
+    plan: ComparisonPlan
     calibration: Calibration | None
     pairs: list[RawPair] = field(default_factory=list)
     disturbed: int = 0
@@ -235,7 +235,7 @@ def _bounds(pairs: Sequence[RawPair], alpha: float) -> tuple[float, float]:
 
 
 def calibrate(
-    source: PairSource, plan: Plan, *, pairs: int = 8, draws: int = 2000
+    source: PairSource, plan: ComparisonPlan, *, pairs: int = 8, draws: int = 2000
 ) -> Calibration | Failure:
     """Measure the same code against itself.
 

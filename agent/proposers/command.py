@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.errors import UsageError
 from agent.events import Usage
-from agent.harness.processes.program import Ended, run_program
+from agent.harness.processes.program import ProgramEnd, run_program
 from agent.options import COMMAND, CommandOptions
 from agent.prompting import render
 from agent.proposers.agenda import Task
@@ -114,7 +114,7 @@ class CommandWriter:
     def _program(self) -> str:
         return Path(self._options.argv[0]).name
 
-    def _run(self, copy: WorkingCopy, prompt: str, scratch: Path) -> tuple[Ended, str]:
+    def _run(self, copy: WorkingCopy, prompt: str, scratch: Path) -> tuple[ProgramEnd, str]:
         """Run it to its end. Its prompt and what it printed are kept, without secrets."""
         given = {PROMPT: str(copy.root / TASK), KERNEL: str(copy.root / copy.kernel)}
         argv = [_filled(word, given) for word in self._options.argv]
@@ -145,7 +145,7 @@ class CommandWriter:
         taken = [int(path.stem) for path in self._folder.glob("*.md") if path.stem.isdigit()]
         return f"{max(taken, default=0) + 1:04d}"
 
-    def _taken(self, copy: WorkingCopy, brief: Brief, ended: Ended, output: str) -> str:
+    def _taken(self, copy: WorkingCopy, brief: Brief, ended: ProgramEnd, output: str) -> str:
         """The new text of the kernel.
 
         Raises:

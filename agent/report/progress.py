@@ -50,7 +50,10 @@ def lines(run: Run, event: Event) -> list[str]:
             title = event.candidates[0].title if count == 1 else f"{count} variants"
             return [
                 f"[{run.iteration:2d}] try    {event.optimization}: {title}{_usage(event)}",
-                *(f"     out    {variant.title}: {variant.reason}" for variant in event.sorted_out),
+                *(
+                    f"     out    {variant.title}: {variant.reason}"
+                    for variant in event.filtered_out
+                ),
             ]
         case Screened():
             return [

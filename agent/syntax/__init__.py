@@ -1,6 +1,6 @@
 """A Python source file as a LibCST tree whose names are resolved: reading it and editing it."""
 
-from agent.syntax.edit import Edits, append_keyword, keyword, setting, with_keyword
+from agent.syntax.edit import Edits, append_keyword, edited, keyword, setting, with_keyword
 from agent.syntax.source import Function, Literal, Source, Untraceable
 from agent.syntax.tree import argument, assigned, descendants, is_commented, positional
 
@@ -14,6 +14,7 @@ __all__ = [
     "argument",
     "assigned",
     "descendants",
+    "edited",
     "is_commented",
     "keyword",
     "positional",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import libcst as cst
 
+Node = TypeVar("Node", bound=cst.CSTNode)
 Edits = Mapping[Any, Callable[[Any], cst.CSTNode]]
 """A node of the tree -> what becomes of it. The function is given the node as the edits below it
 have left it, so that a call inside an edited call may be edited as well."""
@@ -15,6 +16,11 @@ have left it, so that a call inside an edited call may be edited as well."""
 def apply_edits(module: cst.Module, edits: Edits) -> str:
     """The text of the module after the edits."""
     return module.visit(_Editor(edits)).code
+
+
+def edited(node: Node, edits: Edits) -> Node:
+    """A copy of a node after the edits of what is inside it."""
+    return cast(Node, node.visit(_Editor(edits)))
 
 
 class _Editor(cst.CSTTransformer):

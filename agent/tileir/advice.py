@@ -12,14 +12,14 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.kinds import KernelKind, Kind
 from agent.analysis.triton.operations import Operations, operations_of
 from agent.syntax import Source
-from agent.tileir.compatibility import Finding, stops
+from agent.tileir.compatibility import Obstacle, stops
 
 APPROXIMATED = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "softmax"))
 """What TILEIR_ENABLE_APPROX makes cheaper."""
 
 
 def recommend(
-    source: Source, kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...]
+    source: Source, kinds: tuple[KernelKind, ...], findings: tuple[Obstacle, ...]
 ) -> tuple[str, ...]:
     """What to do, a line each, the kernel with the most work first."""
     by_name = {kernel.name: kernel for kernel in TRITON.launched(source)}
@@ -35,7 +35,7 @@ def recommend(
 
 
 def _recommend(
-    kind: KernelKind, operations: Operations, findings: tuple[Finding, ...]
+    kind: KernelKind, operations: Operations, findings: tuple[Obstacle, ...]
 ) -> Iterator[str]:
     called = {operation for _, _, operation in operations.calls}
     family = kind.kind.family

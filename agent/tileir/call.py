@@ -34,7 +34,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """A function of the file and the arguments it is called with."""
 
     function: str
@@ -58,7 +58,7 @@ def read_call(
     dtypes: str | None,
     sizes: Sequence[int] = (),
     ragged: bool = False,
-) -> Call:
+) -> KernelCall:
     """Read the command line's arguments.
 
     Args:
@@ -90,7 +90,7 @@ def read_call(
     if not tensors:
         raise UsageError("--shapes gives no tensor: name one, such as '{\"x\": [4096, 1024]}'")
     kernels = tuple(k.name for k in entry_kernels(source))
-    return Call(wrapper.name, kernels, arguments, _cases(tensors, sizes, ragged=ragged))
+    return KernelCall(wrapper.name, kernels, arguments, _cases(tensors, sizes, ragged=ragged))
 
 
 def _function(source: Source, name: str | None) -> Function:

@@ -43,7 +43,7 @@ SINCE_13_4 = {
 }
 
 
-class Severity(StrEnum):
+class Impact(StrEnum):
     """What a finding means for the way to Tile IR."""
 
     STOP = "stop"
@@ -53,29 +53,29 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Obstacle:
     """One thing in the way."""
 
     kernel: str
     line: int
-    severity: Severity
+    severity: Impact
     kind: str
     """'operation', 'memory model' or 'speed'."""
     text: str
 
 
-def check(source: Source) -> tuple[Finding, ...]:
+def check(source: Source) -> tuple[Obstacle, ...]:
     """What is in the way of each kernel that the file runs, in the order of the file."""
     found = [f for kernel in entry_kernels(source) for f in check_kernel(source, kernel)]
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.line))
 
 
-def stops(findings: tuple[Finding, ...], kernel: str | None = None) -> tuple[Finding, ...]:
+def stops(findings: tuple[Obstacle, ...], kernel: str | None = None) -> tuple[Obstacle, ...]:
     """Those that keep a kernel, or any, from Tile IR."""
-    return tuple(f for f in findings if f.severity is Severity.STOP and kernel in (None, f.kernel))
+    return tuple(f for f in findings if f.severity is Impact.STOP and kernel in (None, f.kernel))
 
 
-def check_kernel(source: Source, kernel: Kernel) -> Iterator[Finding]:
+def check_kernel(source: Source, kernel: Kernel) -> Iterator[Obstacle]:
     """What is in the way of one kernel."""
     checks = _Checks(operations_of(source, kernel))
     yield from checks.operations_missing()
@@ -91,31 +91,31 @@ class _Checks:
         self.source = operations.source
         self.kernel = operations.kernel
 
-    def _finding(self, node: cst.CSTNode, severity: Severity, kind: str, text: str) -> Finding:
-        return Finding(self.kernel.name, self.source.line(node), severity, kind, text)
+    def _finding(self, node: cst.CSTNode, severity: Impact, kind: str, text: str) -> Obstacle:
+        return Obstacle(self.kernel.name, self.source.line(node), severity, kind, text)
 
-    def operations_missing(self) -> Iterator[Finding]:
+    def operations_missing(self) -> Iterator[Obstacle]:
         """What the backend cannot compile, now or before CUDA 13.4."""
         for _, call, operation in self.operations.calls:
             if operation in UNSUPPORTED:
                 yield self._finding(
-                    call, Severity.STOP, "operation", f"Tile IR has no {UNSUPPORTED[operation]}"
+                    call, Impact.STOP, "operation", f"Tile IR has no {UNSUPPORTED[operation]}"
                 )
             elif operation in SINCE_13_4:
                 yield self._finding(
-                    call, Severity.NOTE, "operation", f"before CUDA 13.4 no {SINCE_13_4[operation]}"
+                    call, Impact.NOTE, "operation", f"before CUDA 13.4 no {SINCE_13_4[operation]}"
                 )
             elif ".libdevice." in (TRITON.called(self.source, call) or ""):
                 yield self._finding(
                     call,
-                    Severity.NOTE,
+                    Impact.NOTE,
                     "operation",
                     f"no libdevice before CUDA 13.4, and not all of it after: {operation}",
                 )
             rounding = keyword(call, "fp_downcast_rounding")
             if rounding is not None and "rtz" in self.source.code(rounding):
                 yield self._finding(
-                    call, Severity.NOTE, "operation", "before CUDA 13.4 no rounding towards zero"
+                    call, Impact.NOTE, "operation", "before CUDA 13.4 no rounding towards zero"
                 )
             if operation in ("reduce", "associative_scan"):
                 yield from self._impure(call)
@@ -123,12 +123,12 @@ class _Checks:
             if any(isinstance(a, cst.If) for a in self.source.ancestors(statement)):
                 yield self._finding(
                     statement,
-                    Severity.NOTE,
+                    Impact.NOTE,
                     "operation",
                     "a return inside a branch may not compile: mask what follows instead",
                 )
 
-    def _impure(self, call: cst.Call) -> Iterator[Finding]:
+    def _impure(self, call: cst.Call) -> Iterator[Obstacle]:
         combine = argument(call, 2, "combine_fn")
         function = self.source.function_of(combine) if combine is not None else None
         for inner in descendants(function.node.body, cst.Call) if function else ():
@@ -137,13 +137,13 @@ class _Checks:
             if not pure or operation in UNSUPPORTED:
                 yield self._finding(
                     call,
-                    Severity.STOP,
+                    Impact.STOP,
                     "operation",
                     f"Tile IR combines by pure functions only, and line {self.source.line(inner)} "
                     f"calls {operation}",
                 )
 
-    def in_place(self) -> Iterator[Finding]:
+    def in_place(self) -> Iterator[Obstacle]:
         """A pointer that is read and written: Tile IR orders neither."""
         loaded = {
             root: call
@@ -156,13 +156,13 @@ class _Checks:
                 for root in sorted(self.operations.roots(store.function, address) & loaded.keys()):
                     yield self._finding(
                         store.call,
-                        Severity.STOP,
+                        Impact.STOP,
                         "memory model",
                         f"writes {root}, which line {self.source.line(loaded[root])} reads: "
                         "Tile IR does not order the two",
                     )
 
-    def aliases(self) -> Iterator[Finding]:
+    def aliases(self) -> Iterator[Obstacle]:
         """One tensor handed over twice, and written."""
         written = {
             root
@@ -187,7 +187,7 @@ class _Checks:
                 if twins:
                     yield self._finding(
                         launch.node,
-                        Severity.STOP,
+                        Impact.STOP,
                         "memory model",
                         f"{out} and {twins[0]} are the same tensor, {tensors[out]}: Tile IR does "
                         "not order writing one and reading the other",
@@ -209,7 +209,7 @@ class _Checks:
                 return None
         return None
 
-    def blocks_that_wait(self) -> Iterator[Finding]:
+    def blocks_that_wait(self) -> Iterator[Obstacle]:
         """Locks, tickets and split-K: what one block writes is another's to read."""
         has_dot = any(True for _ in self.operations.find(DOTS))
         for _, call, operation in self.operations.calls:
@@ -224,21 +224,21 @@ class _Checks:
                 text = f"a ticket: what {operation} returns decides what a block does"
             else:
                 yield self._finding(
-                    call, Severity.NOTE, "memory model",
+                    call, Impact.NOTE, "memory model",
                     f"{operation}: no bfloat16 before CUDA 13.4",
                 )  # fmt: skip
                 continue
-            yield self._finding(call, Severity.STOP, "memory model", text)
+            yield self._finding(call, Impact.STOP, "memory model", text)
         for _, call in self.operations.find(("debug_barrier",)):
             yield self._finding(
-                call, Severity.STOP, "memory model",
+                call, Impact.STOP, "memory model",
                 "tl.debug_barrier: Tile IR orders no accesses to memory by it",
             )  # fmt: skip
 
     def _is_used(self, call: cst.Call) -> bool:
         return not isinstance(next(self.source.ancestors(call), None), cst.Expr)
 
-    def slow(self) -> Iterator[Finding]:
+    def slow(self) -> Iterator[Obstacle]:
         """What the backend compiles to slow code."""
         for function, dot in self.operations.find(DOTS):
             operands = (argument(dot, 0, "input"), argument(dot, 1, "other"))
@@ -247,7 +247,7 @@ class _Checks:
                     if isinstance(node, cst.Call) and self.operations.operation(node) == "load":
                         yield self._finding(
                             node,
-                            Severity.NOTE,
+                            Impact.NOTE,
                             "speed",
                             "a dot's operand is loaded through pointers: tensor descriptors (TMA) "
                             "are faster, by 20 % and more in CUDA 13.1",

@@ -24,7 +24,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.kinds import KernelKind, Kind
 from agent.analysis.triton.operations import ATOMIC, LOADS, entry_kernels, operations_of
 from agent.syntax import Source, argument, descendants
-from agent.tileir.compatibility import Finding, stops
+from agent.tileir.compatibility import Obstacle, stops
 
 CONFIGS = "tile_ir_configs"
 AUTOTUNE = "tile_ir_autotune"
@@ -87,7 +87,7 @@ def {AUTOTUNE}(key, **hints):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedConfigs:
     """A file with configs for Tile IR, as far as its kernels can have them."""
 
     text: str
@@ -97,13 +97,13 @@ class Prepared:
     """Kernel -> why it got none."""
 
 
-class Refused(Exception):
+class NoConfigs(Exception):
     """A kernel gets no configs; the message says why in one line."""
 
 
 def prepare(
-    source: Source, kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...]
-) -> Prepared:
+    source: Source, kinds: tuple[KernelKind, ...], findings: tuple[Obstacle, ...]
+) -> PreparedConfigs:
     """Write the configs for every kernel that can have them."""
     changes: list[str] = []
     refusals: dict[str, str] = {}
@@ -120,42 +120,42 @@ def prepare(
                 node, edit, change = _widened(source, kernel, kind, tuned, hints)
             else:
                 node, edit, change = _decorated(source, kernel, hints)
-        except Refused as reason:
+        except NoConfigs as reason:
             refusals[kernel.name] = str(reason)
             continue
         edits[node] = edit
         changes.append(f"line {kernel.function.line}: {kernel.name} {change}")
         touched.append(kernel)
     if not touched:
-        return Prepared(source.text, (), refusals)
+        return PreparedConfigs(source.text, (), refusals)
     edits[source.module] = _with_functions(source, touched)
-    return Prepared(source.rewrite(edits), tuple(changes), refusals)
+    return PreparedConfigs(source.rewrite(edits), tuple(changes), refusals)
 
 
-def _refuse(source: Source, kernel: Kernel, kind: Kind, findings: tuple[Finding, ...]) -> None:
+def _refuse(source: Source, kernel: Kernel, kind: Kind, findings: tuple[Obstacle, ...]) -> None:
     if in_the_way := stops(findings, kernel.name):
         first = in_the_way[0]
-        raise Refused(f"line {first.line}: {first.text}")
+        raise NoConfigs(f"line {first.line}: {first.text}")
     if kind is Kind.UNKNOWN:
-        raise Refused("what it stores cannot be seen, so that no hint can be chosen")
+        raise NoConfigs("what it stores cannot be seen, so that no hint can be chosen")
     for decorator in kernel.function.node.decorators:
         for name in descendants(decorator, cst.Name):
             if name.value in (CONFIGS, AUTOTUNE):
-                raise Refused(f"line {source.line(name)}: it has its Tile IR configs already")
+                raise NoConfigs(f"line {source.line(name)}: it has its Tile IR configs already")
         if "occupancy" in source.code(decorator):
-            raise Refused(f"line {source.line(decorator)}: its decorator sets occupancy already")
+            raise NoConfigs(f"line {source.line(decorator)}: its decorator sets occupancy already")
     if "occupancy" in {p.name.value for p in kernel.function.parameters}:
-        raise Refused("it takes occupancy as a parameter of its own")
+        raise NoConfigs("it takes occupancy as a parameter of its own")
     for launch in kernel.launches:
         if given := {"occupancy", "num_ctas"} & launch.hints.keys():
             line = source.line(launch.node)
-            raise Refused(f"the launch at line {line} sets {', '.join(sorted(given))} already")
+            raise NoConfigs(f"the launch at line {line} sets {', '.join(sorted(given))} already")
     operations = operations_of(source, kernel)
     if any((operation or "").startswith(ATOMIC) for _, _, operation in operations.calls):
-        raise Refused("tuning runs it many times, and its atomics would add up")
+        raise NoConfigs("tuning runs it many times, and its atomics would add up")
     for function in source.functions:
         if function.name in (CONFIGS, AUTOTUNE) and not _is_ours(source, function.node):
-            raise Refused(f"the file has another function called {function.name}")
+            raise NoConfigs(f"the file has another function called {function.name}")
 
 
 def _is_ours(source: Source, node: cst.FunctionDef) -> bool:
@@ -190,7 +190,7 @@ def _widened(
     call = cst.ensure_type(decorator.decorator, cst.Call)
     configs = argument(call, 0, "configs")
     if configs is None:
-        raise Refused(f"line {source.line(decorator)}: its configs are hidden behind a `*`")
+        raise NoConfigs(f"line {source.line(decorator)}: its configs are hidden behind a `*`")
     tiles = _large_tiles(source, kernel, configs) if kind is Kind.DOT else ()
     arguments = [*_written(hints), *([f"tiles={tiles!r}"] if tiles else [])]
 
@@ -211,12 +211,14 @@ def _decorated(source: Source, kernel: Kernel, hints: Mapping[str, tuple[int, ..
     launches = {launch.node for launch in kernel.launches}
     for name in source.mentions(kernel.function):
         if not launches & set(source.ancestors(name)):
-            raise Refused(f"line {source.line(name)} does more with it than launch it")
+            raise NoConfigs(f"line {source.line(name)} does more with it than launch it")
     for decorator in kernel.function.node.decorators:
         expression = decorator.decorator
         named = source.name(expression.func if isinstance(expression, cst.Call) else expression)
         if named not in (TRITON.decorator, "triton.heuristics"):
-            raise Refused(f"line {source.line(decorator)}: `{source.code(expression)}` is above it")
+            raise NoConfigs(
+                f"line {source.line(decorator)}: `{source.code(expression)}` is above it"
+            )
     key = ", ".join(f'"{name}"' for name in _key(source, kernel))
     text = f"{AUTOTUNE}(key=[{key}], {', '.join(_written(hints))})"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.environment import Environment, Gpu, generation
-from agent.tileir.steps import Phase, Status, Step
+from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
 FIRST_BLACKWELL = 100
 PAIRED_SMS = range(100, 110)
@@ -115,19 +115,23 @@ class Machine:
     def steps(self) -> tuple[Step, ...]:
         """What each step would do here."""
         where = "on the GPU" if self.gpu else "in Triton's interpreter, on the CPU"
-        ready, not_run = Status.READY, Status.NOT_RUN
+        ready, not_run = StepStatus.READY, StepStatus.NOT_RUN
         no_triton, no_tile_ir = self.no_triton, self.no_tile_ir
         return (
-            Step(Phase.COMPATIBILITY, not_run, no_triton)
+            Step(TileIrPhase.COMPATIBILITY, not_run, no_triton)
             if no_triton
-            else Step(Phase.COMPATIBILITY, ready, f"ENABLE_TILE=0, {where}"),
-            Step(Phase.CLASSIFY, ready, "reads the source"),
-            Step(Phase.TRANSFORM, ready, "writes the source; other backends pass the configs by"),
+            else Step(TileIrPhase.COMPATIBILITY, ready, f"ENABLE_TILE=0, {where}"),
+            Step(TileIrPhase.CLASSIFY, ready, "reads the source"),
+            Step(
+                TileIrPhase.TRANSFORM,
+                ready,
+                "writes the source; other backends pass the configs by",
+            ),
             *(
                 Step(phase, not_run, no_tile_ir) if no_tile_ir else Step(phase, ready, how)
                 for phase, how in (
-                    (Phase.VALIDATE, "ENABLE_TILE=1, on the GPU"),
-                    (Phase.BENCHMARK, "ENABLE_TILE=0 against 1, on the GPU"),
+                    (TileIrPhase.VALIDATE, "ENABLE_TILE=1, on the GPU"),
+                    (TileIrPhase.BENCHMARK, "ENABLE_TILE=0 against 1, on the GPU"),
                 )
             ),
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.analysis.triton.kinds import KernelKind
-from agent.tileir.compatibility import Finding
-from agent.tileir.configs import Prepared
+from agent.tileir.compatibility import Obstacle
+from agent.tileir.configs import PreparedConfigs
 from agent.tileir.machine import Machine
-from agent.tileir.steps import Abort, Phase, Row, Step, Timed
+from agent.tileir.steps import Abort, SizeTiming, Step, TileIrPhase, Timed
 
 HEADINGS = {
-    Phase.COMPATIBILITY: "Compatibility check (ENABLE_TILE=0)",
-    Phase.VALIDATE: "Tile IR validation (ENABLE_TILE=1)",
+    TileIrPhase.COMPATIBILITY: "Compatibility check (ENABLE_TILE=0)",
+    TileIrPhase.VALIDATE: "Tile IR validation (ENABLE_TILE=1)",
 }
 
 
@@ -35,7 +35,7 @@ def title(kinds: tuple[KernelKind, ...]) -> str:
 
 
 def classification(
-    kinds: tuple[KernelKind, ...], findings: tuple[Finding, ...], advice: tuple[str, ...]
+    kinds: tuple[KernelKind, ...], findings: tuple[Obstacle, ...], advice: tuple[str, ...]
 ) -> Iterator[str]:
     """Kinds with their evidence, then what is in the way, then what to do."""
     yield "\n### Classification"
@@ -49,7 +49,7 @@ def classification(
     yield from (f"- {line}" for line in advice)
 
 
-def transformations(prepared: Prepared, file: str | None) -> Iterator[str]:
+def transformations(prepared: PreparedConfigs, file: str | None) -> Iterator[str]:
     """What was written, and where."""
     yield "\n### Transformations applied"
     yield from (f"- {change}" for change in prepared.changes)
@@ -83,7 +83,7 @@ def comparison(timed: Timed) -> Iterator[str]:
     yield f"{timed.step.status.upper()}: {timed.step.reason}"
 
 
-def _speedup(row: Row) -> str:
+def _speedup(row: SizeTiming) -> str:
     bounds = f" ({row.low:.2f} to {row.high:.2f})" if row.low is not None else ""
     return f"{row.speedup:.2f}x{bounds}"
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Phase(StrEnum):
+class TileIrPhase(StrEnum):
     """The five steps, in order."""
 
     COMPATIBILITY = "compatibility"
@@ -18,7 +18,7 @@ class Phase(StrEnum):
     BENCHMARK = "benchmark"
 
 
-class Status(StrEnum):
+class StepStatus(StrEnum):
     """What became of a step."""
 
     READY = "ready"
@@ -32,8 +32,8 @@ class Status(StrEnum):
 class Step:
     """One step."""
 
-    phase: Phase
-    status: Status
+    phase: TileIrPhase
+    status: StepStatus
     reason: str
     """What was done, or why nothing was."""
     max_abs_diff: float | None = None
@@ -54,7 +54,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Row:
+class SizeTiming:
     """One size: what PTX took, and what Tile IR took. Latencies are geometric means, in ms."""
 
     case: str
@@ -74,7 +74,7 @@ class Timed:
     """A benchmark."""
 
     step: Step
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SizeTiming, ...] = ()
     ptx_ms: float | None = None
     """Geometric means over the rows."""
     tileir_ms: float | None = None
@@ -111,9 +111,9 @@ class Abort:
 
 
 _FATAL = {
-    Phase.COMPATIBILITY: Reason.COMPATIBILITY,
-    Phase.VALIDATE: Reason.VALIDATION,
-    Phase.BENCHMARK: Reason.NO_SPEEDUP,
+    TileIrPhase.COMPATIBILITY: Reason.COMPATIBILITY,
+    TileIrPhase.VALIDATE: Reason.VALIDATION,
+    TileIrPhase.BENCHMARK: Reason.NO_SPEEDUP,
 }
 
 
@@ -122,7 +122,7 @@ def abort_of(no_triton: str | None, steps: Iterable[Step]) -> Abort | None:
     if no_triton is not None:
         return Abort(Reason.NO_TRITON, no_triton)
     for step in steps:
-        if step.status is Status.FAILED and step.phase in _FATAL:
+        if step.status is StepStatus.FAILED and step.phase in _FATAL:
             detail = step.details[0] if step.details else step.reason
             return Abort(_FATAL[step.phase], detail)
     return None

@@ -4,8 +4,8 @@
 file. Nothing here runs a kernel.
 """
 
-from agent.tuning.plan import Plan, TileSizes, plan
+from agent.tuning.plan import SearchPlan, TunableSizes, plan
 from agent.tuning.templates import TEMPLATES, NotTunable, Template
 from agent.tuning.write import write
 
-__all__ = ["TEMPLATES", "NotTunable", "Plan", "Template", "TileSizes", "plan", "write"]
+__all__ = ["TEMPLATES", "NotTunable", "SearchPlan", "Template", "TunableSizes", "plan", "write"]

@@ -13,7 +13,7 @@ from agent.tuning.templates import NotTunable
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridFunction:
     """The grid as a function of the config."""
 
     expression: cst.BaseExpression
@@ -28,7 +28,7 @@ class Grid:
         return bool(self.names)
 
 
-def grid_of(form: Form, sizes: Mapping[cst.Integer, str]) -> Grid:
+def grid_of(form: Form, sizes: Mapping[cst.Integer, str]) -> GridFunction:
     """What of the wrapper the grid needs, when these integers come from the config.
 
     Raises:
@@ -59,10 +59,10 @@ def grid_of(form: Form, sizes: Mapping[cst.Integer, str]) -> Grid:
             expression = value
     order = {id(s): n for n, s in enumerate(form.wrapper.node.body.body)}
     statements.sort(key=lambda s: order[id(s)])
-    return Grid(expression, tuple(statements), fields)
+    return GridFunction(expression, tuple(statements), fields)
 
 
-def removed(form: Form, grid: Grid, literals: Collection[cst.Integer]) -> set[cst.CSTNode]:
+def removed(form: Form, grid: GridFunction, literals: Collection[cst.Integer]) -> set[cst.CSTNode]:
     """The wrapper's statements that nothing needs any more: moved ones, and the sizes' own.
 
     Raises:

@@ -9,9 +9,9 @@ import libcst as cst
 from agent.analysis.cutile.uses import Uses
 from agent.syntax import argument, descendants, keyword
 from agent.tuning.form import Form, follows_from_shapes, local_assignments
-from agent.tuning.grid import Grid
-from agent.tuning.names import Names
-from agent.tuning.plan import Plan
+from agent.tuning.grid import GridFunction
+from agent.tuning.names import SearchNames
+from agent.tuning.plan import SearchPlan
 from agent.tuning.text import INDENT, WIDTH, comment, enclosed, replaced, tupled
 
 LOCALS = ("args", "best", "config", "grid", "kernel", "key", "scratch", "stream", "trial")
@@ -21,7 +21,7 @@ LOCALS = ("args", "best", "config", "grid", "kernel", "key", "scratch", "stream"
 class Launcher:
     """Writes both, from one list of parameters."""
 
-    def __init__(self, plan: Plan, grid: Grid, names: Names) -> None:
+    def __init__(self, plan: SearchPlan, grid: GridFunction, names: SearchNames) -> None:
         """Decide what the wrapper hands over, and under which names."""
         self._plan, self._grid, self._names = plan, grid, names
         self._form: Form = plan.form

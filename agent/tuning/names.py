@@ -10,12 +10,12 @@ import libcst as cst
 from agent.syntax import Literal, Source, descendants
 from agent.tuning.form import top_level
 from agent.tuning.imports import module_named
-from agent.tuning.plan import Plan, hint_of
+from agent.tuning.plan import SearchPlan, hint_of
 from agent.tuning.templates import NotTunable
 
 
 @dataclass(frozen=True)
-class Names:
+class SearchNames:
     """Names of the module's level, made from the kernel's: `_MATMUL_CACHE` of `matmul_kernel`."""
 
     fixed_config: str
@@ -39,7 +39,7 @@ class Names:
     """What those expressions refer to: the code has to stand below it."""
 
 
-def names_of(source: Source, plan: Plan) -> Names:
+def names_of(source: Source, plan: SearchPlan) -> SearchNames:
     """The names for a plan.
 
     Raises:
@@ -56,7 +56,7 @@ def names_of(source: Source, plan: Plan) -> Names:
         given = hint_of(plan.form, hint)
         fixed[hint] = source.code(given) if given is not None else "None"
     scratch = bool(plan.form.scratch)
-    names = Names(
+    names = SearchNames(
         fixed_config=f"_{constant}_FIXED",
         fixed_kernel=f"_{constant}_FIXED_KERNEL",
         cache=f"_{constant}_CACHE",

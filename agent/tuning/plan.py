@@ -31,7 +31,7 @@ OCCUPANCY, NUM_CTAS = "occupancy", "num_ctas"
 
 
 @dataclass(frozen=True)
-class TileSizes:
+class TunableSizes:
     """Which constants of a kernel may take another value; found by who knows the kernel's flow."""
 
     literals: Mapping[str, Literal] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class TileSizes:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What will be searched for one kernel, and why."""
 
     form: Form
@@ -100,9 +100,9 @@ def plan(
     source: Source,
     kernel: Kernel,
     kernel_class: KernelClass,
-    sizes: TileSizes,
+    sizes: TunableSizes,
     template: str | None = None,
-) -> Plan:
+) -> SearchPlan:
     """Choose a template for a kernel, and its search space.
 
     Args:
@@ -133,7 +133,7 @@ def plan(
     extents = {c: e for c in constants if (e := _extent(source, kernel, c)) is not None}
     order = (*extents, *(c for c in constants if c not in extents))
     fixed = _fixed_row(source, form, order, hints, sizes)
-    return Plan(
+    return SearchPlan(
         form=form,
         template=chosen,
         tiles=order,
@@ -177,7 +177,7 @@ def _asked_for(name: str, read: Traits) -> Template:
 
 
 def _tiles(
-    source: Source, template: Template, read: Traits, sizes: TileSizes
+    source: Source, template: Template, read: Traits, sizes: TunableSizes
 ) -> tuple[dict[str, str], str]:
     """Axis -> constant, for all axes of the template or for none; and why none."""
     if not template.axes:
@@ -202,7 +202,7 @@ def _space(
     template: Template,
     tiles: Mapping[str, str],
     order: tuple[str, ...],
-    sizes: TileSizes,
+    sizes: TunableSizes,
     read: Traits,
     fixed: tuple[int | None, ...],
 ) -> Space:
@@ -235,7 +235,7 @@ def _fixed_row(
     form: Form,
     order: tuple[str, ...],
     hints: tuple[str, ...],
-    sizes: TileSizes,
+    sizes: TunableSizes,
 ) -> tuple[int | None, ...]:
     given = (hint_of(form, hint) for hint in hints)
     values = tuple(_traced(source, g) if g is not None else None for g in given)

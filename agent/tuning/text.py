@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import libcst as cst
 
-from agent.syntax import Source
+from agent.syntax import Source, edited
 
 WIDTH = 100
 INDENT = " " * 4
@@ -39,13 +39,8 @@ def comment(text: str, indent: str) -> str:
 
 def replaced(source: Source, node: cst.CSTNode, names: Mapping[cst.Name, str]) -> str:
     """The text of a node on one line, some of its names replaced by expressions."""
+    return source.code(edited(node, {name: _writing(text) for name, text in names.items()}))
 
-    class Editor(cst.CSTTransformer):
-        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
-            if isinstance(original_node, cst.Name) and original_node in names:
-                return cst.parse_expression(names[original_node])
-            return updated_node
 
-    edited = node.visit(Editor())
-    assert isinstance(edited, cst.CSTNode)
-    return source.code(edited)
+def _writing(text: str) -> Callable[[cst.CSTNode], cst.CSTNode]:
+    return lambda _: cst.parse_expression(text)

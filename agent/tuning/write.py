@@ -20,11 +20,11 @@ import libcst as cst
 
 from agent.syntax import Edits, Source, Untraceable
 from agent.tuning.form import top_level
-from agent.tuning.grid import Grid, grid_of, narrowed, removed
+from agent.tuning.grid import GridFunction, grid_of, narrowed, removed
 from agent.tuning.imports import imports_name, module_named, with_imports
 from agent.tuning.launcher import Launcher
-from agent.tuning.names import Names, names_of
-from agent.tuning.plan import OCCUPANCY, Plan, hint_of
+from agent.tuning.names import SearchNames, names_of
+from agent.tuning.plan import OCCUPANCY, SearchPlan, hint_of
 from agent.tuning.templates import NotTunable
 from agent.tuning.text import INDENT, comment, enclosed, tupled
 
@@ -39,7 +39,7 @@ IMPORTS = {
 }
 
 
-def write(source: Source, plan: Plan) -> str:
+def write(source: Source, plan: SearchPlan) -> str:
     """The file with the search in it.
 
     Raises:
@@ -70,7 +70,7 @@ def _removal(_: cst.CSTNode) -> Any:
     return cst.RemoveFromParent()
 
 
-def _with_occupancy(plan: Plan, grid: Grid) -> Grid:
+def _with_occupancy(plan: SearchPlan, grid: GridFunction) -> GridFunction:
     """The grid with the occupancy in it followed too, where it is the one of the decorator.
 
     Only for a kernel that strides by the number of its blocks: it takes any grid.
@@ -94,7 +94,7 @@ def _with_occupancy(plan: Plan, grid: Grid) -> Grid:
     return wider
 
 
-def _without_hints(plan: Plan) -> Callable[[cst.Decorator], cst.Decorator]:
+def _without_hints(plan: SearchPlan) -> Callable[[cst.Decorator], cst.Decorator]:
     """Take the searched hints out of the decorator: they come from the config alone."""
 
     def edit(decorator: cst.Decorator) -> cst.Decorator:
@@ -111,7 +111,7 @@ def _without_hints(plan: Plan) -> Callable[[cst.Decorator], cst.Decorator]:
     return edit
 
 
-def _configs(plan: Plan, names: Names) -> str:
+def _configs(plan: SearchPlan, names: SearchNames) -> str:
     """The fixed config, the space, the cache, and the functions that list configs and hints."""
     fixed = [f"{c}={names.fixed[c]}" for c in plan.dimensions]
     hints = ", ".join(f'"{hint}": config.{hint}' for hint in plan.hints)
@@ -130,7 +130,7 @@ def _configs(plan: Plan, names: Names) -> str:
     )
 
 
-def _space(plan: Plan, names: Names) -> str:
+def _space(plan: SearchPlan, names: SearchNames) -> str:
     """The table of configs by GPU; nothing where only the occupancy is searched."""
     if not plan.tiles:
         return ""
@@ -144,14 +144,14 @@ def _space(plan: Plan, names: Names) -> str:
     return "".join([*lines, "}\n"])
 
 
-def _hint_configs(plan: Plan, names: Names) -> str:
+def _hint_configs(plan: SearchPlan, names: SearchNames) -> str:
     (rows,) = plan.space.values()
     tried = tupled([str(row[0]) for row in rows])
     configs = f"(SimpleNamespace(occupancy=n) for n in {tried})"
     return f"def {names.configs}():\n{INDENT}return [{names.fixed_config}, *{configs}]\n"
 
 
-def _tile_configs(plan: Plan, names: Names) -> str:
+def _tile_configs(plan: SearchPlan, names: SearchNames) -> str:
     """The function that filters the table by GPU and by the arrays' extents."""
     sized, about, fits = "", "", ""
     if plan.extents:
@@ -173,7 +173,7 @@ def {names.configs}(device{sized}):
 """
 
 
-def _search(plan: Plan, names: Names) -> str:
+def _search(plan: SearchPlan, names: SearchNames) -> str:
     """The function that searches, with a second chance for the fixed config."""
     given = ["tried", "stream", "grid", plan.kernel, "args", names.hints, "quiet=True"]
     head, inner = INDENT * 2, ""
@@ -195,7 +195,9 @@ def {names.search}(configs, stream, grid, args):
 """
 
 
-def _assembled(source: Source, plan: Plan, names: Names, edits: Edits, block: str) -> str:
+def _assembled(
+    source: Source, plan: SearchPlan, names: SearchNames, edits: Edits, block: str
+) -> str:
     """The file after the edits, with the block before the wrapper, or after what it needs."""
     newline = source.module.default_newline
     below = (plan.form.wrapper.node, plan.form.kernel.function.node, *names.needed)
@@ -220,7 +222,7 @@ def _assembled(source: Source, plan: Plan, names: Names, edits: Edits, block: st
     return ("\ufeff" if source.text.startswith("\ufeff") else "") + text
 
 
-def _imports(source: Source, names: Names) -> list[str]:
+def _imports(source: Source, names: SearchNames) -> list[str]:
     """The import lines that the file lacks."""
     lacking = [m for m in ("os", "torch", "cuda.tile") if module_named(source, m) is None]
     lines = [IMPORTS[m] for m in lacking if m in names.modules]

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from agent.evidence.advice import suggestions
 from agent.evidence.compare import changes, pairs, unchanged
-from agent.evidence.model import Artifact, Launch, NotCompiled
+from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled
 from agent.evidence.sass import InstructionMix
 from agent.evidence.text import difference, lines
 
-LAUNCH = Launch("k", (("x", "*fp16"), ("B", "= 64")), grid=(8,), test="t.py::test", timed=True)
+LAUNCH = CompiledLaunch(
+    "k", (("x", "*fp16"), ("B", "= 64")), grid=(8,), test="t.py::test", timed=True
+)
 BASE = Artifact(
     launch=LAUNCH,
     sm=90,

@@ -83,7 +83,7 @@ def test_arrays_are_specialized_as_at_a_launch(made: str) -> None:
     import torch
 
     from tile_agent_pytest.compile_cutile import Compiler
-    from tile_agent_pytest.record_cutile import Rules
+    from tile_agent_pytest.record_cutile import ConstraintRules
 
     compiler = Compiler.installed()
 
@@ -95,13 +95,13 @@ def test_arrays_are_specialized_as_at_a_launch(made: str) -> None:
     decorated = compiler.tile.kernel(kernel)
     (theirs,) = compiler.from_arguments(decorated, (tensor,)).parameters
     leaf = SimpleNamespace(constant=False, scalar=None, array=None, list=None)
-    assert Rules(compiler).constraint(tensor, leaf) == theirs
+    assert ConstraintRules(compiler).constraint(tensor, leaf) == theirs
 
 
 @cutile
 def test_scalars_are_specialized_as_at_a_launch() -> None:
     from tile_agent_pytest.compile_cutile import Compiler
-    from tile_agent_pytest.record_cutile import Rules
+    from tile_agent_pytest.record_cutile import ConstraintRules
 
     compiler = Compiler.installed()
 
@@ -111,7 +111,7 @@ def test_scalars_are_specialized_as_at_a_launch() -> None:
     arguments = (3, 2.5, True)
     theirs = compiler.from_arguments(compiler.tile.kernel(kernel), arguments).parameters
     leaf = SimpleNamespace(constant=False, scalar=None, array=None, list=None)
-    rules = Rules(compiler)
+    rules = ConstraintRules(compiler)
     assert tuple(rules.constraint(value, leaf) for value in arguments) == theirs
 
 

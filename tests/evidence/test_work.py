@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.environment import probe
-from agent.evidence.model import Work
+from agent.evidence.model import TimedWork
 from tests.support.evidence import CUTILE, TRITON, evidence
 
 VERSIONS = probe().versions
@@ -59,7 +59,7 @@ def test_right():
 
 
 @pytest.fixture(scope="module")
-def works(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Work]:
+def works(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TimedWork]:
     """Of one run of all tests: test and config -> work."""
     found = evidence(tmp_path_factory.mktemp("work"), TAKES_TENSORS, test=TIMINGS)
     assert not found.failures
@@ -67,7 +67,7 @@ def works(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Work]:
 
 
 @triton
-def test_each_timing_has_its_own(works: dict[str, Work]) -> None:
+def test_each_timing_has_its_own(works: dict[str, TimedWork]) -> None:
     """Of code that compiles once, and whatever is launched outside a timing."""
     assert list(works) == [
         "test_perf_sizes[4096] forward",
@@ -90,7 +90,7 @@ def test_each_timing_has_its_own(works: dict[str, Work]) -> None:
 
 
 @triton
-def test_a_tensor_counts_once(works: dict[str, Work]) -> None:
+def test_a_tensor_counts_once(works: dict[str, TimedWork]) -> None:
     for config in ("in place", "three times"):
         work = works[f"test_perf_in_place {config}"]
         assert work.tensor_bytes == 2 * 4096
@@ -98,14 +98,14 @@ def test_a_tensor_counts_once(works: dict[str, Work]) -> None:
 
 
 @triton
-def test_a_view_counts_what_it_shows(works: dict[str, Work]) -> None:
+def test_a_view_counts_what_it_shows(works: dict[str, TimedWork]) -> None:
     expanded, row = works["test_perf_views forward"].tensors
     assert (expanded.shape, expanded.size_bytes) == ((1024, 64), 4 * 64)
     assert (row.shape, row.size_bytes) == ((4096,), 4 * 4096)
 
 
 @triton
-def test_a_test_that_times_by_its_own_means(works: dict[str, Work]) -> None:
+def test_a_test_that_times_by_its_own_means(works: dict[str, TimedWork]) -> None:
     """Its launches on copies of the same inputs are one."""
     assert works["test_perf_by_hand forward"].tensor_bytes == 2 * 4 * 4096
 

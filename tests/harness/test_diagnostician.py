@@ -10,9 +10,9 @@ import pytest
 
 from agent.causes import Cause
 from agent.environment import Gpu
-from agent.evidence.duplicates import Compiled
+from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import ForkedExaminer
+from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout
@@ -57,18 +57,18 @@ def wanted(backend: str) -> Wanted:
 
 
 def test_the_longest_timing_of_several(compiling_server: ForkServer, tmp_path: Path) -> None:
-    """By the names that records have; the compile comes from the run's own examiner."""
+    """By the names that records have; the compile comes from the run's own compiler."""
     pytest.importorskip("cuda.tile")
     root = tmp_path / "checkout"
     write(root, {"softmax.py": SOFTMAX, "test_softmax.py": SIZES})
     checkout = Checkout(root, (root,), "softmax.py")
-    examiner = ForkedExaminer(compiling_server, wanted("cutile"), tmp_path)
+    compiler = ForkedCompiler(compiling_server, wanted("cutile"), tmp_path)
     levels_ms = {
         "test_perf_rows[256]": 0.009,
         "test_perf_rows[256] again": 0.01,
         "test_perf_rows[16384]": 0.3795,
     }
-    found = Diagnostician(wanted("cutile"), H200, examiner).diagnose(
+    found = Diagnostician(wanted("cutile"), H200, compiler).diagnose(
         checkout, ("test_softmax.py",), levels_ms
     )
     assert found.cause is Cause.OCCUPANCY
@@ -81,16 +81,16 @@ def test_the_longest_timing_of_several(compiling_server: ForkServer, tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def scale(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, Compiled]:
+def scale(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, CompiledCommit]:
     """A Triton kernel that moves 8.4 MB, and what it compiles to."""
     pytest.importorskip("triton")
     root = tmp_path_factory.mktemp("scale")
     found = evidence(root, TRITON)
-    made = Compiled(found.results, found.sequence, complete=True, work=found.work)
+    made = CompiledCommit(found.results, found.sequence, complete=True, work=found.work)
     return Checkout(root, (root,), "kernel.py"), made
 
 
-def test_names_that_begin_with_their_file(scale: tuple[Checkout, Compiled]) -> None:
+def test_names_that_begin_with_their_file(scale: tuple[Checkout, CompiledCommit]) -> None:
     """As records have them where two files hold tests of the same name."""
     checkout, made = scale
     doctor = Diagnostician(wanted("triton"), H200, None)
@@ -103,7 +103,9 @@ def test_names_that_begin_with_their_file(scale: tuple[Checkout, Compiled]) -> N
     assert not any("variants" in line for line in lost.evidence)
 
 
-def test_latencies_of_the_interpreter_are_none_of_a_gpu(scale: tuple[Checkout, Compiled]) -> None:
+def test_latencies_of_the_interpreter_are_none_of_a_gpu(
+    scale: tuple[Checkout, CompiledCommit],
+) -> None:
     checkout, made = scale
     found = Diagnostician(wanted("triton"), None, None).diagnose(
         checkout, (), {"test_perf_run": 12.0}, made
@@ -127,8 +129,8 @@ def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: P
     pytest.importorskip("cuda.tile")
     root = tmp_path / "checkout"
     write(root, {"kernel.py": CUTILE.replace("2 * tile", "tile + ct.no"), "test_kernel.py": TEST})
-    examiner = ForkedExaminer(compiling_server, wanted("cutile"), tmp_path)
-    found = Diagnostician(wanted("cutile"), None, examiner).diagnose(
+    compiler = ForkedCompiler(compiling_server, wanted("cutile"), tmp_path)
+    found = Diagnostician(wanted("cutile"), None, compiler).diagnose(
         Checkout(root, (root,), "kernel.py"), ("test_kernel.py",), {}
     )
     assert any("scale_kernel(TILE=1024) for sm_90 is not compiled" in s for s in found.evidence)
@@ -143,7 +145,7 @@ def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: P
         .replace("(triton.cdiv(x.numel(), BLOCK),)", "lambda c: (x.numel() // c['BLOCK'],)")
     )
     told = evidence(tmp_path, tuned)
-    made = Compiled(told.results, told.sequence, complete=True, work=told.work)
+    made = CompiledCommit(told.results, told.sequence, complete=True, work=told.work)
     found = Diagnostician(wanted("triton"), None, None).diagnose(
         Checkout(tmp_path, (tmp_path,), "kernel.py"), (), {}, made
     )
@@ -154,7 +156,7 @@ def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: P
 
 
 def test_counters_are_not_read_unasked(
-    scale: tuple[Checkout, Compiled], monkeypatch: pytest.MonkeyPatch
+    scale: tuple[Checkout, CompiledCommit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
     monkeypatch.setattr("agent.harness.ncu.find_ncu", lambda: asked.append("ncu"))

@@ -11,11 +11,11 @@ import pytest
 
 from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge, Verification
-from agent.harness.measuring.pairs import Timing, WorkerPairs
+from agent.harness.measuring.pairs import BlockTiming, WorkerPairs
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import Failure, Plan
+from agent.measuring.measurement import ComparisonPlan, Failure
 from tests.support.project import KERNEL, PROJECT
 from tests.support.repo import write
 from tests.support.workers import start_server
@@ -44,9 +44,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
 
 @pytest.fixture
 def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
-    pairs = partial(WorkerPairs, timing=Timing(block_ms=5, settle_ms=1, least_samples=1))
+    pairs = partial(WorkerPairs, timing=BlockTiming(block_ms=5, settle_ms=1, least_samples=1))
     monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", pairs)
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(3,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(3,)))
     logs = tmp_path / "logs"
     logs.mkdir()
     return PytestJudge(server, TESTS, framework="triton", rules=Rules(), logs=logs)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.measuring.pairs import Timing, WorkerPairs
+from agent.harness.measuring.pairs import BlockTiming, WorkerPairs
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.measurement import Failure
@@ -88,7 +88,7 @@ def test_one_worker_tunes_and_the_others_are_handed_its_choice(
         "cutile",
         logs,
         deadline_in(120),
-        timing=Timing(block_ms=4, settle_ms=1, least_samples=2),
+        timing=BlockTiming(block_ms=4, settle_ms=1, least_samples=2),
     )
     for number in range(3):
         assert not isinstance(outcome := pairs.pair(number), Failure), outcome

@@ -14,7 +14,7 @@ from cuda.tile.compilation import (
     ScalarConstraint,
 )
 
-from agent.analysis.cutile.signature import Kind, Parameter, signatures
+from agent.analysis.cutile.signature import Parameter, ParameterKind, signatures
 from agent.syntax import Source
 
 HEAD = "import math\nimport os\n\nimport torch\n\nimport cuda.tile as ct\n\n"
@@ -52,9 +52,9 @@ def refusal(text: str, folder: Path, *, through: str = "tileir_bytecode") -> str
 
 
 def _constraint(parameter: Parameter) -> object:
-    if parameter.kind is Kind.CONSTANT:
+    if parameter.kind is ParameterKind.CONSTANT:
         return parameter.value
-    if parameter.kind is Kind.SCALAR:
+    if parameter.kind is ParameterKind.SCALAR:
         return ScalarConstraint(getattr(ct, parameter.dtype))
     ndim = max(parameter.ndim, 1)
     return ArrayConstraint(

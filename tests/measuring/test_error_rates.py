@@ -11,7 +11,7 @@ import pytest
 
 from agent.measuring.blocks import Telemetry
 from agent.measuring.decision import Gain, Rules, Status, Verdict, decide
-from agent.measuring.measurement import Calibration, Failure, Plan, calibrate, measure
+from agent.measuring.measurement import Calibration, ComparisonPlan, Failure, calibrate, measure
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
 
 TRIALS = 400
@@ -24,7 +24,7 @@ def calibration_of(
 ) -> Calibration:
     """The same code against itself, as at a run's baseline."""
     source = SimulatedPairs(surroundings, dict.fromkeys(configs, 1.0), seed=seed)
-    outcome = calibrate(source, Plan(), draws=200)
+    outcome = calibrate(source, ComparisonPlan(), draws=200)
     assert isinstance(outcome, Calibration)
     return outcome
 
@@ -37,7 +37,7 @@ def verdicts(
     for seed in range(trials):
         calibration = calibration_of(surroundings, slower, seed=10_000 + seed)
         source = SimulatedPairs(surroundings, slower, seed=seed)
-        comparison = measure(source, Rules(), Plan(), calibration)
+        comparison = measure(source, Rules(), ComparisonPlan(), calibration)
         assert not isinstance(comparison, Failure)
         found.append(decide(comparison, Rules(), noise_floor=calibration.noise_floor))
     return found
@@ -85,7 +85,9 @@ def test_one_slower_config_among_eight_reverts(surroundings: Surroundings) -> No
 
 
 @pytest.mark.parametrize(
-    ("takes", "pairs"), [(0.8, Plan().sure_after), (0.93, Plan().looks[0])], ids=str
+    ("takes", "pairs"),
+    [(0.8, ComparisonPlan().sure_after), (0.93, ComparisonPlan().looks[0])],
+    ids=str,
 )
 def test_a_large_gain_needs_few_pairs(takes: float, pairs: int) -> None:
     calls = []
@@ -95,24 +97,24 @@ def test_a_large_gain_needs_few_pairs(takes: float, pairs: int) -> None:
             calls.append(number)
             return super().pair(number)
 
-    comparison = measure(Counting(TYPICAL, {"c": takes}, seed=1), Rules(), Plan())
+    comparison = measure(Counting(TYPICAL, {"c": takes}, seed=1), Rules(), ComparisonPlan())
     assert not isinstance(comparison, Failure)
     assert decide(comparison, Rules()).gain is Gain.MAJOR
     assert len(calls) == pairs
 
 
 def test_a_small_gain_beyond_doubt_is_looked_at_once() -> None:
-    comparison = measure(SimulatedPairs(QUIET, {"c": 0.99}, seed=1), Rules(), Plan())
+    comparison = measure(SimulatedPairs(QUIET, {"c": 0.99}, seed=1), Rules(), ComparisonPlan())
     assert not isinstance(comparison, Failure)
     assert decide(comparison, Rules()).gain is Gain.MARGINAL
-    assert comparison.pairs == Plan().looks[0]
+    assert comparison.pairs == ComparisonPlan().looks[0]
 
 
 def test_one_config_in_doubt_among_large_gains_is_looked_at_longer() -> None:
     source = SimulatedPairs(TYPICAL, {"c": 0.5, "d": 0.97}, seed=1)
-    comparison = measure(source, Rules(), Plan())
+    comparison = measure(source, Rules(), ComparisonPlan())
     assert not isinstance(comparison, Failure)
-    assert comparison.pairs == Plan().looks[0]
+    assert comparison.pairs == ComparisonPlan().looks[0]
 
 
 COOL = Telemetry(sm_mhz=1980, power_w=400, temperature_c=50, event_reasons=0)
@@ -130,7 +132,7 @@ COOL = Telemetry(sm_mhz=1980, power_w=400, temperature_c=50, event_reasons=0)
 )
 def test_a_disturbed_source_is_no_verdict(telemetry: Telemetry, says: str) -> None:
     source = SimulatedPairs(TYPICAL, {"c": 0.5}, seed=1, telemetry=telemetry)
-    outcome = measure(source, Rules(), Plan())
+    outcome = measure(source, Rules(), ComparisonPlan())
     assert isinstance(outcome, Failure)
     assert outcome.unmeasured and outcome.correct and not outcome.incumbent
     assert says in outcome.reason
@@ -139,13 +141,13 @@ def test_a_disturbed_source_is_no_verdict(telemetry: Telemetry, says: str) -> No
 def test_the_power_cap_is_no_disturbance() -> None:
     capped = Telemetry(1500, 700, 60, 0x4)
     source = SimulatedPairs(TYPICAL, {"c": 0.8}, seed=1, telemetry=capped)
-    assert not isinstance(measure(source, Rules(), Plan()), Failure)
+    assert not isinstance(measure(source, Rules(), ComparisonPlan()), Failure)
 
 
 @pytest.mark.parametrize("reports", [0.5, 0.1, 4.0])
 def test_a_worker_that_lies_about_its_time_is_no_verdict(reports: float) -> None:
     source = SimulatedPairs(TYPICAL, ONE, seed=1, telemetry=COOL, reports=reports)
-    outcome = measure(source, Rules(), Plan())
+    outcome = measure(source, Rules(), ComparisonPlan())
     assert isinstance(outcome, Failure)
     assert outcome.unmeasured
     assert "worker" in outcome.reason
@@ -154,7 +156,7 @@ def test_a_worker_that_lies_about_its_time_is_no_verdict(reports: float) -> None
 def test_an_incumbent_that_is_not_what_it_was_is_no_verdict() -> None:
     calibration = Calibration(0.01, {"c": 0.7}, band=0.1, pairs=8)
     source = SimulatedPairs(TYPICAL, {"c": 0.8}, seed=1, telemetry=COOL)
-    outcome = measure(source, Rules(), Plan(), calibration)
+    outcome = measure(source, Rules(), ComparisonPlan(), calibration)
     assert isinstance(outcome, Failure)
     assert "the machine has changed" in outcome.reason
 
@@ -165,7 +167,7 @@ def test_a_disturbance_that_passes_costs_nothing_but_time() -> None:
             self.telemetry = Telemetry(1200, 700, 90, 0x40) if number < 3 else COOL
             return super().pair(number)
 
-    outcome = measure(Passing(TYPICAL, {"c": 0.8}, seed=1), Rules(), Plan())
+    outcome = measure(Passing(TYPICAL, {"c": 0.8}, seed=1), Rules(), ComparisonPlan())
     assert not isinstance(outcome, Failure)
 
 
@@ -174,5 +176,5 @@ def test_too_little_time_is_no_verdict() -> None:
         def has_time(self) -> bool:
             return False
 
-    outcome = measure(Hurried(TYPICAL, {"c": 0.8}, seed=1), Rules(), Plan())
+    outcome = measure(Hurried(TYPICAL, {"c": 0.8}, seed=1), Rules(), ComparisonPlan())
     assert isinstance(outcome, Failure) and outcome.unmeasured

@@ -17,7 +17,7 @@ from agent.events import Usage
 from agent.options import ModelOptions
 from agent.proposers.model.exchange import (
     Exchange,
-    Recorder,
+    ExchangeRecorder,
     Replay,
     ReplayFailed,
     from_text,
@@ -67,14 +67,14 @@ def test_a_file_that_is_no_recording(text: str) -> None:
 
 
 def test_numbers_go_on_and_no_half_file_is_taken_for_one(tmp_path: Path) -> None:
-    Recorder(tmp_path / "model", {}).record(EXCHANGE)
+    ExchangeRecorder(tmp_path / "model", {}).record(EXCHANGE)
     (tmp_path / "model" / "0002.part").write_text("{")  # a run that was killed
-    assert Recorder(tmp_path / "model", {}).record(EXCHANGE).name == "0002.json"
+    assert ExchangeRecorder(tmp_path / "model", {}).record(EXCHANGE).name == "0002.json"
     assert [path.name for path in recordings(tmp_path / "model")] == ["0001.json", "0002.json"]
 
 
 def test_a_replay_says_what_it_lacks(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path, {})
+    recorder = ExchangeRecorder(tmp_path, {})
     recorder.record(EXCHANGE)
     replayed = Replay(tmp_path)
     with pytest.raises(ReplayFailed, match="answers POST /v1/chat/completions for m, and what is"):

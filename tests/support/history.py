@@ -12,6 +12,7 @@ from agent.events import (
     Candidate,
     Event,
     Failed,
+    FilteredOut,
     Finished,
     HandedOver,
     Measured,
@@ -21,7 +22,6 @@ from agent.events import (
     Screened,
     Settled,
     Skipped,
-    SortedOut,
     Started,
     Stopped,
     StopReason,
@@ -77,7 +77,7 @@ def comparison(improvement: float, noise: float = 0.001) -> Comparison:
 def proposed(name: str, *shas: str, family: str = "tiles") -> Proposed:
     """A proposal with a variant for each sha."""
     candidates = tuple(Candidate(sha, {"n": n}, f"{name} (n={n})") for n, sha in enumerate(shas))
-    out = (SortedOut(f"{name} (n=9)", "the compiler makes the incumbent's code of it"),)
+    out = (FilteredOut(f"{name} (n=9)", "the compiler makes the incumbent's code of it"),)
     return Proposed(name, family, "fewer trips to memory", candidates, out, took_s=1.0)
 
 

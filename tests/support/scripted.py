@@ -15,10 +15,10 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates
 from agent.events import Record, Started, TestPlan
-from agent.evidence.duplicates import Compiled
-from agent.evidence.model import Artifact, Launch, NotCompiled, Result
+from agent.evidence.duplicates import CompiledCommit
+from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
-from agent.harness.measuring.judge import Timing, Verification
+from agent.harness.measuring.judge import TimedPass, Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
 from agent.loop import Effects
@@ -75,10 +75,10 @@ class ScriptedJudge:
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
-    ) -> Timing | Failure:
+    ) -> TimedPass | Failure:
         if "HANG" in _text(checkout):
             return Failure(Status.CRASH, correct=True, reason="timed out")
-        return Timing((Record("c", _latency(checkout), "scripted"),), 0.01)
+        return TimedPass((Record("c", _latency(checkout), "scripted"),), 0.01)
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         return Calibration(0.001, {"c": _latency(checkout)}, band=0.1, pairs=8)
@@ -86,7 +86,7 @@ class ScriptedJudge:
     def setting(self) -> str:
         return ""
 
-    def glance(
+    def quick_compare(
         self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
     ) -> Look | Failure:
         timing = self.time(variant, deadline)
@@ -95,10 +95,10 @@ class ScriptedJudge:
         latency_ms = timing.records[0].latency_ms
         return Look(math.log(_latency(incumbent) / latency_ms), latency_ms)
 
-    def line_up(
+    def interleaved_screen(
         self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
     ) -> Mapping[str, Look]:
-        looks = {n: self.glance(incumbent, v, quads, deadline) for n, v in variants.items()}
+        looks = {n: self.quick_compare(incumbent, v, quads, deadline) for n, v in variants.items()}
         return {name: look for name, look in looks.items() if isinstance(look, Look)}
 
     def compare(
@@ -117,17 +117,19 @@ class ScriptedJudge:
         return compare(pairs, alpha=0.0125)
 
 
-class ScriptedExaminer:
+class ScriptedCompiler:
     """Compiles a kernel to its text without comments; `BROKEN = True` does not compile."""
 
-    def examine(
+    def compile(
         self, checkouts: Sequence[Checkout], tests: Sequence[str]
-    ) -> tuple[Compiled | None, ...]:
-        return tuple(Compiled((_compiled(_text(c)),), "once", complete=True) for c in checkouts)
+    ) -> tuple[CompiledCommit | None, ...]:
+        return tuple(
+            CompiledCommit((_compiled(_text(c)),), "once", complete=True) for c in checkouts
+        )
 
 
 def _compiled(text: str) -> Result:
-    launch = Launch("kernel", ())
+    launch = CompiledLaunch("kernel", ())
     if "BROKEN" in text:
         return NotCompiled(launch, 90, "does not compile")
     return Artifact(
@@ -173,7 +175,7 @@ class ScriptedRun:
     options: Options = field(default_factory=Options)
     run_id: str = "kernel-1"
     branch: str = "tile-agent/kernel"
-    examiner: ScriptedExaminer | None = None
+    compiler: ScriptedCompiler | None = None
 
     def __post_init__(self) -> None:
         self.repository = Repository.open(self.repo)
@@ -207,7 +209,7 @@ class ScriptedRun:
         """The loop's own effects over the scripted judge and proposer."""
         return Effects(
             workspace=self.workspace,
-            candidates=Candidates(self.workspace, lambda root: (root,), self.examiner),
+            candidates=Candidates(self.workspace, lambda root: (root,), self.compiler),
             judge=ScriptedJudge(),
             proposers={"playbook": ScriptedProposer(self.steps)},
             kernel_class=KernelClass.MEMORY,

@@ -13,7 +13,7 @@ import psutil
 
 from agent.harness.processes.results import Collection, Pass
 from agent.harness.processes.server import ForkServer
-from agent.harness.processes.worker_session import Arm, Checkout, deadline_in
+from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
 
 KERNEL = "def answer():\n    return 42\n"
 TEST = "from kernel import answer\n\n\ndef test_answer():\n    assert answer() == 42\n"
@@ -49,9 +49,9 @@ class Project:
         checkout: Checkout | None = None,
         tests: Sequence[str] | None = None,
         timeout_s: float = 60.0,
-    ) -> Arm:
+    ) -> WorkerSession:
         """A worker that has collected the project."""
-        arm = Arm(
+        arm = WorkerSession(
             server,
             checkout or self.checkout(),
             self.log(),
@@ -67,12 +67,12 @@ class Project:
             return arm.run(nodeids(arm), deadline_in(timeout_s))
 
 
-def collected(arm: Arm) -> Collection:
+def collected(arm: WorkerSession) -> Collection:
     """What an arm of `Project.arm` has collected."""
     return arm.collection(deadline_in(0))
 
 
-def nodeids(arm: Arm) -> list[str]:
+def nodeids(arm: WorkerSession) -> list[str]:
     """The tests of an arm of `Project.arm`."""
     return [item.nodeid for item in collected(arm).items]
 

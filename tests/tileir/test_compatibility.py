@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from agent.syntax import Source
-from agent.tileir.compatibility import Finding, Severity, check, stops
+from agent.tileir.compatibility import Impact, Obstacle, check, stops
 from tests.tileir.kernels import ADD, HEAD, IN_PLACE, KINDS, MATMUL, SOFTMAX, rows
 
 STORE = "tl.store(y_ptr + row, tl.sum(x, axis=0))"
 
 
-def findings(text: str) -> tuple[Finding, ...]:
+def findings(text: str) -> tuple[Obstacle, ...]:
     return check(Source(text))
 
 
@@ -22,7 +22,7 @@ def stop(text: str) -> str:
 
 def note(text: str) -> str:
     (found,) = findings(text)
-    assert found.severity is Severity.NOTE
+    assert found.severity is Impact.NOTE
     return found.text
 
 

@@ -15,12 +15,12 @@ import pytest
 from agent.analysis.triton.kinds import classify
 from agent.syntax import Source
 from agent.tileir.compatibility import check
-from agent.tileir.configs import AUTOTUNE, CONFIGS, Prepared, prepare
+from agent.tileir.configs import AUTOTUNE, CONFIGS, PreparedConfigs, prepare
 from tests.tileir import machines
 from tests.tileir.kernels import ADD, HEAD, IN_PLACE, KINDS, MATMUL, SOFTMAX, rows
 
 
-def prepared(text: str) -> Prepared:
+def prepared(text: str) -> PreparedConfigs:
     source = Source(text)
     return prepare(source, classify(source), check(source))
 

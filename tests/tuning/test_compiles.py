@@ -16,7 +16,7 @@ from agent.harness.compiling.configs import compile_configs
 from agent.harness.compiling.cutile import compile_file
 from agent.playbook.cutile.autotune import kernel_named, plan_for
 from agent.syntax import Source
-from agent.tuning import Plan
+from agent.tuning import SearchPlan
 
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 pytestmark = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
@@ -29,7 +29,7 @@ def file_of(name: str, kind: str) -> Path:
     return EXAMPLES / f"cutile_autotune_{name}" / f"{name}_{kind}.py"
 
 
-def plan(file: Path) -> Plan:
+def plan(file: Path) -> SearchPlan:
     source = Source(file.read_text())
     backend = detect(source)
     assert backend is not None

@@ -8,7 +8,7 @@ from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.backends import detect
 from agent.playbook.cutile.autotune import kernel_named, plan_for
 from agent.syntax import Source
-from agent.tuning import TEMPLATES, Plan
+from agent.tuning import TEMPLATES, SearchPlan
 from agent.tuning.templates import CLUSTERS, MOST_ACCUMULATED, MOST_CONFIGS
 from tests.tuning import sources
 
@@ -26,7 +26,7 @@ KINDS = {
 kinds = pytest.mark.parametrize("name", KINDS)
 
 
-def plan(text: str, template: str | None = None) -> Plan:
+def plan(text: str, template: str | None = None) -> SearchPlan:
     source = Source(text)
     backend = detect(source)
     assert backend is not None

@@ -160,7 +160,7 @@ class _Event:
         )
 
 
-class _Generator(torch.Generator):  # type: ignore[misc]
+class _CpuGenerator(torch.Generator):  # type: ignore[misc]
     def __new__(cls, device: Any = CPU) -> Any:
         return super().__new__(cls, _to_cpu(device))
 
@@ -226,7 +226,7 @@ class CudaAsCpu:
                 (torch.cuda, name, value)
                 for name, value in _torch_cuda(capability, sm_count).items()
             ),
-            (torch, "Generator", _Generator),
+            (torch, "Generator", _CpuGenerator),
         ]
         self._originals: list[tuple[Any, str, Any]] = []
 

@@ -22,7 +22,7 @@ MODULE = "<module>"
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ArgumentSlot:
     """Where a call takes one of its values."""
 
     position: int
@@ -72,12 +72,12 @@ class Dialect(ABC):
     constant: ClassVar[str]
     """The annotation of a parameter fixed at compile time."""
     loads: ClassVar[Collection[str]]
-    stores: ClassVar[Mapping[str, Parameter]]
+    stores: ClassVar[Mapping[str, ArgumentSlot]]
     """What writes memory -> the value it writes."""
     dots: ClassVar[Collection[str]]
-    shapes: ClassVar[Mapping[str, Parameter]]
+    shapes: ClassVar[Mapping[str, ArgumentSlot]]
     """What takes a tile shape -> where."""
-    shape_queries: ClassVar[Mapping[str, tuple[Parameter, Parameter]]]
+    shape_queries: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]]
     """What counts tiles along an axis -> its axis and its tile shape."""
     accumulators: ClassVar[Collection[str]]
     """What makes a tile out of nothing: the accumulator of a dot."""

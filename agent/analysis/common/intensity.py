@@ -32,7 +32,7 @@ TRIPS = 16
 
 
 @dataclass(frozen=True)
-class Work:
+class KernelWork:
     """What one kernel does."""
 
     kernel: Kernel
@@ -59,7 +59,7 @@ def classify(dialect: Dialect, source: Source) -> Classification:
     return Classification(class_of(most.flop_per_byte), most.flop_per_byte, evidence)
 
 
-def _work(dialect: Dialect, source: Source, kernel: Kernel) -> Work:
+def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:
     functions = dialect.reached(source, kernel)
     dots = [c for f in functions for c in dialect.find(source, f.node.body, dialect.dots)]
     dots_by_operator = [
@@ -77,7 +77,7 @@ def _work(dialect: Dialect, source: Source, kernel: Kernel) -> Work:
         f"against {accesses} loads and stores, no dot",
         f"assumed: {BYTES} bytes an element",
     )
-    return Work(kernel, per_byte, (False, False, operations + accesses), evidence)
+    return KernelWork(kernel, per_byte, (False, False, operations + accesses), evidence)
 
 
 def _dot_work(
@@ -86,7 +86,7 @@ def _dot_work(
     kernel: Kernel,
     functions: tuple[Function, ...],
     dots: list[cst.Call | cst.BinaryOperation],
-) -> Work:
+) -> KernelWork:
     looped = next((d for d in dots if _in_loop(source, d)), None)
     shown = looped if looped is not None else dots[0]
     known = _accumulator_edges(dialect, source, kernel, functions)
@@ -104,7 +104,7 @@ def _dot_work(
         f"assumed: {'; '.join(assumed)}",
     )
     per_byte = reuse * (L2_SHARING if looped is not None else 1)
-    return Work(kernel, per_byte, (looped is not None, True, len(dots)), evidence)
+    return KernelWork(kernel, per_byte, (looped is not None, True, len(dots)), evidence)
 
 
 def _accumulator_edges(

@@ -27,7 +27,7 @@ CHECK = "check_bounds"
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileConstant:
     """A constant that is a tile size, and the integers that set it."""
 
     kernel: Kernel
@@ -66,7 +66,7 @@ def _module_integer(source: Source, name: cst.Name) -> Literal | None:
     return None if literal.is_default else literal
 
 
-def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> Tile:
+def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> TileConstant:
     """The tile behind a constant, or `NotApplicable` with the first rule it breaks."""
     literals = _literals(source, kernel, constant)
     flow = Flow(dialect, source, kernel, constant)
@@ -81,7 +81,7 @@ def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> 
     may_grow = flow.guarded() and _checks_follow(flow, literals)
     for literal in literals:
         may_grow &= _only_tiles(dialect, source, literal)
-    return Tile(kernel, constant, literals, may_grow)
+    return TileConstant(kernel, constant, literals, may_grow)
 
 
 def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:

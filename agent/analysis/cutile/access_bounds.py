@@ -35,7 +35,7 @@ class NotBounded(Exception):
 
 
 @dataclass(frozen=True)
-class Axis:
+class CoveredAxis:
     """What an access covers along one axis of its array, in the kernel's expressions."""
 
     tiles: tuple[cst.BaseExpression, ...]
@@ -46,7 +46,9 @@ class Axis:
     """Their sum is added to the index, counted in elements."""
 
 
-def covered(source: Source, kernel: Kernel, call: cst.Call) -> tuple[cst.Name, tuple[Axis, ...]]:
+def covered(
+    source: Source, kernel: Kernel, call: cst.Call
+) -> tuple[cst.Name, tuple[CoveredAxis, ...]]:
     """The array that an access touches, and what it covers of it.
 
     Raises:
@@ -57,7 +59,9 @@ def covered(source: Source, kernel: Kernel, call: cst.Call) -> tuple[cst.Name, t
             access = access_of(source, kernel, call)
         except NotRegular as reason:
             raise NotBounded(str(reason)) from None
-        return access.array, tuple(Axis(a.tiles, a.run.length, a.offsets) for a in access.axes)
+        return access.array, tuple(
+            CoveredAxis(a.tiles, a.run.length, a.offsets) for a in access.axes
+        )
     array = argument(call, 0, "array")
     names = {p.name.value for p in kernel.function.parameters}
     if not isinstance(array, cst.Name) or array.value not in names or keyword(call, "order"):
@@ -70,7 +74,7 @@ def covered(source: Source, kernel: Kernel, call: cst.Call) -> tuple[cst.Name, t
         edges = (edges_of(source, tile) if tile is not None else None) or ()
     if not indices or len(indices) != len(edges):
         raise NotBounded("its index or the shape of its tile is not written out")
-    return array, tuple(Axis((i,), e) for i, e in zip(indices, edges, strict=True))
+    return array, tuple(CoveredAxis((i,), e) for i, e in zip(indices, edges, strict=True))
 
 
 def _listed(
@@ -96,7 +100,7 @@ class Reach:
         self._extents: dict[Size, str] = {}
         """What the host calls an extent: that of the first array that has it."""
 
-    def leaves(self, array: cst.Name, axes: Sequence[Axis]) -> Iterator[str]:
+    def leaves(self, array: cst.Name, axes: Sequence[CoveredAxis]) -> Iterator[str]:
         """Conditions on the host of which one holds if an index leaves the array.
 
         Raises:
@@ -125,7 +129,7 @@ class Reach:
             raise NotBounded(f"the launch gives {behind.value} as a number, {known}")
         return known
 
-    def _is_inside(self, array: cst.Name, place: int, axis: Axis, edge: str) -> bool:
+    def _is_inside(self, array: cst.Name, place: int, axis: CoveredAxis, edge: str) -> bool:
         """Whether the code says that there is a block for each element along the axis."""
         if len(axis.tiles) != 1 or axis.offsets or edge != "1":
             return False

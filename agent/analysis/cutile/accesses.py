@@ -20,8 +20,8 @@ from agent.analysis.common.sizes import ONE, ZERO, Size
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.index_ranges import (
+    IndexRange,
     NotRegular,
-    Run,
     holds_at,
     run_of,
     same_constant,
@@ -36,10 +36,10 @@ GATHER, SCATTER = f"{CT}gather", f"{CT}scatter"
 
 
 @dataclass(frozen=True)
-class Axis:
+class TileAxis:
     """Where a tile lies along one axis of its array."""
 
-    run: Run
+    run: IndexRange
     tiles: tuple[cst.BaseExpression, ...]
     """Their sum is the index, counted in tiles."""
     offsets: tuple[cst.BaseExpression, ...]
@@ -52,7 +52,7 @@ class Access:
 
     call: cst.Call
     array: cst.Name
-    axes: tuple[Axis, ...]
+    axes: tuple[TileAxis, ...]
     checked: bool
     """Indices outside the array are allowed."""
     mask: cst.BaseExpression | None
@@ -89,9 +89,9 @@ def access_of(source: Source, kernel: Kernel, call: cst.Call) -> Access:
     return access
 
 
-def _axis(source: Source, run: Run) -> Axis:
+def _axis(source: Source, run: IndexRange) -> TileAxis:
     if run.length is None:
-        return Axis(run, run.starts, ())
+        return TileAxis(run, run.starts, ())
     tiles, offsets = [], []
     for start in run.starts:
         step = steps(source, start, run.length)
@@ -99,7 +99,7 @@ def _axis(source: Source, run: Run) -> Axis:
             offsets.append(start)
         elif not _is_zero(step):
             tiles.append(step)
-    return Axis(run, tuple(tiles), tuple(offsets))
+    return TileAxis(run, tuple(tiles), tuple(offsets))
 
 
 def _emitted(access: Access) -> Iterator[cst.BaseExpression]:
@@ -132,7 +132,7 @@ class Bounds:
                 for sizes in self._sizes:
                     self._check_axis(sizes, access, number, axis)
 
-    def _check_axis(self, sizes: Sizes, access: Access, number: int, axis: Axis) -> None:
+    def _check_axis(self, sizes: Sizes, access: Access, number: int, axis: TileAxis) -> None:
         whole = sizes.extent(access.array, number)
         start = ZERO
         for offset in axis.offsets:
@@ -152,7 +152,7 @@ class Bounds:
                 f"{number} of {access.array.value}"
             )
 
-    def _covered(self, sizes: Sizes, axis: Axis) -> Size:
+    def _covered(self, sizes: Sizes, axis: TileAxis) -> Size:
         """The elements that the tiles up to the largest index cover, less the last one's excess."""
         count = self._count(sizes, axis.tiles[0])
         if axis.run.length is None or count in (ZERO, ONE):

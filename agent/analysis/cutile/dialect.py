@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Dialect, Kernel, Launch, Parameter
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, Launch
 from agent.syntax import Source, argument, keyword
 
 CT = "cuda.tile."
@@ -23,25 +23,25 @@ class CuTile(Dialect):
     decorator = f"{CT}kernel"
     constant = f"{CT}Constant"
     loads = (f"{CT}load", f"{CT}gather", f"{CT}load_advanced_indexing")
-    stores: ClassVar[Mapping[str, Parameter]] = {
-        f"{CT}store": Parameter(2, "tile"),
-        f"{CT}scatter": Parameter(2, "value"),
-        f"{CT}store_advanced_indexing": Parameter(2, "tile"),
-        f"{CT}atomic_cas": Parameter(3, "desired"),
-        **{name: Parameter(2, "update") for name in ATOMICS},
+    stores: ClassVar[Mapping[str, ArgumentSlot]] = {
+        f"{CT}store": ArgumentSlot(2, "tile"),
+        f"{CT}scatter": ArgumentSlot(2, "value"),
+        f"{CT}store_advanced_indexing": ArgumentSlot(2, "tile"),
+        f"{CT}atomic_cas": ArgumentSlot(3, "desired"),
+        **{name: ArgumentSlot(2, "update") for name in ATOMICS},
     }
     dots = (f"{CT}mma", f"{CT}mma_scaled", f"{CT}matmul")
-    shapes: ClassVar[Mapping[str, Parameter]] = {
-        f"{CT}load": Parameter(2, "shape"),
-        f"{CT}full": Parameter(0, "shape"),
-        f"{CT}zeros": Parameter(0, "shape"),
-        f"{CT}ones": Parameter(0, "shape"),
-        f"{CT}arange": Parameter(0, "size"),
-        f"{CT}reshape": Parameter(1, "shape"),
-        f"{CT}broadcast_to": Parameter(1, "shape"),
+    shapes: ClassVar[Mapping[str, ArgumentSlot]] = {
+        f"{CT}load": ArgumentSlot(2, "shape"),
+        f"{CT}full": ArgumentSlot(0, "shape"),
+        f"{CT}zeros": ArgumentSlot(0, "shape"),
+        f"{CT}ones": ArgumentSlot(0, "shape"),
+        f"{CT}arange": ArgumentSlot(0, "size"),
+        f"{CT}reshape": ArgumentSlot(1, "shape"),
+        f"{CT}broadcast_to": ArgumentSlot(1, "shape"),
     }
-    shape_queries: ClassVar[Mapping[str, tuple[Parameter, Parameter]]] = {
-        f"{CT}num_tiles": (Parameter(1, "axis"), Parameter(2, "shape"))
+    shape_queries: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]] = {
+        f"{CT}num_tiles": (ArgumentSlot(1, "axis"), ArgumentSlot(2, "shape"))
     }
     accumulators = (f"{CT}full", f"{CT}zeros", f"{CT}ones")
     iotas = (f"{CT}arange",)

@@ -37,7 +37,7 @@ _DEEP = 30
 
 
 @dataclass(frozen=True)
-class Tensor:
+class ArrayShape:
     """What is known of an array's shape."""
 
     base: str
@@ -113,9 +113,9 @@ class Sizes:
 
     # --- tensors --------------------------------------------------------------------------------
 
-    def tensor(self, expression: cst.BaseExpression, deep: int = 0) -> Tensor:
+    def tensor(self, expression: cst.BaseExpression, deep: int = 0) -> ArrayShape:
         """What an expression that is an array has for a shape."""
-        unknown = Tensor(self._unknown(expression).operation)
+        unknown = ArrayShape(self._unknown(expression).operation)
         if deep > _DEEP:
             return unknown
         if isinstance(expression, cst.Name):
@@ -126,16 +126,16 @@ class Sizes:
                 given = self._given(found.node)
                 if given is not None:
                     return self.tensor(given, deep + 1)
-                return Tensor(self._canonical(self._leaf(expression, found)))
+                return ArrayShape(self._canonical(self._leaf(expression, found)))
             if found.value is None or isinstance(found.node, cst.For):
                 return unknown
             made = self.tensor(found.value, deep + 1)
-            return Tensor(self._canonical(made.base), made.dims)
+            return ArrayShape(self._canonical(made.base), made.dims)
         if isinstance(expression, cst.Call):
             return self._made(expression, deep) or unknown
         return unknown
 
-    def _made(self, call: cst.Call, deep: int) -> Tensor | None:
+    def _made(self, call: cst.Call, deep: int) -> ArrayShape | None:
         called = self.source.name(call.func) or ""
         values = positional(call)
         if called in LIKE and values:
@@ -154,13 +154,13 @@ class Sizes:
         if method in ("view", "reshape") or (method in FLATTENS and not call.args):
             if method in FLATTENS or [self.source.code(v) for v in values] == ["-1"]:
                 whole = self.tensor(owner, deep + 1)
-                return Tensor(f"{whole.base}.flat", (self._numel(whole),))
+                return ArrayShape(f"{whole.base}.flat", (self._numel(whole),))
             return self._listed(call, values, deep)
         return None
 
     def _listed(
         self, call: cst.Call, values: Sequence[cst.BaseExpression], deep: int
-    ) -> Tensor | None:
+    ) -> ArrayShape | None:
         """The tensor of a shape that is listed: `(m, n)`, `m, n`, or `x.shape`."""
         if len(values) == 1:
             only = self.source.resolve(values[0])
@@ -174,9 +174,9 @@ class Sizes:
         sizes = [self.size(v, deep + 1) for v in values]
         dims = [Size(f"{base}.shape[{i}]") if _integer(v) == -1 else size
                 for i, (v, size) in enumerate(zip(values, sizes, strict=True))]  # fmt: skip
-        return Tensor(base, tuple(dims)) if values else None
+        return ArrayShape(base, tuple(dims)) if values else None
 
-    def _extent(self, tensor: Tensor, axis: int) -> Size:
+    def _extent(self, tensor: ArrayShape, axis: int) -> Size:
         rank = len(tensor.dims) if tensor.dims is not None else self._ranks_by_base.get(tensor.base)
         if axis < 0 and rank is not None:
             axis += rank
@@ -184,7 +184,7 @@ class Sizes:
             return tensor.dims[axis]
         return Size(f"{tensor.base}.shape[{axis}]")
 
-    def _numel(self, tensor: Tensor) -> Size:
+    def _numel(self, tensor: ArrayShape) -> Size:
         if tensor.dims is not None:
             whole = ONE
             for extent in tensor.dims:

@@ -29,7 +29,7 @@ class NotRegular(Exception):
 
 
 @dataclass(frozen=True)
-class Run:
+class IndexRange:
     """The indices `sum(starts) + 0, 1, ... length - 1` along one axis of an array."""
 
     starts: tuple[cst.BaseExpression, ...]
@@ -41,10 +41,10 @@ class Run:
     rank: int = 1
 
 
-def run_of(source: Source, expression: cst.BaseExpression) -> Run:
+def run_of(source: Source, expression: cst.BaseExpression) -> IndexRange:
     """The run that an index expression is. Raises `NotRegular` when it is none."""
     if is_scalar(source, expression):
-        return Run((expression,), rank=0)
+        return IndexRange((expression,), rank=0)
     match value_of(source, expression):
         case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
             return _sum(source, left, right)
@@ -121,7 +121,7 @@ def same_constant(source: Source, one: cst.BaseExpression, other: cst.BaseExpres
     return False
 
 
-def _sum(source: Source, left: cst.BaseExpression, right: cst.BaseExpression) -> Run:
+def _sum(source: Source, left: cst.BaseExpression, right: cst.BaseExpression) -> IndexRange:
     one, other = run_of(source, left), run_of(source, right)
     starts = (*one.starts, *other.starts)
     if other.length is None:
@@ -131,13 +131,13 @@ def _sum(source: Source, left: cst.BaseExpression, right: cst.BaseExpression) ->
     return replace(other, starts=starts)
 
 
-def _called(source: Source, call: cst.Call) -> Run:
+def _called(source: Source, call: cst.Call) -> IndexRange:
     called = source.name(call.func) or ""
     if called == f"{CT}arange":
         length = argument(call, 0, "size")
         if length is None or keyword(call, "start") or keyword(call, "step"):
             raise NotRegular("ct.arange has a start or step of its own")
-        return Run((), length)
+        return IndexRange((), length)
     if called == f"{CT}add":
         values = positional(call)
         if len(values) == 2:
@@ -145,7 +145,7 @@ def _called(source: Source, call: cst.Call) -> Run:
     if called == f"{CT}full":
         value, shape = argument(call, 1, "fill_value"), argument(call, 0, "shape")
         if value is not None and is_scalar(source, value) and _has_one_dimension(shape):
-            return Run((value,), rank=0)
+            return IndexRange((value,), rank=0)
     if called == f"{CT}astype":
         return run_of(source, positional(call)[0])
     if called == f"{CT}expand_dims":
@@ -167,7 +167,7 @@ def _has_one_dimension(shape: cst.BaseExpression | None) -> bool:
     return isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1
 
 
-def _indexed(source: Source, subscript: cst.Subscript) -> Run:
+def _indexed(source: Source, subscript: cst.Subscript) -> IndexRange:
     """`offsets[:, None]` and `offsets[None, :]`."""
     run = run_of(source, subscript.value)
     kinds = [element.slice for element in subscript.slice]
@@ -178,14 +178,16 @@ def _indexed(source: Source, subscript: cst.Subscript) -> Run:
     return replace(run, rank=len(kinds), place=len(kinds) - 1 - wholes.index(True))
 
 
-def _expanded(run: Run, axis: int) -> Run:
+def _expanded(run: IndexRange, axis: int) -> IndexRange:
     if run.length is None or axis > run.rank:
         raise NotRegular("ct.expand_dims adds a dimension to no run")
     before = axis <= run.rank - 1 - run.place
     return replace(run, rank=run.rank + 1, place=run.place + (not before))
 
 
-def _reshaped(source: Source, value: cst.BaseExpression, shape: cst.BaseExpression | None) -> Run:
+def _reshaped(
+    source: Source, value: cst.BaseExpression, shape: cst.BaseExpression | None
+) -> IndexRange:
     run = run_of(source, value)
     if isinstance(shape, cst.Tuple | cst.List) and run.length is not None:
         edges = [e.value for e in shape.elements]

@@ -32,7 +32,7 @@ ELEMENTS = (
 """Element types to try in turn: of arrays that are read, and of those that are only written."""
 
 
-class Kind(StrEnum):
+class ParameterKind(StrEnum):
     """What a parameter is."""
 
     ARRAY = "array"
@@ -47,7 +47,7 @@ class Parameter:
     """One parameter of a kernel, as the compiler is told it."""
 
     name: str
-    kind: Kind
+    kind: ParameterKind
     dtype: str = ""
     """Its name in `cuda.tile`; empty for a constant."""
     ndim: int = 0
@@ -80,7 +80,7 @@ class Signature:
     @property
     def variants(self) -> tuple[Signature, ...]:
         """The signatures to try, the likeliest first; they differ in guessed element types."""
-        told = {p.dtype for p in self.parameters if not p.open and p.kind is Kind.ARRAY}
+        told = {p.dtype for p in self.parameters if not p.open and p.kind is ParameterKind.ARRAY}
         half = "bfloat16" if "bfloat16" in told and "float16" not in told else "float16"
         tried = (tuple(half if d == "float16" else d for d in dtypes) for dtypes in ELEMENTS)
         return tuple(dict.fromkeys(self._with(half, *dtypes) for dtypes in tried))
@@ -104,11 +104,11 @@ class Signature:
         groups: dict[tuple[str, str], list[str]] = {}
         lines = []
         for p in self.parameters:
-            if p.kind in (Kind.ARRAY, Kind.LIST):
-                several = "a list of " if p.kind is Kind.LIST else ""
+            if p.kind in (ParameterKind.ARRAY, ParameterKind.LIST):
+                several = "a list of " if p.kind is ParameterKind.LIST else ""
                 shape = f"{several}{p.ndim}-dimensional {p.dtype}"
                 groups.setdefault((shape, p.why), []).append(p.name)
-            elif p.kind is Kind.SCALAR and p.why:
+            elif p.kind is ParameterKind.SCALAR and p.why:
                 lines.append(f"{p.name}: {p.dtype} scalar ({p.why})")
             elif p.why:
                 lines.append(f"{p.name} = {p.value} ({p.why})")
@@ -162,7 +162,7 @@ def _array(source: Source, kernel: Kernel, uses: Uses, node: cst.Param) -> Param
         why.append("its values index an array" if name in uses.integers else "type assumed")
     return Parameter(
         name,
-        Kind.LIST if name in uses.lists else Kind.ARRAY,
+        ParameterKind.LIST if name in uses.lists else ParameterKind.ARRAY,
         made,
         ndim,
         index_dtype="int64" if _annotation(source, node) == f"{CT}IndexedWithInt64" else "int32",
@@ -186,19 +186,23 @@ def _scalar(source: Source, kernel: Kernel, uses: Uses, node: cst.Param) -> Para
     name = node.name.value
     annotated = _annotation(source, node)
     if annotated == f"{CT}ScalarInt64":
-        return Parameter(name, Kind.SCALAR, "int64")
+        return Parameter(name, ParameterKind.SCALAR, "int64")
     if annotated in host.SCALARS:
-        return Parameter(name, Kind.SCALAR, host.SCALARS[annotated])
+        return Parameter(name, ParameterKind.SCALAR, host.SCALARS[annotated])
     for launch in kernel.launches:
         if name in launch.arguments:
             found = host.scalar_type(source, launch.arguments[name])
             if found is not None:
-                return Parameter(name, Kind.SCALAR, found)
+                return Parameter(name, ParameterKind.SCALAR, found)
     if name in uses.integers:
-        return Parameter(name, Kind.SCALAR, "int32", why="it is used in an index or a range")
+        return Parameter(
+            name, ParameterKind.SCALAR, "int32", why="it is used in an index or a range"
+        )
     if name in uses.floats:
-        return Parameter(name, Kind.SCALAR, "float32", why="the kernel computes values with it")
-    return Parameter(name, Kind.SCALAR, "int32", why="nothing tells its type")
+        return Parameter(
+            name, ParameterKind.SCALAR, "float32", why="the kernel computes values with it"
+        )
+    return Parameter(name, ParameterKind.SCALAR, "int32", why="nothing tells its type")
 
 
 def _annotation(source: Source, node: cst.Param) -> str | None:
@@ -231,9 +235,9 @@ def _constant(source: Source, kernel: Kernel, uses: Uses, node: cst.Param) -> Pa
             why = f"the launches give {', '.join(str(v) for v in found)}"
         elif reason and not why:
             why = f"one launch gives it; {reason}"
-        return Parameter(name, Kind.CONSTANT, value=value, why=why)
+        return Parameter(name, ParameterKind.CONSTANT, value=value, why=why)
     value, meaning = _guess(source, uses, node)
-    return Parameter(name, Kind.CONSTANT, value=value, why=f"{meaning}: {reason}")
+    return Parameter(name, ParameterKind.CONSTANT, value=value, why=f"{meaning}: {reason}")
 
 
 def _guess(source: Source, uses: Uses, node: cst.Param) -> tuple[host.Value, str]:

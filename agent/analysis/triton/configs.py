@@ -15,7 +15,7 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.provenance import Tile
+from agent.analysis.common.provenance import TileConstant
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.dialect import TRITON
 from agent.evidence.occupancy import LIMITS
@@ -93,7 +93,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ConfigAxis:
     """Constants that one size sets, and how large it may be."""
 
     constants: tuple[str, ...]
@@ -101,13 +101,13 @@ class Axis:
     most: int | None = None
 
 
-def axes_of(tiles: Sequence[Tile]) -> tuple[Axis, ...]:
+def axes_of(tiles: Sequence[TileConstant]) -> tuple[ConfigAxis, ...]:
     """The constants in groups that one integer sets: those may have to be equal."""
-    groups: dict[frozenset[cst.Integer], list[Tile]] = {}
+    groups: dict[frozenset[cst.Integer], list[TileConstant]] = {}
     for tile in tiles:
         groups.setdefault(frozenset(x.node for x in tile.literals), []).append(tile)
     return tuple(
-        Axis(
+        ConfigAxis(
             tuple(t.constant for t in group),
             group[0].size,
             None if all(t.may_grow for t in group) else group[0].size,
@@ -116,7 +116,9 @@ def axes_of(tiles: Sequence[Tile]) -> tuple[Axis, ...]:
     )
 
 
-def configs(source: Source, kernel: Kernel, axes: Sequence[Axis], sm: int) -> tuple[Config, ...]:
+def configs(
+    source: Source, kernel: Kernel, axes: Sequence[ConfigAxis], sm: int
+) -> tuple[Config, ...]:
     """What to tune over besides what the kernel has, the most promising first.
 
     Sizes out of an axis's bounds are left out.
@@ -132,7 +134,9 @@ def configs(source: Source, kernel: Kernel, axes: Sequence[Axis], sm: int) -> tu
     return tuple(dict.fromkeys(within))[:MOST]
 
 
-def _candidates(source: Source, kernel: Kernel, axes: Sequence[Axis], sm: int) -> Iterable[Config]:
+def _candidates(
+    source: Source, kernel: Kernel, axes: Sequence[ConfigAxis], sm: int
+) -> Iterable[Config]:
     edges = _accumulated(source, kernel, axes)
     if TRITON.has_dot(source, kernel):
         rest = [axis for axis in axes if axis not in edges]
@@ -157,7 +161,7 @@ def _counted(source: Source, kernel: Kernel) -> frozenset[str]:
     return frozenset(source.code(end) for end in ends if end is not None)
 
 
-def _nested(source: Source, kernel: Kernel, axes: Sequence[Axis]) -> set[tuple[str, str]]:
+def _nested(source: Source, kernel: Kernel, axes: Sequence[ConfigAxis]) -> set[tuple[str, str]]:
     """Pairs of constants of which the first has to stay a multiple of the second.
 
     A loop that ends at a multiple of one block and steps by another, as that of a causal attention
@@ -186,30 +190,32 @@ def _bounds(source: Source, loop: cst.For) -> tuple[tuple[cst.BaseExpression, ..
     return (), ""
 
 
-def _matmul(axes: Sequence[Axis], sm: int) -> Iterable[Config]:
+def _matmul(axes: Sequence[ConfigAxis], sm: int) -> Iterable[Config]:
     shared = shared_bytes(sm)
     for m, n, k, warps, stages in DOT:
         if stages * (m + n) * k * ELEMENT_BYTES <= shared:
             yield Config(_all(axes, (m, n, k)), warps, stages)
 
 
-def _listed(axes: Sequence[Axis], found: Iterable[Sequence[int]]) -> Iterable[Config]:
+def _listed(axes: Sequence[ConfigAxis], found: Iterable[Sequence[int]]) -> Iterable[Config]:
     for *sizes, warps, stages in found:
         yield Config(_all(axes, sizes), warps, stages)
 
 
-def _scaled(axes: Sequence[Axis], stages: Sequence[int | None]) -> Iterable[Config]:
+def _scaled(axes: Sequence[ConfigAxis], stages: Sequence[int | None]) -> Iterable[Config]:
     for factors in product((1, 2, 0.5), repeat=len(axes)):
         sizes = [max(int(axis.size * f), 1) for axis, f in zip(axes, factors, strict=True)]
         for warps, count in product((4, 8), stages):
             yield Config(_all(axes, sizes), warps, count)
 
 
-def _all(axes: Sequence[Axis], sizes: Sequence[int]) -> tuple[tuple[str, int], ...]:
+def _all(axes: Sequence[ConfigAxis], sizes: Sequence[int]) -> tuple[tuple[str, int], ...]:
     return tuple((n, s) for axis, s in zip(axes, sizes, strict=True) for n in axis.constants)
 
 
-def _accumulated(source: Source, kernel: Kernel, axes: Sequence[Axis]) -> tuple[Axis, ...]:
+def _accumulated(
+    source: Source, kernel: Kernel, axes: Sequence[ConfigAxis]
+) -> tuple[ConfigAxis, ...]:
     """The axes that are edges of the dot's accumulator, in its order; none for a square of one."""
     by_name = {name: axis for axis in axes for name in axis.constants}
     for call in TRITON.find(source, kernel.function.node.body, TRITON.accumulators):

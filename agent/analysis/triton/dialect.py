@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Dialect, Launch, Parameter
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Launch
 from agent.syntax import Function, Source, positional
 
 TL = "triton.language."
@@ -26,23 +26,23 @@ class Triton(Dialect):
     decorator = "triton.jit"
     constant = f"{TL}constexpr"
     loads = (f"{TL}load", f"{TL}load_tensor_descriptor")
-    stores: ClassVar[Mapping[str, Parameter]] = {
-        f"{TL}store": Parameter(1, "value"),
-        f"{TL}store_tensor_descriptor": Parameter(2, "value"),
-        **{name: Parameter(1, "val") for name in ATOMICS},
+    stores: ClassVar[Mapping[str, ArgumentSlot]] = {
+        f"{TL}store": ArgumentSlot(1, "value"),
+        f"{TL}store_tensor_descriptor": ArgumentSlot(2, "value"),
+        **{name: ArgumentSlot(1, "val") for name in ATOMICS},
     }
     dots = (f"{TL}dot", f"{TL}dot_scaled")
-    shapes: ClassVar[Mapping[str, Parameter]] = {
-        f"{TL}zeros": Parameter(0, "shape"),
-        f"{TL}full": Parameter(0, "shape"),
-        f"{TL}reshape": Parameter(1, "shape"),
-        f"{TL}view": Parameter(1, "shape"),
-        f"{TL}broadcast_to": Parameter(1, "shape"),
-        f"{TL}arange": Parameter(1, "end"),
-        f"{TL}make_block_ptr": Parameter(4, "block_shape"),
-        f"{TL}make_tensor_descriptor": Parameter(3, "block_shape"),
+    shapes: ClassVar[Mapping[str, ArgumentSlot]] = {
+        f"{TL}zeros": ArgumentSlot(0, "shape"),
+        f"{TL}full": ArgumentSlot(0, "shape"),
+        f"{TL}reshape": ArgumentSlot(1, "shape"),
+        f"{TL}view": ArgumentSlot(1, "shape"),
+        f"{TL}broadcast_to": ArgumentSlot(1, "shape"),
+        f"{TL}arange": ArgumentSlot(1, "end"),
+        f"{TL}make_block_ptr": ArgumentSlot(4, "block_shape"),
+        f"{TL}make_tensor_descriptor": ArgumentSlot(3, "block_shape"),
     }
-    shape_queries: ClassVar[Mapping[str, tuple[Parameter, Parameter]]] = {}
+    shape_queries: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]] = {}
     accumulators = (f"{TL}zeros", f"{TL}full")
     iotas = (f"{TL}arange",)
     cdivs = (f"{TL}cdiv", "triton.cdiv")

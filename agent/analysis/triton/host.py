@@ -71,7 +71,7 @@ def torch_module(source: Source, purpose: str) -> str:
 
 
 @dataclass(frozen=True)
-class Grid:
+class LaunchGrid:
     """The extents of a launch's grid."""
 
     extents: tuple[cst.BaseExpression, ...]
@@ -89,7 +89,7 @@ class HostView:
     launch: Launch
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> LaunchGrid:
         """The grid's extents. Raises `NotApplicable` when they are not to be seen."""
         source, meta = self.source, None
         grid = self._behind(self.launch.grid)
@@ -108,7 +108,7 @@ class HostView:
             raise NotApplicable(
                 f"the grid at line {line} is no tuple: `{source.code(self.launch.grid)}`"
             )
-        return Grid(tuple(e.value for e in grid.elements), meta, grid)
+        return LaunchGrid(tuple(e.value for e in grid.elements), meta, grid)
 
     def extent(self, axis: int) -> cst.BaseExpression | None:
         """The grid's extent along an axis; None when it is 1, or not to be seen."""

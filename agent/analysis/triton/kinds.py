@@ -95,7 +95,7 @@ def classify(source: Source) -> tuple[KernelKind, ...]:
 def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
     """The kind of one kernel."""
     operations = operations_of(source, kernel)
-    reader = _Reader(operations)
+    reader = _KindQuestions(operations)
     for read in (
         reader.attention, reader.dot, reader.norm, reader.reduction, reader.movement,
         reader.element_wise,
@@ -111,7 +111,7 @@ def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
 _Found = tuple[Kind, list[str]] | None
 
 
-class _Reader:
+class _KindQuestions:
     """The questions of the decision tree. Each answers with evidence, or None."""
 
     def __init__(self, operations: Operations) -> None:

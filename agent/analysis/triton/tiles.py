@@ -59,7 +59,7 @@ class TileAccess:
 
 def tile_access(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
     """The tile that a load or store touches. Raises `NotApplicable` when it is none."""
-    return _Reader(source, kernel, call).access()
+    return _TileReader(source, kernel, call).access()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Bound:
 
 
 @dataclass
-class _Reader:
+class _TileReader:
     source: Source
     kernel: Kernel
     call: cst.Call

@@ -15,13 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import tile_agent_pytest
-from agent.analysis.cutile.signature import Kind, Signature, signatures
+from agent.analysis.cutile.signature import ParameterKind, Signature, signatures
 from agent.errors import UsageError
 from agent.evidence import advice, remarks, sass
 from agent.evidence.cubin import digest, resources
-from agent.evidence.model import Artifact, Launch, NotCompiled, Result, Tensor, Work
+from agent.evidence.model import (
+    Artifact,
+    CompiledLaunch,
+    NotCompiled,
+    Result,
+    TensorArgument,
+    TimedWork,
+)
 from agent.harness.compiling.cutile import module_name, to_compile
-from agent.harness.processes.script import Ended, run_script, run_tool
+from agent.harness.processes.script import ScriptEnd, run_script, run_tool
 from agent.harness.processes.worker_session import Checkout
 from agent.syntax import Source
 
@@ -70,7 +77,7 @@ class Evidence:
     """Tests that ended early, with the reason: launches after that are missing."""
     sequence: str = ""
     """A digest of all launches in order, with grids and values; empty where one is not known."""
-    work: tuple[Work, ...] = ()
+    work: tuple[TimedWork, ...] = ()
     """Of each timing of the perf tests."""
 
     @property
@@ -124,7 +131,7 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
         return read(checkout, wanted, ended, deadline)
 
 
-def read(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) -> Evidence:
+def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) -> Evidence:
     """What a job's answers amount to, while its folder is still there. Raises as `collect`."""
     _check_missing(ended, wanted)
     tested = next((a for a in ended.answers if a["event"] == "tested"), None)
@@ -194,19 +201,19 @@ def _told(signature: Signature) -> dict[str, str]:
     texts = {}
     for p in signature.parameters:
         match p.kind:
-            case Kind.CONSTANT:
+            case ParameterKind.CONSTANT:
                 told = f"= {p.value}"
-            case Kind.SCALAR:
+            case ParameterKind.SCALAR:
                 told = p.dtype
-            case Kind.ARRAY:
+            case ParameterKind.ARRAY:
                 told = f"{p.ndim}-dimensional {p.dtype}"
-            case Kind.LIST:
+            case ParameterKind.LIST:
                 told = f"list of {p.ndim}-dimensional {p.dtype}"
         texts[p.name] = f"{told} ({p.why})" if p.why else told
     return texts
 
 
-def _check_missing(ended: Ended, wanted: Wanted) -> None:
+def _check_missing(ended: ScriptEnd, wanted: Wanted) -> None:
     missing = [a["what"] for a in ended.answers if a["event"] == "missing"]
     for answer in ended.answers:
         if answer["event"] == "tools":
@@ -216,7 +223,7 @@ def _check_missing(ended: Ended, wanted: Wanted) -> None:
         raise UsageError(f"{wanted.python} has no {name}: {wanted.python} {NEEDS[name]}")
 
 
-def _nothing_launched(checkout: Checkout, tested: Mapping[str, Any], ended: Ended) -> str:
+def _nothing_launched(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> str:
     said = f"no test launches a kernel of {checkout.kernel}"
     if tested["failures"]:
         return f"{said}; the first that fails: {tested['failures'][0]}"
@@ -228,7 +235,9 @@ def _nothing_launched(checkout: Checkout, tested: Mapping[str, Any], ended: Ende
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _results(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) -> Iterator[Result]:
+def _results(
+    checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float
+) -> Iterator[Result]:
     launches = {a["index"]: _launch(a) for a in ended.answers if a["event"] == "launch"}
     done = {(a["index"], a["target"]): a for a in ended.answers if a["event"] == "done"}
     tools = next(a for a in ended.answers if a["event"] == "tools")
@@ -244,8 +253,8 @@ def _results(checkout: Checkout, wanted: Wanted, ended: Ended, deadline: float) 
                 yield _artifact(launch, sm, answer, tools, checkout.kernel, deadline)
 
 
-def _launch(answer: Mapping[str, Any]) -> Launch:
-    return Launch(
+def _launch(answer: Mapping[str, Any]) -> CompiledLaunch:
+    return CompiledLaunch(
         kernel=answer["kernel"],
         arguments=tuple(answer["arguments"].items()),
         options=tuple((name, str(value)) for name, value in answer["options"].items()),
@@ -256,8 +265,8 @@ def _launch(answer: Mapping[str, Any]) -> Launch:
     )
 
 
-def _work(told: Mapping[str, Any]) -> Work:
-    return Work(
+def _work(told: Mapping[str, Any]) -> TimedWork:
+    return TimedWork(
         told["test"],
         told["config"],
         tuple((kernel, tuple(grid)) for kernel, grid in told["launches"]),
@@ -265,12 +274,12 @@ def _work(told: Mapping[str, Any]) -> Work:
     )
 
 
-def _tensor(told: Mapping[str, Any]) -> Tensor:
-    return Tensor(told["name"], told["dtype"], tuple(told["shape"]), told["size_bytes"])
+def _tensor(told: Mapping[str, Any]) -> TensorArgument:
+    return TensorArgument(told["name"], told["dtype"], tuple(told["shape"]), told["size_bytes"])
 
 
 def _artifact(
-    launch: Launch,
+    launch: CompiledLaunch,
     sm: int,
     answer: Mapping[str, Any],
     tools: Mapping[str, str],

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.errors import WorkerError, WorkerTimedOut
-from agent.evidence.duplicates import Compiled
+from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, read
-from agent.harness.processes.script import Ended, read_answers
+from agent.harness.processes.script import ScriptEnd, read_answers
 from agent.harness.processes.server import ForkServer, WorkerProcess
 from agent.harness.processes.worker_session import Checkout
 
@@ -28,17 +28,17 @@ TIMEOUT_S = 60.0
 AT_ONCE = 8
 
 
-class Examiner(Protocol):
+class CandidateCompiler(Protocol):
     """What the loop asks of a compiler."""
 
-    def examine(
+    def compile(
         self, checkouts: Sequence[Checkout], tests: Sequence[str]
-    ) -> tuple[Compiled | None, ...]:
+    ) -> tuple[CompiledCommit | None, ...]:
         """What each checkout compiles to; None where that could not be found out."""
 
 
 @dataclass
-class ForkedExaminer:
+class ForkedCompiler:
     """The real one."""
 
     server: ForkServer
@@ -47,16 +47,18 @@ class ForkedExaminer:
     timeout_s: float = TIMEOUT_S
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
-    def examine(
+    def compile(
         self, checkouts: Sequence[Checkout], tests: Sequence[str]
-    ) -> tuple[Compiled | None, ...]:
+    ) -> tuple[CompiledCommit | None, ...]:
         """Compile what the tests of each checkout launch; they run on tensors without storage."""
-        found: list[Compiled | None] = []
+        found: list[CompiledCommit | None] = []
         for first in range(0, len(checkouts), AT_ONCE):
             found += self._batch(checkouts[first : first + AT_ONCE], tests)
         return tuple(found)
 
-    def _batch(self, checkouts: Sequence[Checkout], tests: Sequence[str]) -> list[Compiled | None]:
+    def _batch(
+        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+    ) -> list[CompiledCommit | None]:
         deadline = time.monotonic() + self.timeout_s
         with ExitStack() as stack:
             folders = [
@@ -96,7 +98,7 @@ class ForkedExaminer:
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
 
-    def _read(self, checkout: Checkout, ended: Ended | None) -> Compiled | None:
+    def _read(self, checkout: Checkout, ended: ScriptEnd | None) -> CompiledCommit | None:
         if ended is None:
             return None
         try:
@@ -107,14 +109,14 @@ class ForkedExaminer:
         if not found.launches:  # a signature that the source only suggests proves nothing
             return None
         complete = bool(found.sequence) and not (found.left_out or found.failures)
-        return Compiled(found.results, found.sequence, complete, found.work)
+        return CompiledCommit(found.results, found.sequence, complete, found.work)
 
     def _say(self, text: str) -> None:
         with (self.logs / "compile.log").open("a", encoding="utf-8") as log:
             log.write(f"{text}\n")
 
 
-def _end(worker: WorkerProcess, scratch: Path, deadline: float) -> Ended:
+def _end(worker: WorkerProcess, scratch: Path, deadline: float) -> ScriptEnd:
     """Wait for a worker and read what it has answered, whole or not."""
     code: int | None
     fate, code = "the compiling process is done", 0
@@ -125,4 +127,4 @@ def _end(worker: WorkerProcess, scratch: Path, deadline: float) -> Ended:
         fate, code = str(problem), None
     except WorkerError as problem:
         fate, code = str(problem), 1
-    return Ended(tuple(read_answers(scratch / "answers")), fate, code)
+    return ScriptEnd(tuple(read_answers(scratch / "answers")), fate, code)

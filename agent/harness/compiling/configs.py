@@ -13,7 +13,7 @@ import tile_agent_pytest
 from agent.analysis.cutile.signature import Signature
 from agent.errors import UsageError
 from agent.harness.compiling.cutile import import_roots, module_name, to_compile
-from agent.harness.processes.script import Ended, run_script
+from agent.harness.processes.script import ScriptEnd, run_script
 
 Config: TypeAlias = Mapping[str, int | None]
 """Constants of the kernel and compiler hints, by name; None for a hint that is not given."""
@@ -107,7 +107,7 @@ def _with(signature: Signature, config: Config) -> Signature:
     return replace(signature, parameters=parameters, hints=hints)
 
 
-def _read(configs: Sequence[Config], ended: Ended, python: str) -> tuple[CompiledConfig, ...]:
+def _read(configs: Sequence[Config], ended: ScriptEnd, python: str) -> tuple[CompiledConfig, ...]:
     """The answers come in the order of the configs."""
     for answer in ended.answers:
         if answer["event"] == "missing":

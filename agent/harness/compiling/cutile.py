@@ -18,7 +18,7 @@ from agent.analysis.cutile.signature import Signature, signatures
 from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.harness.processes.script import Ended, run_script
+from agent.harness.processes.script import ScriptEnd, run_script
 from agent.syntax import Source
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
@@ -29,7 +29,7 @@ _INSTALL = "-m pip install 'cuda-tile[tileiras]>=1.7'"
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """What became of one kernel for one GPU."""
 
     kernel: str
@@ -47,7 +47,7 @@ class Compiled:
 class Compilation:
     """What became of every kernel for every GPU, and what had to be assumed."""
 
-    results: tuple[Compiled, ...]
+    results: tuple[CompiledKernel, ...]
     assumptions: tuple[str, ...]
 
     @property
@@ -117,7 +117,7 @@ def _run(
     targets: Sequence[str],
     timeout_s: float,
     scratch: Path,
-) -> Ended:
+) -> ScriptEnd:
     roots = import_roots(file)
     job = {
         "module": module_name(file, roots),
@@ -162,7 +162,7 @@ def _read(
     file: Path,
     python: str,
     targets: Sequence[str],
-    ended: Ended,
+    ended: ScriptEnd,
 ) -> Compilation:
     answers, fate = ended.answers, ended.fate
     for answer in answers:
@@ -177,7 +177,7 @@ def _read(
             fate = f"{file.name} cannot be imported: {answer['type']}: {answer['text']}"
     done = {(a["kernel"], a["target"]): a for a in answers if a["event"] == "done"}
     begun = [(a["kernel"], a["target"]) for a in answers if a["event"] == "begun"]
-    results: list[Compiled] = []
+    results: list[CompiledKernel] = []
     assumptions: list[str] = []
     for signature in wanted:
         variant = 0
@@ -189,13 +189,13 @@ def _read(
             else:
                 is_next = not begun or (signature.kernel, target) == begun[-1]
                 error = fate if is_next else f"not begun; before it: {fate}"
-                results.append(Compiled(signature.kernel, target, ok=False, error=error))
+                results.append(CompiledKernel(signature.kernel, target, ok=False, error=error))
         assumptions += signature.variants[variant].assumptions
     return Compilation(tuple(results), tuple(assumptions))
 
 
-def _compiled(answer: dict[str, Any]) -> Compiled:
-    return Compiled(
+def _compiled(answer: dict[str, Any]) -> CompiledKernel:
+    return CompiledKernel(
         kernel=answer["kernel"],
         target=answer["target"],
         ok=answer["ok"],

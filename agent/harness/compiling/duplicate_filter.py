@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agent.events import Candidate
-from agent.evidence.duplicates import Compiled, Sieve
-from agent.harness.compiling.candidate_compiler import Examiner
+from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
+from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.processes.worker_session import Checkout
 
 EARLIER = "an earlier incumbent"
 
 
-class Sifter:
+class CandidateFilter:
     """Compiles candidates and remembers, for one process of a run, what has been timed."""
 
-    def __init__(self, examiner: Examiner | None) -> None:
-        """Take a compiler; with None nothing is ever sorted out."""
-        self._examiner = examiner
-        self._sieve = Sieve()
-        self._compiled: dict[str, Compiled | None] = {}
+    def __init__(self, compiler: CandidateCompiler | None) -> None:
+        """Take a compiler; with None nothing is ever filtered out."""
+        self._compiler = compiler
+        self._duplicates = DuplicateFilter()
+        self._compiled: dict[str, CompiledCommit | None] = {}
 
-    def sort_out(
+    def filter_out(
         self,
         incumbent_sha: str,
         candidates: Sequence[Candidate],
@@ -36,21 +36,21 @@ class Sifter:
             checkout: puts a commit on disk.
             tests: the perf tests, which launch what is to be compiled.
         """
-        if self._examiner is None:
+        if self._compiler is None:
             return {}
         shas = [incumbent_sha, *(candidate.sha for candidate in candidates)]
         wanted = [sha for sha in shas if sha not in self._compiled]
-        found = self._examiner.examine([checkout(sha) for sha in wanted], tests)
+        found = self._compiler.compile([checkout(sha) for sha in wanted], tests)
         self._compiled |= dict(zip(wanted, found, strict=True))
-        out = self._sieve.sort_out(
+        out = self._duplicates.filter_out(
             self._compiled[incumbent_sha],
             [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
         )
         if incumbent_sha in wanted:  # whatever beats it has beaten what compiles to the same
-            self._sieve.remember(EARLIER, self._compiled[incumbent_sha])
+            self._duplicates.remember(EARLIER, self._compiled[incumbent_sha])
         return out
 
-    def compiled(self, sha: str) -> Compiled | None:
+    def compiled(self, sha: str) -> CompiledCommit | None:
         """What a commit compiles to; None where that is not known."""
         return self._compiled.get(sha)
 
@@ -58,7 +58,7 @@ class Sifter:
         """These have been timed: what compiles to the same need not be."""
         for candidate in candidates:
             if candidate.sha in shas:
-                self._sieve.remember(candidate.title, self._compiled.get(candidate.sha))
+                self._duplicates.remember(candidate.title, self._compiled.get(candidate.sha))
 
 
 def in_short(reasons: Sequence[str]) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from agent.errors import NoLaunch, WorkerError, WorkerTimedOut, WrongImport
 from agent.harness.processes.results import TestResult
-from agent.harness.processes.worker_session import Arm
+from agent.harness.processes.worker_session import WorkerSession
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 
 
-def import_failure(arm: Arm, deadline: float) -> Failure | None:
+def import_failure(arm: WorkerSession, deadline: float) -> Failure | None:
     """The kernel or its tests could not even be imported."""
     errors = arm.collection(deadline).errors
     if not errors:

@@ -1,12 +1,12 @@
 """A short look at several variants of a sweep at once, enough to rank them.
 
 Most of a process pair's time passes before its first block: two processes start, open the GPU, make
-inputs. In a line-up the incumbent's worker and those of several variants do that together; then
+inputs. In a screen the incumbent's worker and those of several variants do that together; then
 only one of them has work at a time. Each round of blocks goes forward and back again, so that drift
 meets all alike, and every variant shares the incumbent's blocks.
 
 Nobody is blamed here. Whoever fails, is late, or stops where the incumbent does not, leaves the
-line-up; a process pair will say what is wrong with it.
+screen; a process pair will say what is wrong with it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pathlib import Path
 from agent.errors import WorkerError
 from agent.events import TestPlan
 from agent.harness.measuring.failures import import_failure
-from agent.harness.measuring.pairs import Timing
+from agent.harness.measuring.pairs import BlockTiming
 from agent.harness.processes.results import Pass
 from agent.harness.processes.server import ForkServer
-from agent.harness.processes.worker_session import Arm, Checkout, Stop
+from agent.harness.processes.worker_session import Checkout, Stop, WorkerSession
 from agent.measuring.screening import Look
 from agent.measuring.statistics import geometric_mean
 
 AT_ONCE = 4
-"""Variants of a line-up: each holds inputs of its own, beside the incumbent's."""
+"""Variants of a screen: each holds inputs of its own, beside the incumbent's."""
 INCUMBENT = ""
-"""The incumbent's name in a line-up; the variants have those of their commits."""
+"""The incumbent's name in a screen; the variants have those of their commits."""
 
 
-class LineUp:
+class InterleavedScreen:
     """Workers over the incumbent and some variants, all alive at the same time."""
 
     def __init__(
         self,
         server: ForkServer,
         plan: TestPlan,
-        timing: Timing,
+        timing: BlockTiming,
         deadline: float,
         *,
         interpreted: bool,
@@ -59,7 +59,7 @@ class LineUp:
         self._timing = timing
         self._deadline = deadline
         self._interpreted = interpreted
-        self._arms: dict[str, Arm] = {}
+        self._arms: dict[str, WorkerSession] = {}
         self._seen: dict[str, list[tuple[float, float]]] = {}
         """Variant -> log ratio and latency in ms, one a config."""
 
@@ -81,7 +81,7 @@ class LineUp:
         with ExitStack() as stack:
             for name, checkout in checkouts.items():
                 with self._may_leave(name):
-                    arm = Arm(
+                    arm = WorkerSession(
                         self._server,
                         checkout,
                         logs[name],
@@ -168,7 +168,7 @@ class LineUp:
                 method, launched = prepared.method, launched or prepared.launched
         return estimate_ms
 
-    def _each(self) -> Iterator[tuple[str, Arm]]:
+    def _each(self) -> Iterator[tuple[str, WorkerSession]]:
         """Who has not left, while others may."""
         for name in list(self._arms):
             if arm := self._arms.get(name):
@@ -197,6 +197,6 @@ def _together(stop: Stop | Pass, ours: Stop | Pass | None) -> bool:
 
 
 def groups(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The variants of each line-up."""
+    """The variants of each screen."""
     for first in range(0, len(names), AT_ONCE):
         yield names[first : first + AT_ONCE]

@@ -24,15 +24,22 @@ from agent.harness.measuring.failures import (
     worker_failure,
 )
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.interleaved_screen import INCUMBENT, LineUp, groups
+from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen, groups
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.measuring.records import RecordError, read_records
 from agent.harness.measuring.subset import Cost
 from agent.harness.processes.results import Pass, TestResult
 from agent.harness.processes.server import ForkServer
-from agent.harness.processes.worker_session import Arm, Checkout
+from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import Calibration, Failure, Plan, calibrate, measure, unmeasured
+from agent.measuring.measurement import (
+    Calibration,
+    ComparisonPlan,
+    Failure,
+    calibrate,
+    measure,
+    unmeasured,
+)
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison, geometric_mean
 from tile_agent_pytest.plugin import PROPERTY
@@ -63,7 +70,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Timing:
+class TimedPass:
     """One pass of the perf tests: a record a config, and the wall time of the pass."""
 
     records: tuple[Record, ...]
@@ -93,7 +100,7 @@ class Judge(Protocol):
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
-    ) -> Timing | Failure:
+    ) -> TimedPass | Failure:
         """Run the perf tests once, warmed up."""
 
     def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
@@ -102,15 +109,15 @@ class Judge(Protocol):
     def setting(self) -> str:
         """Driver, clock and power limits now; a change of them makes a calibration stale."""
 
-    def glance(
+    def quick_compare(
         self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
     ) -> Look | Failure:
         """One process pair of so many ABBA orders; enough to rank, too little to judge."""
 
-    def line_up(
+    def interleaved_screen(
         self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
     ) -> Mapping[str, Look]:
-        """The same of several variants at once; who is missing is to be glanced at alone."""
+        """The same of several variants at once; who is missing is to be compared alone."""
 
     def compare(
         self,
@@ -142,7 +149,7 @@ class PytestJudge:
         self._rules = rules
         self._logs = logs
         self._watch = watch
-        self._plan = Plan()
+        self._plan = ComparisonPlan()
         self._launching: frozenset[str] = frozenset()
         self._numbers = itertools.count(1)
 
@@ -189,7 +196,7 @@ class PytestJudge:
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
-    ) -> Timing | Failure:
+    ) -> TimedPass | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
         try:
             with self._arm(checkout, "time", self._compared.perf) as arm:
@@ -210,7 +217,7 @@ class PytestJudge:
         try:
             records = read_records(ran, self._framework)
             costs = tuple(cost for test in ran for cost in _cost(test, self._framework))
-            return Timing(records, done.seconds, skipped, costs)
+            return TimedPass(records, done.seconds, skipped, costs)
         except RecordError as problem:
             return crash(str(problem))
 
@@ -226,7 +233,7 @@ class PytestJudge:
         """Driver, clock and power limits now; a change of them makes a calibration stale."""
         return self._watch.setting() if self._watch else ""
 
-    def glance(
+    def quick_compare(
         self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
     ) -> Look | Failure:
         """One process pair; of tests that time themselves, one pass of each arm."""
@@ -243,19 +250,19 @@ class PytestJudge:
         except ValueError as problem:
             return unmeasured(str(problem))
 
-    def line_up(
+    def interleaved_screen(
         self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
     ) -> Mapping[str, Look]:
         """A few at a time, all workers alive; the blocks go through them forward and back.
 
-        Half of the time that is left may go into one line-up: in it a variant that hangs holds up
+        Half of the time that is left may go into one screen: in it a variant that hangs holds up
         the others.
         """
         timing = replace(self._pairs(incumbent, incumbent, deadline).timing, quads=quads)
         seen: dict[str, Look] = {}
         for names in groups(list(variants)):
             now = time.monotonic()
-            line = LineUp(
+            line = InterleavedScreen(
                 self._server,
                 self._compared,
                 timing,
@@ -303,14 +310,14 @@ class PytestJudge:
 
     def _arm(
         self, checkout: Checkout, purpose: str, tests: tuple[str, ...], *, repeat: bool = False
-    ) -> Arm:
-        return Arm(
+    ) -> WorkerSession:
+        return WorkerSession(
             self._server,
             checkout,
             self._logs / f"{next(self._numbers):04d}-{purpose}.log",
             arguments=self._tests.files,
             tests=tests,
-            witness=purpose == VERIFY,
+            detect_launches=purpose == VERIFY,
             repeat=repeat,
         )
 

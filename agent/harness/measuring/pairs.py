@@ -30,7 +30,7 @@ from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.records import RecordError, numbered, read_records, short_names
 from agent.harness.processes.results import Pass
 from agent.harness.processes.server import ForkServer
-from agent.harness.processes.worker_session import Arm, Checkout, Stop
+from agent.harness.processes.worker_session import Checkout, Stop, WorkerSession
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure, unmeasured
 
@@ -40,7 +40,7 @@ BAAB = (False, True, True, False)
 
 
 @dataclass(frozen=True)
-class Timing:
+class BlockTiming:
     """How long the blocks are."""
 
     block_ms: float = 20.0
@@ -70,7 +70,7 @@ class _Workers:
 
     alive: ExitStack
     """They end with it."""
-    arms: dict[bool, Arm]
+    arms: dict[bool, WorkerSession]
 
 
 @dataclass
@@ -85,7 +85,7 @@ class WorkerPairs:
     logs: Path
     deadline: float
     watch: GpuWatch | None = None
-    timing: Timing = field(default_factory=Timing)
+    timing: BlockTiming = field(default_factory=BlockTiming)
     passes: int = 2
     """Passes of each arm, of tests that time themselves."""
     forks_ahead: bool = False
@@ -176,7 +176,7 @@ class WorkerPairs:
 
     # --- stepped --------------------------------------------------------------------------------
 
-    def _measure(self, arms: dict[bool, Arm], order: Sequence[bool]) -> RawPair | Failure:
+    def _measure(self, arms: dict[bool, WorkerSession], order: Sequence[bool]) -> RawPair | Failure:
         names = short_names(self.plan.perf)
         configs: list[ConfigBlocks] = []
         stops = {}
@@ -212,7 +212,9 @@ class WorkerPairs:
                 return blame(test_failure(bad), incumbent=whose)
         return crash("the two arms recorded different sets of configs")
 
-    def _config(self, arms: dict[bool, Arm], order: Sequence[bool], name: str) -> ConfigBlocks:
+    def _config(
+        self, arms: dict[bool, WorkerSession], order: Sequence[bool], name: str
+    ) -> ConfigBlocks:
         """All blocks of one config. Both arms are timed by the method the incumbent calls for."""
         timing, deadline = self.timing, self.deadline
         method: str | None = None
@@ -255,7 +257,7 @@ class WorkerPairs:
                 warm_ms[whose] = self._warm_launch(arms[whose], count[whose], estimate_ms[whose])
         return ConfigBlocks(name, tuple(blocks), warm_ms)
 
-    def _block(self, arm: Arm, incumbent: bool, count: int) -> Block:
+    def _block(self, arm: WorkerSession, incumbent: bool, count: int) -> Block:
         begin = time.perf_counter()
         samples_ms = arm.block(count, self.deadline)
         wall_ms = (time.perf_counter() - begin) * 1e3
@@ -269,7 +271,7 @@ class WorkerPairs:
             telemetry=telemetry,
         )
 
-    def _warm_launch(self, arm: Arm, count: int, estimate_ms: float) -> float:
+    def _warm_launch(self, arm: WorkerSession, count: int, estimate_ms: float) -> float:
         """The time of a launch by our own clock: the difference between 2N and N launches."""
         size = max(50, count // 4) if estimate_ms < self.timing.slow_ms else 1
 
@@ -282,7 +284,7 @@ class WorkerPairs:
 
     # --- pass by pass ---------------------------------------------------------------------------
 
-    def _passes(self, arms: dict[bool, Arm], order: Sequence[bool]) -> RawPair | Failure:
+    def _passes(self, arms: dict[bool, WorkerSession], order: Sequence[bool]) -> RawPair | Failure:
         """Blocks of whole passes, for tests that time themselves. One pass has been run already."""
         blocks: dict[str, list[Block]] = {}
         found: dict[bool, set[str]] = {}
@@ -321,8 +323,8 @@ class WorkerPairs:
             }
             return _Workers(stack.pop_all(), arms)
 
-    def _arm(self, checkout: Checkout, purpose: str) -> Arm:
-        return Arm(
+    def _arm(self, checkout: Checkout, purpose: str) -> WorkerSession:
+        return WorkerSession(
             self.server,
             checkout,
             self.logs / f"{next(self.numbers):04d}-{purpose}.log",

@@ -32,7 +32,7 @@ _PIPE_BYTES = 2**20  # the most that a pipe holds, so that one read empties it
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProgramEnd:
     """How a program ended."""
 
     code: int | None
@@ -70,7 +70,7 @@ def run_program(
     pass_env: Collection[str] = (),
     drop_env: Collection[str] = (),
     variables: Mapping[str, str] | None = None,
-) -> Ended:
+) -> ProgramEnd:
     """Run a program to its end or to its deadline; then all its descendants are killed.
 
     Args:
@@ -99,7 +99,7 @@ def run_program(
             program.end(output)
     if "problem" in answer:
         raise UsageError(f"{argv[0]} cannot be run: {answer['problem']}")
-    return Ended(answer["code"], log, withheld, time.monotonic() - begin)
+    return ProgramEnd(answer["code"], log, withheld, time.monotonic() - begin)
 
 
 class _Supervised:

@@ -18,7 +18,7 @@ from tile_agent_pytest.server import kill_tree
 
 
 @dataclass(frozen=True)
-class Ended:
+class ScriptEnd:
     """How a program ended."""
 
     answers: tuple[dict[str, Any], ...]
@@ -36,7 +36,7 @@ def run_script(
     variables: Mapping[str, str],
     scratch: Path,
     timeout_s: float,
-) -> Ended:
+) -> ScriptEnd:
     """Hand a job to a program and read what it answers, line by line, into a file.
 
     Args:
@@ -81,7 +81,7 @@ def run_script(
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    return Ended(tuple(read_answers(answers)), fate, code)
+    return ScriptEnd(tuple(read_answers(answers)), fate, code)
 
 
 def run_tool(command: Sequence[str], timeout_s: float) -> str:

@@ -1,4 +1,4 @@
-"""One arm: a live worker over one checkout, asked for passes of its frozen tests."""
+"""A live worker over one checkout, asked for passes of its frozen tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Stop:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedTiming:
     """How a stopped test's callable will be timed."""
 
     method: str
@@ -46,7 +46,7 @@ class Prepared:
     """Whether the callable launched a kernel of the file."""
 
 
-class Arm:
+class WorkerSession:
     """A pytest session over a checkout. Use it in a `with`; it ends with the block."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Arm:
         *,
         arguments: Sequence[str],
         tests: Sequence[str] | None,
-        witness: bool = False,
+        detect_launches: bool = False,
         repeat: bool = False,
     ) -> None:
         """Start the session; it collects while the caller goes on.
@@ -68,7 +68,8 @@ class Arm:
             log: file for the worker's output.
             arguments: for pytest: files, node ids, `-k`.
             tests: node ids to keep, in this order; all when None.
-            witness: look whether each test launches a kernel of the file; launches take longer.
+            detect_launches: look whether each test launches a kernel of the file, which makes
+                launches slower.
             repeat: have each launch of Triton's interpreter repeated, and note what differs.
         """
         self.checkout = checkout
@@ -82,7 +83,7 @@ class Arm:
                 "args": [f"--rootdir={checkout.root}", *arguments],
                 "tests": None if tests is None else list(tests),
                 "kernel": checkout.kernel,
-                "witness": witness,
+                "detect_launches": detect_launches,
                 "repeat": repeat,
                 "tuned": str(log.parent / "tuned" / _digest(checkout)),
                 "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
@@ -130,7 +131,7 @@ class Arm:
             return Stop(message["nodeid"], message["config"])
         return self._finished(message)
 
-    def prepare(self, method: str | None, deadline: float) -> Prepared | str:
+    def prepare(self, method: str | None, deadline: float) -> PreparedTiming | str:
         """Have the callable compiled and its sampler chosen; the error's text if that fails."""
         self._worker.send({"op": "prepare", "method": method})
         answer = self._worker.receive(deadline)
@@ -138,7 +139,7 @@ class Arm:
             raise WorkerDied(_early_end(answer))
         if "error" in answer:
             return str(answer["error"])
-        return Prepared(
+        return PreparedTiming(
             answer["method"], answer["label"], answer["estimate_ms"], answer["launched"]
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Parameter
+from agent.analysis.common.dialect import ArgumentSlot
 from agent.analysis.cutile.dialect import ATOMICS, CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.analysis.cutile.values import DEEP
@@ -15,8 +15,8 @@ from agent.lint.checks.names import COMPILER
 from agent.lint.checks.tiles import constant_shape_of, elements, method_of, of_tile, shape_of
 from agent.syntax import argument, keyword
 
-INDEX = Parameter(1, "index")
-INDICES = Parameter(1, "indices")
+INDEX = ArgumentSlot(1, "index")
+INDICES = ArgumentSlot(1, "indices")
 INDEXED = {
     f"{CT}load": INDEX,
     f"{CT}store": INDEX,

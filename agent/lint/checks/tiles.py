@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Parameter
+from agent.analysis.common.dialect import ArgumentSlot
 from agent.analysis.cutile.definite_assignment import Definite
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
@@ -19,11 +19,11 @@ from agent.syntax import Function, argument, assigned, descendants
 SHAPED_METHODS = {"tiled_view": "tile_shape"}
 """Method of an array -> its parameter that is a tile shape."""
 COUNTING = {
-    f"{CT}extract": Parameter(2, "shape"),
+    f"{CT}extract": ArgumentSlot(2, "shape"),
     **{name: shape for name, (_, shape) in CUTILE.shape_queries.items()},
 }
 """What takes the shape of a part, or of the tiles it counts -> where."""
-PART_METHODS = {"extract": Parameter(1, "shape"), "reshape": Parameter(0, "shape")}
+PART_METHODS = {"extract": ArgumentSlot(1, "shape"), "reshape": ArgumentSlot(0, "shape")}
 """Method of a tile -> where it takes a shape."""
 RESHAPES = frozenset({f"{CT}reshape", "reshape"})
 """A dimension of -1 is found from the others."""

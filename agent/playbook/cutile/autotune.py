@@ -146,7 +146,7 @@ def gelu(x):
         kernel = kernel_named(subject.source, params.get("kernel"))
         return self.write(subject, plan_for(subject, kernel))
 
-    def write(self, subject: Subject, plan: tuning.Plan) -> str:
+    def write(self, subject: Subject, plan: tuning.SearchPlan) -> str:
         """The source with a planned search in it. Raises `NotApplicable` as `apply` does."""
         try:
             return tuning.write(subject.source, plan)
@@ -168,7 +168,7 @@ def kernel_named(source: Source, name: str | None) -> Kernel:
     return named[0]
 
 
-def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> tuning.Plan:
+def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> tuning.SearchPlan:
     """What a search of a kernel would try. Raises `NotApplicable` with the reason for none."""
     source = subject.source
     literals: dict[str, Literal] = {}
@@ -185,7 +185,7 @@ def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> t
         literals[constant] = tile.literals[0]
         if not tile.may_grow:
             bounded.add(constant)
-    sizes = tuning.TileSizes(literals, fixed, frozenset(bounded))
+    sizes = tuning.TunableSizes(literals, fixed, frozenset(bounded))
     try:
         return tuning.plan(source, kernel, subject.kernel_class, sizes, template)
     except tuning.NotTunable as refusal:

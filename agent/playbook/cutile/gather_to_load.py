@@ -28,7 +28,7 @@ from agent.analysis.cutile.accesses import GATHER, SCATTER, Access, Bounds, acce
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import NotRegular
 from agent.playbook.base import Optimization
-from agent.rewriting.common.formatting import Call, Place, laid_out
+from agent.rewriting.common.formatting import NewCall, Place, laid_out
 from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90
@@ -163,8 +163,8 @@ def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
     if source.name(call.func) == GATHER:
         if access.checked or access.mask is not None:
             hints.insert(0, _padding(source, call, ct))
-        load = Call(f"{ct}.load", [*where, f"shape={edge}", *hints])
-        new = laid_out(load if shape == edge else Call(f"{ct}.reshape", [load, shape]), place)
+        load = NewCall(f"{ct}.load", [*where, f"shape={edge}", *hints])
+        new = laid_out(load if shape == edge else NewCall(f"{ct}.reshape", [load, shape]), place)
         return lambda _: cst.parse_expression(new)
     value = argument(call, 2, "value")
     if value is None:
@@ -173,17 +173,19 @@ def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
 
     def edit(updated: cst.Call) -> cst.BaseExpression:
         kept = argument(updated, 2, "value")
-        tile: str | Call = source.module.code_for_node(kept) if kept is not None else ""
+        tile: str | NewCall = source.module.code_for_node(kept) if kept is not None else ""
         if not whole:
-            tile = Call(f"{ct}.broadcast_to", [tile, shape])
+            tile = NewCall(f"{ct}.broadcast_to", [tile, shape])
         if shape != edge:
-            tile = Call(f"{ct}.reshape", [tile, edge])
+            tile = NewCall(f"{ct}.reshape", [tile, edge])
         named = (
-            Call(f"tile={tile.function}", tile.arguments)
-            if isinstance(tile, Call)
+            NewCall(f"tile={tile.function}", tile.arguments)
+            if isinstance(tile, NewCall)
             else f"tile={tile}"
         )
-        return cst.parse_expression(laid_out(Call(f"{ct}.store", [*where, named, *hints]), place))
+        return cst.parse_expression(
+            laid_out(NewCall(f"{ct}.store", [*where, named, *hints]), place)
+        )
 
     return edit
 

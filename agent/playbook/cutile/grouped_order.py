@@ -171,7 +171,7 @@ def _block_axis(source: Source, expression: cst.BaseExpression) -> int | None:
 
 
 @dataclass(frozen=True)
-class Split:
+class BlockSplit:
     """`row = block // width` and `column = block % width`, where `block` is below a product."""
 
     rows: cst.BinaryOperation
@@ -183,7 +183,7 @@ class Split:
     width: str
 
 
-def _split(source: Source, kernel: Kernel) -> Split | None:
+def _split(source: Source, kernel: Kernel) -> BlockSplit | None:
     """Where a kernel splits the number of a loop over `range(..., height * width, ...)`."""
     for loop in descendants(kernel.function.node.body, cst.For):
         if not isinstance(loop.target, cst.Name) or not isinstance(loop.iter, cst.Call):
@@ -213,11 +213,11 @@ def _split(source: Source, kernel: Kernel) -> Split | None:
             and all(holds_at(source, e, line) for e in (others[0], width))
         ):
             code = (source.code(others[0]), source.code(width))
-            return Split(rows[0], columns[0], line, loop.target.value, *code)
+            return BlockSplit(rows[0], columns[0], line, loop.target.value, *code)
     return None
 
 
-def _regrouped(kernel: Kernel, split: Split, group: int) -> dict[cst.CSTNode, Edit]:
+def _regrouped(kernel: Kernel, split: BlockSplit, group: int) -> dict[cst.CSTNode, Edit]:
     names = _names(kernel)
     lines = _grouping(split.block, names, split.height, split.width, group)
     rows, columns = _tile(split.block, names)

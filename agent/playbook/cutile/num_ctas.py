@@ -21,7 +21,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
-from agent.rewriting.common.tile_sizes import Tiles
+from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.syntax import Source
 
@@ -74,7 +74,7 @@ def matmul(a, b):
         if all(hint_of(subject.source, kernel, HINT) == 2 for kernel in kernels):
             raise NotApplicable(f"{HINT} is 2 already")
         try:
-            larger = Tiles.of(CUTILE, subject.source).doubled()
+            larger = ChangeableTiles.of(CUTILE, subject.source).doubled()
         except NotApplicable:
             larger = []
         return [{HINT: 2}, *({HINT: 2, **sizes} for sizes in larger)]
@@ -85,7 +85,7 @@ def matmul(a, b):
         sizes = {name: size for name, size in params.items() if name != HINT}
         if not sizes:
             return text
-        return Tiles.of(CUTILE, Source(text, subject.source.path)).resize(sizes)
+        return ChangeableTiles.of(CUTILE, Source(text, subject.source.path)).resize(sizes)
 
     def _kernels(self, subject: Subject) -> tuple[Kernel, ...]:
         if subject.hardware.sm not in (0, *CLUSTERS):

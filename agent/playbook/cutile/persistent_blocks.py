@@ -35,7 +35,7 @@ from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
-from agent.rewriting.common.formatting import Call, Place, laid_out
+from agent.rewriting.common.formatting import NewCall, Place, laid_out
 from agent.rewriting.cutile.blocks import line_of, preceded, replacing, spelling, unused
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.syntax import Source, argument, descendants, keyword
@@ -365,7 +365,7 @@ def _with_elements(
     texts = [source.module.code_for_node(e.value) for e in updated.elements] + list(names)
     if listed.lpar and "\n" not in source.module.code_for_node(listed):
         place = Place.of(source, listed)
-        return cst.parse_expression(laid_out(Call("", texts), place))
+        return cst.parse_expression(laid_out(NewCall("", texts), place))
     if not listed.elements:
         return updated.with_changes(elements=[cst.Element(cst.Name(name)) for name in names])
     *_, last = updated.elements

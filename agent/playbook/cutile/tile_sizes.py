@@ -18,7 +18,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
-from agent.rewriting.common.tile_sizes import Tiles
+from agent.rewriting.common.tile_sizes import ChangeableTiles
 
 
 class TileSizes(Optimization):
@@ -69,8 +69,8 @@ def matmul(a, b):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sizes worth trying for the constants that are tile sizes and nothing else."""
-        return Tiles.of(CUTILE, subject.source).variants()
+        return ChangeableTiles.of(CUTILE, subject.source).variants()
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them where the launches take them from."""
-        return Tiles.of(CUTILE, subject.source).resize(params)
+        return ChangeableTiles.of(CUTILE, subject.source).resize(params)

@@ -23,7 +23,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.provenance import Tile, tile_names, tile_of
+from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
@@ -131,12 +131,12 @@ def add(x, y):
         return without_unused(source.rewrite(edits), names)
 
 
-def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[Tile, ...]]:
+def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, ...]]:
     """Kernel -> its constants that tuning may choose."""
     kernels = [k for k in TRITON.kernels(source) if k.launches]
     if kernels and all(TRITON.autotuned(source, k.function) for k in kernels):
         raise NotApplicable(f"{', '.join(k.name for k in kernels)} is autotuned already")
-    found: dict[str, tuple[Tile, ...]] = {}
+    found: dict[str, tuple[TileConstant, ...]] = {}
     for kernel in TRITON.launched(source):
         tiles = []
         for constant in tile_names(TRITON, source, kernel):
@@ -150,7 +150,7 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[Tile, ...]]:
 
 
 def _tuned(
-    source: Source, kernel: Kernel, tiles: Sequence[Tile], sm: int
+    source: Source, kernel: Kernel, tiles: Sequence[TileConstant], sm: int
 ) -> dict[cst.CSTNode, Edit]:
     if TRITON.autotuned(source, kernel.function):
         raise NotApplicable(f"{kernel.name} is autotuned already")
@@ -189,7 +189,7 @@ def _tuned(
     return edits
 
 
-def _present(source: Source, kernel: Kernel, tiles: Sequence[Tile]) -> Config:
+def _present(source: Source, kernel: Kernel, tiles: Sequence[TileConstant]) -> Config:
     """What every launch says now. Raises `NotApplicable` when that is not one config."""
     has_dot = TRITON.has_dot(source, kernel)
     given: set[tuple[int, int | None]] = set()

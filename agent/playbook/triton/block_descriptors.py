@@ -27,7 +27,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
 from agent.analysis.triton.programs import unused
 from agent.playbook.base import Optimization
-from agent.rewriting.common.formatting import Call, laid_out
+from agent.rewriting.common.formatting import NewCall, laid_out
 from agent.rewriting.triton.descriptors import (
     Layout,
     allocator,
@@ -254,7 +254,7 @@ def _descriptor(
     base = " + ".join([pointer.base, *(source.code(offset) for offset in pointer.offsets)])
     strides = [*pointer.strides[:-1], "1"]
     sizes = [f"[{', '.join(s)}]" for s in (pointer.shape, strides, pointer.block)]
-    made = Call(f"{tl}.make_tensor_descriptor", [base, *sizes])
+    made = NewCall(f"{tl}.make_tensor_descriptor", [base, *sizes])
     where = descriptor_place(source, place, name)
     return f"{name} = {laid_out(made, where)}"
 

@@ -19,7 +19,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
-from agent.rewriting.common.tile_sizes import Tiles
+from agent.rewriting.common.tile_sizes import ChangeableTiles
 
 
 class BlockSize(Optimization):
@@ -74,9 +74,9 @@ def gelu(x):
         return _tiles(subject).resize(params)
 
 
-def _tiles(subject: Subject) -> Tiles:
+def _tiles(subject: Subject) -> ChangeableTiles:
     kernels = [k for k in TRITON.kernels(subject.source) if k.launches]
     if kernels and all(TRITON.autotuned(subject.source, k.function) for k in kernels):
         names = ", ".join(k.name for k in kernels)
         raise NotApplicable(f"Triton tunes the block sizes itself: {names} is autotuned")
-    return Tiles.of(TRITON, subject.source)
+    return ChangeableTiles.of(TRITON, subject.source)

@@ -24,7 +24,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
-from agent.rewriting.common.tile_sizes import Tiles
+from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.triton.options import DEFAULTS, check, now, setting_options
 from agent.syntax import Source
 
@@ -101,7 +101,7 @@ def swish(x):
         return text
 
 
-def _tiles(subject: Subject) -> Tiles:
+def _tiles(subject: Subject) -> ChangeableTiles:
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter knows neither warps nor stages")
     source = subject.source
@@ -109,7 +109,7 @@ def _tiles(subject: Subject) -> Tiles:
     if launched and all(TRITON.autotuned(source, k.function) for k in launched):
         names = ", ".join(k.name for k in launched)
         raise NotApplicable(f"Triton tunes blocks and warps itself: {names} is autotuned")
-    tiles = Tiles.of(TRITON, source)
+    tiles = ChangeableTiles.of(TRITON, source)
     for name in tiles.kernels:
         check(source, _kernel(source, name).launches)
     return tiles
@@ -119,7 +119,7 @@ def _kernel(source: Source, name: str) -> Kernel:
     return next(k for k in TRITON.kernels(source) if k.name == name and k.launches)
 
 
-def _resized(tiles: Tiles, params: Params) -> str:
+def _resized(tiles: ChangeableTiles, params: Params) -> str:
     """The text with the block sizes; as it is when they are these already."""
     sizes = {name: value for name, value in params.items() if name not in DEFAULTS}
     try:
@@ -131,7 +131,7 @@ def _resized(tiles: Tiles, params: Params) -> str:
         return tiles.source.text
 
 
-def _worth_trying(subject: Subject, tiles: Tiles, name: str) -> list[Params]:
+def _worth_trying(subject: Subject, tiles: ChangeableTiles, name: str) -> list[Params]:
     source = subject.source
     kernel = _kernel(source, name)
     found = configs(source, kernel, axes_of(tiles.kernels[name]), subject.hardware.sm)

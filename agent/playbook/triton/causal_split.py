@@ -28,8 +28,8 @@ from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import RANGES, belongs_to, holds_at, span_of, steps_of
 from agent.analysis.triton.programs import unused
 from agent.playbook.base import Optimization
-from agent.rewriting.triton.edits import Edit, edited, removing, writing
-from agent.syntax import Source, descendants, keyword, positional
+from agent.rewriting.triton.edits import Edit, removing, writing
+from agent.syntax import Source, descendants, edited, keyword, positional
 
 WHERE = "triton.language.where"
 

@@ -213,7 +213,7 @@ def _holds(statement: cst.CSTNode, indices: Sequence[ProgramIndex]) -> bool:
 
 
 @dataclass(frozen=True)
-class Split:
+class ProgramSplit:
     """`pid_m = pid // width` and `pid_n = pid % width`, or the other way round."""
 
     lines: tuple[cst.SimpleStatementLine, cst.SimpleStatementLine]
@@ -229,7 +229,7 @@ Part = tuple[str, cst.SimpleStatementLine, cst.BinaryOperation]
 
 def _split(
     source: Source, kernel: Kernel, index: ProgramIndex, edges: tuple[str, str]
-) -> Split | None:
+) -> ProgramSplit | None:
     if index.name is None:
         return None
     found: dict[
@@ -256,7 +256,7 @@ def _split(
             source, kernel, column[0], edges[1]
         ):
             one, other = sorted((over[1], rest[1]), key=source.line)
-            return Split((one, other), row[0], column[0], over[2].right, row is rest)
+            return ProgramSplit((one, other), row[0], column[0], over[2].right, row is rest)
     return None
 
 
@@ -264,7 +264,7 @@ def _regrouped(
     source: Source,
     kernel: Kernel,
     index: ProgramIndex,
-    split: Split,
+    split: ProgramSplit,
     edges: tuple[str, str],
     group: int,
 ) -> dict[cst.CSTNode, Edit]:

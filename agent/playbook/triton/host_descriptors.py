@@ -200,7 +200,7 @@ def matmul(a, b):
 
 
 @dataclass(frozen=True)
-class Tiles:
+class DescribedTiles:
     """The tiles of a kernel that descriptors can serve."""
 
     source: Source
@@ -210,7 +210,7 @@ class Tiles:
     """Each descriptor's name, and what it tells of."""
 
 
-def _tiles(source: Source, kernel: Kernel, kinds: Sequence[str]) -> Tiles:
+def _tiles(source: Source, kernel: Kernel, kinds: Sequence[str]) -> DescribedTiles:
     check_undescribed(source, kernel)
     described: list[Described] = []
     arrays: dict[str, HostArray] = {}
@@ -227,11 +227,11 @@ def _tiles(source: Source, kernel: Kernel, kinds: Sequence[str]) -> Tiles:
         arrays[name] = array
         described.append(Described(access, name, leading))
     check_kernel(source, kernel, [each.access for each in described], reasons)
-    return Tiles(source, kernel, tuple(described), arrays)
+    return DescribedTiles(source, kernel, tuple(described), arrays)
 
 
 def _described(
-    tiles: Tiles, prefix: str, class_name: str, extent: str, written: Sequence[str]
+    tiles: DescribedTiles, prefix: str, class_name: str, extent: str, written: Sequence[str]
 ) -> tuple[dict[cst.CSTNode, Edit], list[str]]:
     """The edits of a kernel, and the functions that its heuristics call.
 

@@ -21,7 +21,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.provenance import Tile, tile_of
+from agent.analysis.common.provenance import TileConstant, tile_of
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
@@ -139,7 +139,7 @@ class Passes:
     """The loops of a kernel that step through one row."""
 
     kernel: Kernel
-    tile: Tile
+    tile: TileConstant
     length: str
     """The parameter that says how long the row is."""
     bounds: tuple[cst.BaseExpression, ...]

@@ -32,7 +32,7 @@ from agent.analysis.triton.index_ranges import holds_at
 from agent.analysis.triton.programs import unused
 from agent.analysis.triton.tiles import TileAccess
 from agent.playbook.base import Optimization
-from agent.rewriting.common.formatting import Call, laid_out
+from agent.rewriting.common.formatting import NewCall, laid_out
 from agent.rewriting.triton.described import (
     KINDS,
     Described,
@@ -289,10 +289,10 @@ def _place(source: Source, access: TileAccess) -> cst.BaseStatement:
     raise NotApplicable(f"line {source.line(access.call)} adds what changes to its address")
 
 
-def _made(source: Source, access: TileAccess, tl: str) -> Call:
+def _made(source: Source, access: TileAccess, tl: str) -> NewCall:
     rows, columns = in_memory(access)
     base = " + ".join([access.base, *(source.code(offset) for offset in access.offsets)])
-    return Call(
+    return NewCall(
         f"{tl}.make_tensor_descriptor",
         [
             base,

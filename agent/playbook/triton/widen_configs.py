@@ -22,7 +22,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Axis, Config, configs
+from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, ConfigAxis, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, with_elements
@@ -186,7 +186,7 @@ def _config(source: Source, call: cst.Call) -> Config:
     return Config(tuple(constants), warps or DEFAULT_WARPS, stages)
 
 
-def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[Axis, ...]:
+def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[ConfigAxis, ...]:
     """The constants that may be chosen freely, each an axis.
 
     Raises:
@@ -204,7 +204,7 @@ def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[Ax
         if not any(True for _ in flow.shapes) or (why := flow.refusal()) is not None:
             reason = "it shapes no tile" if not any(True for _ in flow.shapes) else why
             raise NotApplicable(f"{name} of {kernel.name} is more than a block size: {reason}")
-        axes.append(Axis((name,), sizes[0], None if flow.guarded() else max(sizes)))
+        axes.append(ConfigAxis((name,), sizes[0], None if flow.guarded() else max(sizes)))
     return tuple(axes)
 
 

@@ -21,7 +21,7 @@ from agent.options import ModelOptions
 from agent.prompting import render
 from agent.proposers.model.budget import Left
 from agent.proposers.model.client import model_of
-from agent.proposers.model.exchange import Recorder, Replay
+from agent.proposers.model.exchange import ExchangeRecorder, Replay
 from agent.proposers.model.transport import BACKOFF_S, Network, Recordings, Transport
 from agent.proposers.model.waiting import wait_for
 
@@ -61,7 +61,7 @@ class Conversation:
         """Take the folder that exchanges are recorded in."""
         self._options = options
         self._backoff_s = backoff_s
-        self._recorder = Recorder(folder)
+        self._recorder = ExchangeRecorder(folder)
         self._replay = Replay(Path(options.replay)) if options.replay else None
         self._streams = True
         """An answer takes minutes, and what stands between may cut a silent connection."""

@@ -113,7 +113,7 @@ def recordings(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9]" * 4 + ".json"))
 
 
-class Recorder:
+class ExchangeRecorder:
     """Writes exchanges into a folder."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:

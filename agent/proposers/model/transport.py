@@ -16,7 +16,7 @@ from typing import Protocol
 
 import httpx2
 
-from agent.proposers.model.exchange import Exchange, Recorder, Replay, ReplayFailed
+from agent.proposers.model.exchange import Exchange, ExchangeRecorder, Replay, ReplayFailed
 
 ATTEMPTS = 5
 BACKOFF_S = 1.0
@@ -29,7 +29,7 @@ AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """Statuses that may pass. 529 is Anthropic's for overloaded."""
 
 
-class Source(Protocol):
+class ResponseSource(Protocol):
     """Where answers come from."""
 
     async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:
@@ -46,7 +46,11 @@ class Transport(httpx2.AsyncBaseTransport):
     """What the library's HTTP client sends through."""
 
     def __init__(
-        self, source: Source, recorder: Recorder, timeout_s: float, backoff_s: float = BACKOFF_S
+        self,
+        source: ResponseSource,
+        recorder: ExchangeRecorder,
+        timeout_s: float,
+        backoff_s: float = BACKOFF_S,
     ) -> None:
         """Take where answers come from, and the most that one request may take."""
         self._source = source

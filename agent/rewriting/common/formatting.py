@@ -15,11 +15,11 @@ STEP = 4
 
 
 @dataclass(frozen=True)
-class Call:
+class NewCall:
     """A call to be written: `ct.reshape` with arguments, which may be calls themselves."""
 
     function: str
-    arguments: Sequence[str | Call]
+    arguments: Sequence[str | NewCall]
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
@@ -57,7 +57,7 @@ class Place:
         return self.before + len(text) + self.behind <= WIDTH
 
 
-def laid_out(call: str | Call, place: Place) -> str:
+def laid_out(call: str | NewCall, place: Place) -> str:
     """The text of a call: on one line; its arguments on a line of their own; or a line each."""
     line = str(call)
     if isinstance(call, str) or place.fits(line):

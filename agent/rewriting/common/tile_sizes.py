@@ -13,7 +13,7 @@ from math import prod
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect
-from agent.analysis.common.provenance import Tile, tile_names, tile_of
+from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params
 from agent.syntax import Source
 
@@ -38,17 +38,17 @@ MOST_VARIANTS = 8
 
 
 @dataclass(frozen=True)
-class Tiles:
+class ChangeableTiles:
     """The tile sizes of a file that can be changed, kernel by kernel."""
 
     dialect: Dialect
     source: Source
-    kernels: Mapping[str, tuple[Tile, ...]]
+    kernels: Mapping[str, tuple[TileConstant, ...]]
 
     @classmethod
-    def of(cls, dialect: Dialect, source: Source) -> Tiles:
+    def of(cls, dialect: Dialect, source: Source) -> ChangeableTiles:
         """Find them. Raises `NotApplicable`, with the reasons, when there is none."""
-        kernels: dict[str, tuple[Tile, ...]] = {}
+        kernels: dict[str, tuple[TileConstant, ...]] = {}
         reasons: list[str] = []
         for kernel in dialect.launched(source):
             tiles = []
@@ -108,7 +108,7 @@ class Tiles:
             raise NotApplicable("the tile sizes are already these")
         return self.source.rewrite({n: _setting(size) for n, size in changed.items()})
 
-    def _sizes(self, tiles: tuple[Tile, ...]) -> Iterable[dict[str, int]]:
+    def _sizes(self, tiles: tuple[TileConstant, ...]) -> Iterable[dict[str, int]]:
         groups = _tied(tiles)
         if len(groups) == 3 and (mnk := _matmul_names(self.dialect, self.source, tiles)):
             return [dict(zip(mnk, sizes, strict=True)) for sizes in MATMUL]
@@ -122,7 +122,7 @@ class Tiles:
             for factors in choices
         ]  # fmt: skip
 
-    def _fits(self, tiles: tuple[Tile, ...], sizes: dict[str, int]) -> bool:
+    def _fits(self, tiles: tuple[TileConstant, ...], sizes: dict[str, int]) -> bool:
         by_name = {t.constant: t for t in tiles}
         has_dot = self.dialect.has_dot(self.source, tiles[0].kernel)
         smallest = SMALLEST_DOT if has_dot else 1
@@ -133,9 +133,9 @@ class Tiles:
         )
 
 
-def _tied(tiles: tuple[Tile, ...]) -> list[list[Tile]]:
+def _tied(tiles: tuple[TileConstant, ...]) -> list[list[TileConstant]]:
     """The tiles in groups that one integer sets, which can only change together."""
-    groups: list[list[Tile]] = []
+    groups: list[list[TileConstant]] = []
     for tile in tiles:
         integers = {literal.node for literal in tile.literals}
         for group in groups:
@@ -152,7 +152,7 @@ def _axes_changed(factors: tuple[float, ...]) -> int:
 
 
 def _matmul_names(
-    dialect: Dialect, source: Source, tiles: tuple[Tile, ...]
+    dialect: Dialect, source: Source, tiles: tuple[TileConstant, ...]
 ) -> tuple[str, str, str] | None:
     """The constants that are M, N and K of a matrix product: M x N is its accumulator."""
     names = [t.constant for t in tiles]
@@ -170,7 +170,7 @@ def _matmul_names(
     return None
 
 
-def _shared(tiles: Sequence[Tile], others: Iterable[tuple[Tile, ...]]) -> bool:
+def _shared(tiles: Sequence[TileConstant], others: Iterable[tuple[TileConstant, ...]]) -> bool:
     """Whether the same integers set the tiles of another kernel: they change together."""
     integers = {literal.node for tile in tiles for literal in tile.literals}
     return any(

@@ -14,7 +14,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.tiles import LOAD, STORE, Dimension, TileAccess, tile_access
-from agent.rewriting.common.formatting import STEP, Call, Place, laid_out
+from agent.rewriting.common.formatting import STEP, NewCall, Place, laid_out
 from agent.rewriting.triton.descriptors import Layout, branching, replaced
 from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, argument, descendants, keyword
@@ -157,10 +157,10 @@ def _text(source: Source, described: Described, within: Mapping[cst.Call, str], 
     if source.name(access.call.func) == STORE:
         value = argument(access.call, 1, "value")
         assert value is not None
-        stored: str | Call = source.code(replaced(value, within))
-        stored = Call(f"{tl}.reshape", [str(stored), f"({ones}{own})"]) if ones else stored
-        return laid_out(Call(f"{name}.store", [f"[{at}]", stored]), place)
-    loaded = Call(f"{name}.load", [f"[{at}]"])
-    loaded = Call(f"{tl}.reshape", [loaded, f"({own})"]) if ones else loaded
+        stored: str | NewCall = source.code(replaced(value, within))
+        stored = NewCall(f"{tl}.reshape", [str(stored), f"({ones}{own})"]) if ones else stored
+        return laid_out(NewCall(f"{name}.store", [f"[{at}]", stored]), place)
+    loaded = NewCall(f"{name}.load", [f"[{at}]"])
+    loaded = NewCall(f"{tl}.reshape", [loaded, f"({own})"]) if ones else loaded
     text = laid_out(loaded, place)
     return f"{text}.T" if access.transposed else text

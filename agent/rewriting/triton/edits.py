@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import libcst as cst
 from libcst.metadata import PositionProvider
@@ -191,17 +191,6 @@ def writing(node: cst.BaseExpression | str) -> Edit:
     """The edit that puts an expression in place of another one."""
     written = cst.parse_expression(node) if isinstance(node, str) else node
     return lambda _: written
-
-
-def edited(node: Node, edits: Mapping[cst.CSTNode, Edit]) -> Node:
-    """A copy of a node after the edits of what is inside, for an edit that writes it twice."""
-
-    class Editor(cst.CSTTransformer):
-        def on_leave(self, original_node: Any, updated_node: Any) -> Any:
-            edit = edits.get(original_node)
-            return edit(updated_node) if edit is not None else updated_node
-
-    return cast(Node, node.visit(Editor()))
 
 
 def removing(_: cst.CSTNode) -> Any:

@@ -7,21 +7,21 @@ from collections.abc import Collection, Mapping, Sequence
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.provenance import Tile
+from agent.analysis.common.provenance import TileConstant
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ROUNDING, TRITON
-from agent.analysis.triton.host import Grid, HostView
+from agent.analysis.triton.host import HostView, LaunchGrid
 from agent.analysis.triton.index_ranges import holds_at
-from agent.rewriting.triton.edits import Edit, edited, removing, writing
-from agent.syntax import Source, descendants, is_commented
+from agent.rewriting.triton.edits import Edit, removing, writing
+from agent.syntax import Source, descendants, edited, is_commented
 
 META = "META"
 
 
 def grid_from_meta(
-    source: Source, kernel: Kernel, launch: Launch, tiles: Sequence[Tile]
+    source: Source, kernel: Kernel, launch: Launch, tiles: Sequence[TileConstant]
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that let a launch's grid take tile sizes from the config, where it uses them.
 
@@ -75,17 +75,12 @@ def _with_meta(
 
 
 def _replaced(source: Source, node: cst.CSTNode, texts: Mapping[cst.CSTNode, str]) -> str:
-    class Editor(cst.CSTTransformer):
-        def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> cst.CSTNode:  # type: ignore[override]
-            if original_node in texts:
-                text = texts[original_node]
-                whole = original_node is node
-                return cst.parse_expression(text[1:-1] if whole and text[0] == "(" else text)
-            return updated_node
+    def bare(text: str) -> str:
+        return text[1:-1] if text[0] == "(" else text
 
-    edited = node.visit(Editor())
-    assert isinstance(edited, cst.CSTNode)
-    return source.code(edited)
+    if node in texts:
+        return bare(texts[node])
+    return source.code(edited(node, {part: writing(text) for part, text in texts.items()}))
 
 
 def check_own_grid(source: Source, kernel: Kernel, launch: Launch) -> None:
@@ -99,7 +94,7 @@ def check_own_grid(source: Source, kernel: Kernel, launch: Launch) -> None:
             raise NotApplicable(f"the grid at line {line} has other uses")
 
 
-def count_at(source: Source, launch: Launch, grid: Grid, extent: cst.BaseExpression) -> str:
+def count_at(source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseExpression) -> str:
     """An extent of a launch's grid, as the launch can give it to the kernel.
 
     Raises:

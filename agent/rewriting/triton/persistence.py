@@ -42,7 +42,7 @@ WAITS = (*LOCKS, "triton.language.debug_barrier")
 
 
 @dataclass(frozen=True)
-class Extent:
+class ProgramCount:
     """How many programs there are along an axis, as the kernel says it."""
 
     name: str
@@ -57,7 +57,7 @@ class Rounds:
     source: Source
     kernel: Kernel
     indices: tuple[ProgramIndex, ...]
-    extents: tuple[Extent, ...]
+    extents: tuple[ProgramCount, ...]
     """Of the grid, one an axis."""
 
     @property
@@ -74,13 +74,13 @@ def extents_of(source: Source, kernel: Kernel) -> Rounds:
     views = [HostView(source, launch) for launch in launches]
     axes = max([*(i.axis for i in indices), *(_last_axis(view) for view in views)]) + 1
     tl = language(source, kernel)
-    extents: list[Extent] = []
+    extents: list[ProgramCount] = []
     for axis in range(axes):
         name = unused(kernel, "n_programs" if axes == 1 else f"grid_{axis}")
         known = _known(kernel, views, axis, tl)
         if known is not None and (known.isidentifier() or axes == 1):
             name = known
-        extents.append(Extent(name, known))
+        extents.append(ProgramCount(name, known))
     return Rounds(source, kernel, indices, tuple(extents))
 
 

@@ -40,7 +40,7 @@ PLAIN = ("mask", "other", "value", "pointer", "cache_modifier", "eviction_policy
 """Arguments of a load or store that have a meaning for tiles of pointers."""
 
 
-class Extent(Flag):
+class RowExtent(Flag):
     """Along what a value has more than one element."""
 
     NONE = 0
@@ -48,11 +48,11 @@ class Extent(Flag):
     COLUMNS = auto()
 
 
-BOTH = Extent.ROWS | Extent.COLUMNS
+BOTH = RowExtent.ROWS | RowExtent.COLUMNS
 
 
 @dataclass(frozen=True)
-class Names:
+class RowNames:
     """What the kernel calls what is new."""
 
     count: str
@@ -70,7 +70,7 @@ class Reading:
     source: Source
     kernel: Kernel
     block: str
-    names: Names
+    names: RowNames
     row: Mapping[cst.Call, Edit]
     """Where the kernel asks for its row, and what becomes of it there."""
     edits: dict[Any, Edit] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Reading:
 
     # --- statements -----------------------------------------------------------------------------
 
-    def block_of(self, statements: Sequence[cst.CSTNode], known: dict[str, Extent]) -> None:
+    def block_of(self, statements: Sequence[cst.CSTNode], known: dict[str, RowExtent]) -> None:
         for statement in statements:
             match statement:
                 case cst.SimpleStatementLine():
@@ -97,7 +97,7 @@ class Reading:
                 case _:
                     raise self._refuse(statement, "is no plain statement, loop or branch")
 
-    def _small(self, small: cst.BaseSmallStatement, known: dict[str, Extent]) -> None:
+    def _small(self, small: cst.BaseSmallStatement, known: dict[str, RowExtent]) -> None:
         match small:
             case cst.Pass() | cst.Expr(value=cst.SimpleString() | cst.ConcatenatedString()):
                 pass
@@ -115,7 +115,7 @@ class Reading:
             case _:
                 raise self._refuse(small, f"is more than a tile can do: `{self._text(small)}`")
 
-    def _loop(self, loop: cst.For, known: dict[str, Extent]) -> None:
+    def _loop(self, loop: cst.For, known: dict[str, RowExtent]) -> None:
         bounds = loop.iter
         if not isinstance(loop.target, cst.Name) or not isinstance(bounds, cst.Call):
             raise self._refuse(loop, "is no loop over a range")
@@ -124,7 +124,7 @@ class Reading:
         if any(self._of(a.value, known) for a in bounds.args):
             raise self._refuse(loop, "loops as often as its row says")
         before, earlier = dict(known), self.edits.keys() - set()
-        known[loop.target.value] = Extent.NONE
+        known[loop.target.value] = RowExtent.NONE
         self.block_of(loop.body.body, known)
         self._check_same(loop, before, known)
         again, later = replace(self, edits={}), dict(known)
@@ -132,7 +132,7 @@ class Reading:
         if later != known or again.edits.keys() != self.edits.keys() - earlier:
             raise self._refuse(loop, "changes the shape of a tile from one round to the next")
 
-    def _branch(self, branch: cst.If, known: dict[str, Extent]) -> None:
+    def _branch(self, branch: cst.If, known: dict[str, RowExtent]) -> None:
         if self._of(branch.test, known):
             raise self._refuse(branch, "branches by the row")
         before = dict(known)
@@ -146,7 +146,7 @@ class Reading:
         known |= {name: extent for name, extent in other.items() if name not in known}
 
     def _check_same(
-        self, node: cst.CSTNode, one: Mapping[str, Extent], other: Mapping[str, Extent]
+        self, node: cst.CSTNode, one: Mapping[str, RowExtent], other: Mapping[str, RowExtent]
     ) -> None:
         """What Triton asks of a name that a loop or a branch changes: one shape on every way."""
         for name in one.keys() & other.keys():
@@ -155,13 +155,13 @@ class Reading:
 
     # --- expressions ----------------------------------------------------------------------------
 
-    def _of(self, node: cst.BaseExpression, known: Mapping[str, Extent]) -> Extent:
+    def _of(self, node: cst.BaseExpression, known: Mapping[str, RowExtent]) -> RowExtent:
         """Along what a value has elements; what has to change in it is noted on the way."""
         match node:
             case cst.Name(value=name):
-                return known.get(name, Extent.NONE)
+                return known.get(name, RowExtent.NONE)
             case cst.Integer() | cst.Float() | cst.SimpleString():
-                return Extent.NONE
+                return RowExtent.NONE
             case cst.Attribute():
                 return self._attribute(node, known)
             case cst.UnaryOperation(operator=operator, expression=inside):
@@ -192,30 +192,32 @@ class Reading:
                 return self._call(node, known)
         raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
 
-    def _joined(self, nodes: Sequence[cst.BaseExpression], known: Mapping[str, Extent]) -> Extent:
-        found = Extent.NONE
+    def _joined(
+        self, nodes: Sequence[cst.BaseExpression], known: Mapping[str, RowExtent]
+    ) -> RowExtent:
+        found = RowExtent.NONE
         for node in nodes:
             found |= self._of(node, known)
         return found
 
-    def _attribute(self, node: cst.Attribute, known: Mapping[str, Extent]) -> Extent:
+    def _attribute(self, node: cst.Attribute, known: Mapping[str, RowExtent]) -> RowExtent:
         """`tl.float32`, or `x.dtype`, or `y_ptr.dtype.element_ty`."""
         parts = [name.value for name in descendants(node, cst.Name)]
-        if "dtype" in parts or not known.get(parts[0], Extent.NONE):
-            return Extent.NONE
+        if "dtype" in parts or not known.get(parts[0], RowExtent.NONE):
+            return RowExtent.NONE
         raise self._refuse(node, f"may mix rows: `{self._text(node)}`")
 
-    def _call(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
+    def _call(self, call: cst.Call, known: Mapping[str, RowExtent]) -> RowExtent:
         called = self.source.name(call.func) or ""
         values = [arg.value for arg in call.args]
         if call in self.row:
             self.edits[call] = self.row[call]
-            return Extent.ROWS
+            return RowExtent.ROWS
         if called in TRITON.program_ids:
-            return Extent.NONE
+            return RowExtent.NONE
         if called in TRITON.iotas and self._text(values[0]) == "0" and len(values) == 2:
             self.edits[call] = _as_columns
-            return Extent.COLUMNS
+            return RowExtent.COLUMNS
         if called in TRITON.accumulators:
             return self._filled(call, known)
         if called == LOAD:
@@ -233,7 +235,7 @@ class Reading:
             return returned
         raise self._refuse(call, f"calls `{self._text(call.func)}`, which may mix rows")
 
-    def _helped(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent | None:
+    def _helped(self, call: cst.Call, known: Mapping[str, RowExtent]) -> RowExtent | None:
         """What a helper of the file returns, if all it does is compute with its arguments."""
         helper = self.source.function_of(call.func)
         if helper is None or not isinstance(helper.node.body, cst.IndentedBlock):
@@ -243,11 +245,11 @@ class Reading:
             return None
         *lines, last = helper.node.body.body
         inside = replace(self, edits={}, under_way=self.under_way | {helper.name})
-        own: dict[str, Extent] = {}
+        own: dict[str, RowExtent] = {}
         for place, parameter in enumerate(helper.parameters):
             name = parameter.name.value
             given = argument(call, place, name) or parameter.default
-            own[name] = self._of(given, known) if given is not None else Extent.NONE
+            own[name] = self._of(given, known) if given is not None else RowExtent.NONE
         match last:
             case cst.SimpleStatementLine(body=[cst.Return(value=cst.BaseExpression() as value)]):
                 try:
@@ -258,7 +260,7 @@ class Reading:
                 return None if inside.edits else returned
         return None
 
-    def _filled(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
+    def _filled(self, call: cst.Call, known: Mapping[str, RowExtent]) -> RowExtent:
         """`tl.zeros((BLOCK,), ...)`: a tile that each row has."""
         shape = argument(call, 0, "shape")
         elements = shape.elements if isinstance(shape, cst.Tuple | cst.List) else ()
@@ -279,7 +281,7 @@ class Reading:
         first = cst.Element(cst.Name(self.names.rows), comma=between)
         return shape.with_changes(elements=[first, last])
 
-    def _reduced(self, call: cst.Call, called: str, known: Mapping[str, Extent]) -> Extent:
+    def _reduced(self, call: cst.Call, called: str, known: Mapping[str, RowExtent]) -> RowExtent:
         tile, axis = argument(call, 0, "input"), argument(call, 1, "axis")
         scans = called in SCANS
         if tile is None or (axis is not None and self._text(axis) not in ("0", "-1", "None")):
@@ -305,27 +307,27 @@ class Reading:
 
         self.edits[call] = edit
         self.of_rows += 1
-        return BOTH if scans else Extent.ROWS
+        return BOTH if scans else RowExtent.ROWS
 
     # --- memory ---------------------------------------------------------------------------------
 
-    def _load(self, call: cst.Call, known: Mapping[str, Extent]) -> Extent:
+    def _load(self, call: cst.Call, known: Mapping[str, RowExtent]) -> RowExtent:
         pointer = argument(call, 0, "pointer")
         mask, other = argument(call, 1, "mask"), argument(call, 2, "other")
         where = self._address(call, pointer, known)
         beside = [value for value in (mask, other) if value is not None]
         if self._joined(beside, known) & ~where:
             raise self._refuse(call, "masks what all rows share by the row")
-        if Extent.ROWS in where:
+        if RowExtent.ROWS in where:
             self._mask(call, mask, known)
-        self.of_rows += where is Extent.ROWS
+        self.of_rows += where is RowExtent.ROWS
         return where
 
-    def _store(self, call: cst.Call, known: Mapping[str, Extent]) -> None:
+    def _store(self, call: cst.Call, known: Mapping[str, RowExtent]) -> None:
         pointer, value = argument(call, 0, "pointer"), argument(call, 1, "value")
         mask = argument(call, 2, "mask")
         where = self._address(call, pointer, known)
-        if Extent.ROWS not in where:
+        if RowExtent.ROWS not in where:
             raise self._refuse(call, "stores to the same place for every row")
         beside = [node for node in (value, mask) if node is not None]
         if self._joined(beside, known) & ~where:
@@ -333,15 +335,15 @@ class Reading:
         self._mask(call, mask, known)
 
     def _address(
-        self, call: cst.Call, pointer: cst.BaseExpression | None, known: Mapping[str, Extent]
-    ) -> Extent:
+        self, call: cst.Call, pointer: cst.BaseExpression | None, known: Mapping[str, RowExtent]
+    ) -> RowExtent:
         keywords = {a.keyword.value for a in call.args if a.keyword is not None}
         if pointer is None or any(a.star for a in call.args) or not keywords <= set(PLAIN):
             raise self._refuse(call, f"is no plain access: `{self._text(call)}`")
         return self._of(pointer, known)
 
     def _mask(
-        self, call: cst.Call, mask: cst.BaseExpression | None, known: Mapping[str, Extent]
+        self, call: cst.Call, mask: cst.BaseExpression | None, known: Mapping[str, RowExtent]
     ) -> None:
         """Leave the rows behind the last one alone."""
         name = self.names.mask

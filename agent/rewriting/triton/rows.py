@@ -18,7 +18,7 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.host import language
 from agent.analysis.triton.programs import naming, one_block, program_indices, unused
 from agent.rewriting.triton.edits import Edit, begun, followed, writing
-from agent.rewriting.triton.row_extents import Extent, Names, Reading, of_cast
+from agent.rewriting.triton.row_extents import Reading, RowExtent, RowNames, of_cast
 from agent.syntax import Source
 
 
@@ -29,7 +29,7 @@ class RowKernel:
     kernel: Kernel
     block: str
     """The constant that is the length of its tiles."""
-    names: Names
+    names: RowNames
     edits: Mapping[cst.CSTNode, Edit]
 
 
@@ -45,7 +45,7 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
         NotApplicable: a line may mix rows, or what it does with them is not to be seen.
     """
     block = one_block(source, kernel)
-    names = Names(count or unused(kernel, "n_rows"), unused(kernel, "ROWS"),
+    names = RowNames(count or unused(kernel, "n_rows"), unused(kernel, "ROWS"),
                   unused(kernel, "row_mask"))  # fmt: skip
     body = kernel.function.node.body
     if not isinstance(body, cst.IndentedBlock):
@@ -59,7 +59,7 @@ def row_kernel(source: Source, kernel: Kernel, count: str | None) -> RowKernel:
     masked = f"{names.mask} = {row} < {names.count}"
     instead = _numbered(source, asked[0], names.rows, each) if name else writing(row)
     reading = Reading(source, kernel, block, names, dict.fromkeys(asked, instead))
-    reading.block_of(body.body, {p.name.value: Extent.NONE for p in kernel.function.parameters})
+    reading.block_of(body.body, {p.name.value: RowExtent.NONE for p in kernel.function.parameters})
     if line is not None:
         reading.edits[line] = followed(masked)
     else:

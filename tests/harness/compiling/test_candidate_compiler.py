@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.evidence.duplicates import Compiled, Sieve
+from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
 from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import ForkedExaminer
+from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.workers import start_server
@@ -37,12 +37,14 @@ def checkout(tmp_path: Path, example: str, name: str, old: str = "", new: str = 
     return Checkout(root, (root,), kernel)
 
 
-def examine(server: ForkServer, tmp_path: Path, backend: str, *roots: Checkout) -> list[Compiled]:
+def compiled(
+    server: ForkServer, tmp_path: Path, backend: str, *roots: Checkout
+) -> list[CompiledCommit]:
     pytest.importorskip("cuda.tile" if backend == "cutile" else "triton")
     logs = tmp_path / "logs"
     logs.mkdir()
     wanted = Wanted(backend, (90,), python="unused", has_gpu=False)
-    found = ForkedExaminer(server, wanted, logs).examine(roots, ("tests", "-kperf"))
+    found = ForkedCompiler(server, wanted, logs).compile(roots, ("tests", "-kperf"))
     assert None not in found, [p.read_text() for p in logs.iterdir()]
     return [compiled for compiled in found if compiled]
 
@@ -55,10 +57,10 @@ def test_cutile_hints_and_comments(compiling_server: ForkServer, tmp_path: Path)
         checkout(tmp_path, example, "hinted", "@ct.kernel", "@ct.kernel(occupancy=8)"),
         checkout(tmp_path, example, "again", "@ct.kernel", "@ct.kernel(occupancy=8)  # again"),
     ]
-    found = examine(compiling_server, tmp_path, "cutile", *roots)
-    assert all(compiled.complete and compiled.problem is None for compiled in found)
+    found = compiled(compiling_server, tmp_path, "cutile", *roots)
+    assert all(each.complete and each.problem is None for each in found)
     candidates = [(r.root.name, r.root.name, f) for r, f in zip(roots[1:], found[1:], strict=True)]
-    assert Sieve().sort_out(found[0], candidates) == {
+    assert DuplicateFilter().filter_out(found[0], candidates) == {
         "comment": "the compiler makes the incumbent's code of it",
         "again": "the compiler makes the same code of it as of hinted",
     }
@@ -72,20 +74,20 @@ def test_triton_that_asks_for_too_much(compiling_server: ForkServer, tmp_path: P
         checkout(tmp_path, example, "origin"),
         checkout(tmp_path, example, "large", "BLOCK_K=32", "BLOCK_K=1024"),
     ]
-    origin, large = examine(compiling_server, tmp_path, "triton", *roots)
+    origin, large = compiled(compiling_server, tmp_path, "triton", *roots)
     assert origin.problem is None
     assert large.problem is not None and "shared memory" in large.problem
-    out = Sieve().sort_out(origin, [("sha", "BLOCK_K=1024", large)])
+    out = DuplicateFilter().filter_out(origin, [("sha", "BLOCK_K=1024", large)])
     assert out == {"sha": large.problem}
 
 
-def test_what_cannot_be_examined_is_not_sorted_out(
+def test_what_cannot_be_compiled_is_not_filtered_out(
     compiling_server: ForkServer, tmp_path: Path
 ) -> None:
     broken = checkout(tmp_path, "cutile_softmax", "broken")
     (broken.root / broken.kernel).write_text("raise ImportError('no')\n")
     wanted = Wanted("cutile", (90,), python="unused", has_gpu=False)
-    assert ForkedExaminer(compiling_server, wanted, tmp_path).examine([broken], ("tests",)) == (
+    assert ForkedCompiler(compiling_server, wanted, tmp_path).compile([broken], ("tests",)) == (
         None,
     )
-    assert Sieve().sort_out(None, [("sha", "x", None)]) == {}
+    assert DuplicateFilter().filter_out(None, [("sha", "x", None)]) == {}

@@ -12,13 +12,13 @@ import pytest
 
 from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge
-from agent.harness.measuring.pairs import Timing as BlockTiming
+from agent.harness.measuring.pairs import BlockTiming as BlockTiming
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
 from agent.measuring.decision import Rules, Status, decide
-from agent.measuring.measurement import Failure, Plan, calibrate, measure
+from agent.measuring.measurement import ComparisonPlan, Failure, calibrate, measure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from tests.support.simulated import TYPICAL, SimulatedPairs
@@ -41,7 +41,7 @@ STEPPED = """
 
 @pytest.fixture
 def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(3,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(3,)))
     timing = BlockTiming(block_ms=10, settle_ms=2, least_samples=2)
     monkeypatch.setattr(
         "agent.harness.measuring.judge.WorkerPairs", partial(WorkerPairs, timing=timing)
@@ -108,7 +108,7 @@ def test_a_glance_ranks_two_variants(judge: PytestJudge, tmp_path: Path) -> None
     incumbent = project(tmp_path, "incumbent").checkout()
     for name, sleep_s, sign in (("slow", 0.004, -1), ("fast", 0.001, 1)):
         variant = project(tmp_path, name, kernel=KERNEL.replace("0.002", str(sleep_s)))
-        look = judge.glance(incumbent, variant.checkout(), 2, deadline_in(60))
+        look = judge.quick_compare(incumbent, variant.checkout(), 2, deadline_in(60))
         assert isinstance(look, Look)
         assert sign * look.log_ratio > 0.2
 
@@ -116,7 +116,7 @@ def test_a_glance_ranks_two_variants(judge: PytestJudge, tmp_path: Path) -> None
 def test_a_glance_at_what_fails_is_a_failure(judge: PytestJudge, tmp_path: Path) -> None:
     incumbent = project(tmp_path, "incumbent").checkout()
     broken = project(tmp_path, "broken", kernel="def launch(): raise MemoryError('no room')\n")
-    look = judge.glance(incumbent, broken.checkout(), 2, deadline_in(60))
+    look = judge.quick_compare(incumbent, broken.checkout(), 2, deadline_in(60))
     assert isinstance(look, Failure)
     assert "no room" in look.reason
 
@@ -230,7 +230,7 @@ def test_where_the_power_cap_slows_one_arm_the_cycles_say_so() -> None:
 def test_the_verdict_is_on_time_and_names_the_cycles() -> None:
     capped = Telemetry(1500, 700.0, 60, 0x4)
     source = SimulatedPairs(TYPICAL, {"c": 0.9}, seed=1, telemetry=capped)
-    comparison = measure(source, Rules(), Plan())
+    comparison = measure(source, Rules(), ComparisonPlan())
     assert isinstance(comparison, Comparison)
     assert comparison.equal_clock is not None
     assert abs(comparison.equal_clock.improvement - comparison.overall.improvement) < 1e-9
@@ -238,7 +238,7 @@ def test_the_verdict_is_on_time_and_names_the_cycles() -> None:
 
 
 def test_a_calibration_says_what_each_config_can_resolve() -> None:
-    calibration = calibrate(SimulatedPairs(TYPICAL, {"a": 1.0, "b": 1.0}, seed=3), Plan())
+    calibration = calibrate(SimulatedPairs(TYPICAL, {"a": 1.0, "b": 1.0}, seed=3), ComparisonPlan())
     assert not isinstance(calibration, Failure)
     assert set(calibration.resolvable) == {"a", "b"}
     assert all(0.002 < value < 0.05 for value in calibration.resolvable.values())
@@ -252,6 +252,6 @@ def test_a_line_up_is_a_glance_at_several(judge: PytestJudge, tmp_path: Path) ->
     variants = {
         name: project(tmp_path, name, kernel=kernel).checkout() for name, kernel in kernels.items()
     }
-    seen = judge.line_up(incumbent, variants, 2, deadline_in(60))
+    seen = judge.interleaved_screen(incumbent, variants, 2, deadline_in(60))
     assert sorted(seen, key=lambda name: -seen[name].log_ratio) == ["v1", "v3", "v5", "v6"]
-    assert judge.line_up(incumbent, variants, 2, deadline_in(-1)) == {}
+    assert judge.interleaved_screen(incumbent, variants, 2, deadline_in(-1)) == {}

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, LineUp, groups
-from agent.harness.measuring.pairs import Timing
+from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, InterleavedScreen, groups
+from agent.harness.measuring.pairs import BlockTiming
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.screening import Look
 from tests.support.workers import Project, start_server
 
 PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
-TIMING = Timing(block_ms=10, settle_ms=2, least_samples=2, quads=2)
+TIMING = BlockTiming(block_ms=10, settle_ms=2, least_samples=2, quads=2)
 TEST = """
     from kernel import launch
 
@@ -45,7 +45,7 @@ def look(server: ForkServer, tmp_path: Path):  # type: ignore[no-untyped-def]
         def checkout(name: str, kernel: str):  # type: ignore[no-untyped-def]
             return Project(tmp_path / name, textwrap.dedent(test), kernel).checkout()
 
-        line = LineUp(server, PLAN, TIMING, deadline_in(timeout_s), interpreted=True)
+        line = InterleavedScreen(server, PLAN, TIMING, deadline_in(timeout_s), interpreted=True)
         logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, *variants)}
         return line.look(
             checkout("incumbent", incumbent),
@@ -116,6 +116,6 @@ def test_without_a_fork_server_nobody_is_ranked(tmp_path: Path) -> None:
     with start_server(tmp_path / "server.log") as server:
         pass
     project = Project(tmp_path / "project", textwrap.dedent(TEST), sleeping(0.001)).checkout()
-    line = LineUp(server, PLAN, TIMING, deadline_in(20), interpreted=True)
+    line = InterleavedScreen(server, PLAN, TIMING, deadline_in(20), interpreted=True)
     logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, "a")}
     assert line.look(project, {"a": project}, logs) == {}

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.measuring.judge import PytestJudge, Timing, Verification
-from agent.harness.measuring.pairs import Timing as BlockTiming
+from agent.harness.measuring.judge import PytestJudge, TimedPass, Verification
+from agent.harness.measuring.pairs import BlockTiming as BlockTiming
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
-from agent.measuring.measurement import Calibration, Failure, Plan
+from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
 from agent.measuring.statistics import Comparison
 from tests.support.workers import Project
 
@@ -59,7 +59,7 @@ Make = Callable[..., Checkout]
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs of short blocks, and no pause after a bad one."""
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(4,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(4,)))
     monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", NEW_PAIRS)
     monkeypatch.setattr(WorkerPairs, "pause", lambda *_: None)
 
@@ -170,7 +170,7 @@ def test_a_test_that_is_gone_is_a_failure(judge: PytestJudge, make: Make) -> Non
 
 def test_timing_gives_a_record_a_config(judge: PytestJudge, make: Make) -> None:
     timing = judge.time(make("timed", sleep_ms=2.0), deadline_in(60))
-    assert isinstance(timing, Timing)
+    assert isinstance(timing, TimedPass)
     assert [record.config for record in timing.records] == ["test_perf[1]", "test_perf[2]"]
     assert all(2.0 <= record.latency_ms < 20 for record in timing.records)
     assert 0.02 < timing.pass_s < 10
@@ -187,7 +187,7 @@ def test_timing_takes_the_second_pass_of_tests_that_time_themselves(
             return ["forward" if len(passes) == 1 else "backward"]
     """
     timing = self_timed.time(make("cold", extra=cold), deadline_in(60))
-    assert isinstance(timing, Timing)
+    assert isinstance(timing, TimedPass)
     assert [record.config for record in timing.records] == ["test_perf backward"]
 
 
@@ -283,7 +283,7 @@ def test_one_config_that_regresses_reverts_the_rest(judge: PytestJudge, make: Ma
 def test_fewer_pairs_are_taken_where_the_deadline_is_near(
     server: ForkServer, make: Make, logs: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(Plan, looks=(50,)))
+    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(50,)))
     judge = PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)
     comparison = judge.compare(make("a"), make("b"), None, deadline_in(10))
     assert isinstance(comparison, Comparison)

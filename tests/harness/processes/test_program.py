@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from agent.errors import Interrupted, UsageError
-from agent.harness.processes.program import HEAD_BYTES, TAIL_BYTES, Ended, run_program
+from agent.harness.processes.program import HEAD_BYTES, TAIL_BYTES, ProgramEnd, run_program
 
 # Tells its own pid and those of: a child, a session leader, one without our variables, a daemon of
 # a double fork. Each sleeps for longer than any test.
@@ -43,7 +43,7 @@ FAMILY = """
 """
 
 
-def run(folder: Path, script: str, *, timeout_s: float = 20.0, **settings: object) -> Ended:
+def run(folder: Path, script: str, *, timeout_s: float = 20.0, **settings: object) -> ProgramEnd:
     """Run a Python program in an empty folder, its log beside it."""
     path = folder / "program.py"
     path.write_text(textwrap.dedent(script))
