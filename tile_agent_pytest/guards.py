@@ -26,7 +26,7 @@ BAND_BYTES = 1 << 16
 _ALIGNMENT_BYTES = 64
 
 
-class OutsideTensor(Exception):
+class OutOfBounds(Exception):
     """A kernel loads or stores outside of its tensors; the message says where and how far."""
 
 
@@ -73,7 +73,7 @@ class GuardedLaunch:
     regions: list[Region] = field(default_factory=list)
     foreign: bool = False
     """The kernel makes pointers of integers, so that it may know tensors that we do not."""
-    fault: OutsideTensor | None = None
+    fault: OutOfBounds | None = None
 
 
 class Guards:
@@ -251,7 +251,7 @@ class Guards:
                 outside.append((nearest, *reached, nearby))
         if outside:
             farthest = max(outside, key=lambda one: one[0])
-            launch.fault = OutsideTensor(self._fault(launch, writes, *farthest))
+            launch.fault = OutOfBounds(self._fault(launch, writes, *farthest))
             raise launch.fault
 
     def _fault(

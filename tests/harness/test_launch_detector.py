@@ -46,7 +46,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
 def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
     pairs = partial(WorkerPairs, timing=BlockTiming(block_ms=5, settle_ms=1, least_samples=1))
     monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", pairs)
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(3,)))
+    monkeypatch.setattr(
+        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(3,))
+    )
     logs = tmp_path / "logs"
     logs.mkdir()
     return PytestJudge(server, TESTS, framework="triton", rules=Rules(), logs=logs)

@@ -15,8 +15,8 @@ ct = pytest.importorskip("cuda.tile", reason="the cuda-tile package is not insta
 from tests.tile_cpu.elementwise_programs import kernel_of  # noqa: E402
 from tests.tile_cpu.front_end import front_end  # noqa: E402
 from tile_agent_pytest.tile_cpu import (  # noqa: E402
-    OutOfBounds,
     TileCpu,
+    UndefinedAccess,
     UninitializedRead,
     UnsupportedOperation,
     grid,
@@ -92,7 +92,7 @@ def long_slice(x, y):
     ],
 )
 def test_an_access_out_of_bounds_is_reported(kernel: Any, mark: str, message: str) -> None:
-    with pytest.raises(OutOfBounds) as caught:
+    with pytest.raises(UndefinedAccess) as caught:
         run(kernel, torch.zeros(10), torch.zeros(16))
     assert message in str(caught.value)
     assert line_of(mark) in str(caught.value)

@@ -16,8 +16,8 @@ from typing import Any
 
 from tile_agent_pytest.tile_cpu import hook
 from tile_agent_pytest.tile_cpu.errors import (
-    OutOfBounds,
     TileCpuError,
+    UndefinedAccess,
     UninitializedRead,
     UnsupportedOperation,
     UnsupportedVersion,
@@ -27,9 +27,9 @@ from tile_agent_pytest.tile_cpu.launch import OPERATIONS, launch
 
 __all__ = [
     "OPERATIONS",
-    "OutOfBounds",
     "TileCpu",
     "TileCpuError",
+    "UndefinedAccess",
     "UninitializedRead",
     "UnsupportedOperation",
     "UnsupportedVersion",

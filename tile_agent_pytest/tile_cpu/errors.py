@@ -15,7 +15,7 @@ class UnsupportedOperation(TileCpuError):
     """The kernel is fine, but the CPU execution lacks an operation that it uses."""
 
 
-class OutOfBounds(TileCpuError):
+class UndefinedAccess(TileCpuError):
     """A memory access that is undefined behavior on a GPU."""
 
 

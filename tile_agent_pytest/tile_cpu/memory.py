@@ -9,7 +9,7 @@ import torch
 
 from tile_agent_pytest.tile_cpu import dtypes
 from tile_agent_pytest.tile_cpu.casts import implicit_cast
-from tile_agent_pytest.tile_cpu.errors import OutOfBounds, UninitializedRead
+from tile_agent_pytest.tile_cpu.errors import UndefinedAccess, UninitializedRead
 from tile_agent_pytest.tile_cpu.hook import ct
 from tile_agent_pytest.tile_cpu.tile import (
     Tile,
@@ -167,7 +167,7 @@ def _region(
         start, extent = item.__index__() * step, view.shape[axis]
         low, high = max(start, 0), min(start + size, extent)
         if not check_bounds and (low, high) != (start, start + size):
-            raise OutOfBounds(
+            raise UndefinedAccess(
                 f"check_bounds=False, but the tile covers {start} to {start + size - 1} of"
                 f" dimension #{axis}, which has {extent}"
             )
@@ -286,7 +286,7 @@ def addresses(
             chosen = chosen & inside
         elif bool((chosen & ~inside).any()):
             wrong = int(places[chosen & ~inside][0])
-            raise OutOfBounds(
+            raise UndefinedAccess(
                 f"check_bounds=False, but index {wrong} of dimension #{axis}, which has {extent}"
             )
         offset = offset + places * array.tensor.stride(axis)
@@ -366,7 +366,9 @@ class RawArrayMemory:
         chosen = _mask(mask, tuple(places.shape))
         outside = chosen & ((places < 0) | (places >= self.memory.size))
         if bool(outside.any()):
-            raise OutOfBounds(f"offset {int(places[outside][0])} of {self.memory.size} elements")
+            raise UndefinedAccess(
+                f"offset {int(places[outside][0])} of {self.memory.size} elements"
+            )
         return places, chosen
 
     def load_offset(

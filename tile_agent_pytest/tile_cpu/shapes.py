@@ -10,7 +10,7 @@ import torch
 from tile_agent_pytest.tile_cpu import dtypes
 from tile_agent_pytest.tile_cpu.casts import cast
 from tile_agent_pytest.tile_cpu.elementwise import binary
-from tile_agent_pytest.tile_cpu.errors import OutOfBounds
+from tile_agent_pytest.tile_cpu.errors import UndefinedAccess
 from tile_agent_pytest.tile_cpu.hook import ct
 from tile_agent_pytest.tile_cpu.tile import (
     Tile,
@@ -147,7 +147,7 @@ def _corner(tile: Tile, index: Any, shape: tuple[int, ...]) -> tuple[slice, ...]
         if size % part:
             raise ct.TileTypeError(f"dimension #{axis}: {size} is not divisible by {part}")
         if not 0 <= place < size // part:
-            raise OutOfBounds(
+            raise UndefinedAccess(
                 f"subtile {place} of dimension #{axis}: there are {size // part} of {part} elements"
             )
         where.append(slice(place * part, (place + 1) * part))

@@ -8,7 +8,7 @@ import torch
 
 from tile_agent_pytest.tile_cpu import dtypes, memory
 from tile_agent_pytest.tile_cpu.casts import implicit_cast
-from tile_agent_pytest.tile_cpu.errors import OutOfBounds
+from tile_agent_pytest.tile_cpu.errors import UndefinedAccess
 from tile_agent_pytest.tile_cpu.hook import ct
 from tile_agent_pytest.tile_cpu.memory import Array
 from tile_agent_pytest.tile_cpu.tile import (
@@ -28,7 +28,7 @@ def slice_array(array: Array, axis: Any, start: Any, stop: Any) -> Array:
     first, last = start.__index__(), stop.__index__()
     extent = array.tensor.shape[place]
     if not 0 <= first <= last <= extent:
-        raise OutOfBounds(f"slice {first} to {last} of dimension #{place}, which has {extent}")
+        raise UndefinedAccess(f"slice {first} to {last} of dimension #{place}, which has {extent}")
     return array.like(array.tensor.narrow(place, first, last - first))
 
 

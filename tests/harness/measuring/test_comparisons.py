@@ -41,7 +41,9 @@ STEPPED = """
 
 @pytest.fixture
 def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(3,)))
+    monkeypatch.setattr(
+        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(3,))
+    )
     timing = BlockTiming(block_ms=10, settle_ms=2, least_samples=2)
     monkeypatch.setattr(
         "agent.harness.measuring.judge.WorkerPairs", partial(WorkerPairs, timing=timing)

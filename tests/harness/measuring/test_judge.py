@@ -59,7 +59,9 @@ Make = Callable[..., Checkout]
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs of short blocks, and no pause after a bad one."""
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(4,)))
+    monkeypatch.setattr(
+        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(4,))
+    )
     monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", NEW_PAIRS)
     monkeypatch.setattr(WorkerPairs, "pause", lambda *_: None)
 
@@ -283,7 +285,9 @@ def test_one_config_that_regresses_reverts_the_rest(judge: PytestJudge, make: Ma
 def test_fewer_pairs_are_taken_where_the_deadline_is_near(
     server: ForkServer, make: Make, logs: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.harness.measuring.judge.Plan", partial(ComparisonPlan, looks=(50,)))
+    monkeypatch.setattr(
+        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(50,))
+    )
     judge = PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)
     comparison = judge.compare(make("a"), make("b"), None, deadline_in(10))
     assert isinstance(comparison, Comparison)
