@@ -7,7 +7,6 @@ import tokenize
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.metadata import PositionProvider
 
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Check, Finding, Severity
@@ -66,8 +65,7 @@ def lint(source: Source) -> Report:
 
 def _lines(source: Source, node: cst.CSTNode) -> tuple[int, int]:
     """The first and the last line of a node."""
-    where = source.wrapper.resolve(PositionProvider)[node]
-    return source.line(node), int(where.end.line)
+    return source.line(node), source.place(node).end.line
 
 
 def _silenced(text: str) -> dict[int, frozenset[str]]:

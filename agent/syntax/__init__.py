@@ -2,7 +2,7 @@
 
 from agent.syntax.edit import Edits, append_keyword, edited, keyword, setting, with_keyword
 from agent.syntax.source import Function, Literal, Source, Untraceable
-from agent.syntax.tree import argument, assigned, descendants, is_commented, positional
+from agent.syntax.tree import argument, assigned, children, descendants, is_commented, positional
 
 __all__ = [
     "Edits",
@@ -13,6 +13,7 @@ __all__ = [
     "append_keyword",
     "argument",
     "assigned",
+    "children",
     "descendants",
     "edited",
     "is_commented",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import libcst as cst
@@ -13,9 +14,22 @@ Edits = Mapping[Any, Callable[[Any], cst.CSTNode]]
 have left it, so that a call inside an edited call may be edited as well."""
 
 
-def apply_edits(module: cst.Module, edits: Edits) -> str:
-    """The text of the module after the edits."""
-    return module.visit(_Editor(edits)).code
+def apply_edits(module: cst.Module, edits: Edits, around: Collection[cst.CSTNode]) -> str:
+    """The text of the module after the edits, given the nodes around those that are edited."""
+    new = module.visit(_Editor(edits, around))
+    if not new.has_trailing_newline or not new.body:
+        return new.code
+    unchanged = {*module.body, *module.header, *module.footer}
+    return "".join(
+        _code(module, part) if part in unchanged else module.code_for_node(part)
+        for part in (*new.header, *new.body, *new.footer)
+    )
+
+
+@lru_cache(maxsize=2**12)
+def _code(module: cst.Module, part: cst.CSTNode) -> str:
+    """The text of a part of a module, which most of the edits leave as it is."""
+    return module.code_for_node(part)
 
 
 def edited(node: Node, edits: Edits) -> Node:
@@ -24,9 +38,13 @@ def edited(node: Node, edits: Edits) -> Node:
 
 
 class _Editor(cst.CSTTransformer):
-    def __init__(self, edits: Edits) -> None:
+    def __init__(self, edits: Edits, around: Collection[cst.CSTNode] | None = None) -> None:
         super().__init__()
         self.edits = edits
+        self.around = around
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return self.around is None or node in self.around
 
     def on_leave(self, original_node: Any, updated_node: Any) -> Any:
         edit = self.edits.get(original_node)

@@ -6,31 +6,33 @@ Names are resolved through the file's imports and scopes, never by their text: `
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache, wraps
+from threading import get_ident
+from typing import Any, TypeVar
 
 import libcst as cst
 from libcst.metadata import (
     Assignment,
     BaseAssignment,
+    CodeRange,
     GlobalScope,
-    MetadataWrapper,
-    ParentNodeProvider,
-    PositionProvider,
     QualifiedName,
-    QualifiedNameProvider,
     QualifiedNameSource,
     Scope,
-    ScopeProvider,
 )
 from libcst.metadata.scope_provider import ImportAssignment
 
 from agent.syntax.edit import Edits, apply_edits
-from agent.syntax.tree import descendants
+from agent.syntax.places import Places
+from agent.syntax.scopes import scopes
+from agent.syntax.tree import children, descendants
 
 BYTE_ORDER_MARK = "\ufeff"
+KEPT = 64
+"""How many of the latest sources are kept, with their trees, in case they are made again."""
 
 
 class Untraceable(Exception):
@@ -67,26 +69,51 @@ class Literal:
     """It is the default of a parameter, so that a caller may pass another value."""
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """The text of a kernel file, parsed once.
+Node = TypeVar("Node", bound=cst.CSTNode)
+Found = TypeVar("Found")
 
-    Two sources are never equal, since their trees share no node. Every reading property raises
-    `libcst.ParserSyntaxError` for a text that is not Python.
+
+def _remembered(
+    method: Callable[[Source, Node], Found],
+) -> Callable[[Source, Node], Found]:
+    """What a source says of a node, worked out once."""
+
+    @wraps(method)
+    def asked(source: Source, node: Node) -> Found:
+        known = source.memory[method.__name__]
+        if node not in known:
+            known[node] = method(source, node)
+        found: Found = known[node]
+        return found
+
+    return asked
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Source:
+    """The text of a kernel file, parsed once: made again, it is the same object for a while.
+
+    Sources that are not the same object are never equal, since their trees share no node. No node
+    of a tree may be changed. Every reading property raises `libcst.ParserSyntaxError` for a text
+    that is not Python.
     """
 
     text: str
     path: str = "kernel.py"
 
-    @cached_property
-    def wrapper(self) -> MetadataWrapper:
-        """The tree with its metadata."""
-        return MetadataWrapper(cst.parse_module(self.text))
+    def __new__(cls, text: str, path: str = "kernel.py") -> Source:
+        """One of the latest sources, where it is of this text and path; else a new one."""
+        return _source(text, path, get_ident())
 
-    @property
+    @cached_property
+    def memory(self) -> defaultdict[str, dict[cst.CSTNode, Any]]:
+        """Method -> node -> what it says of the node."""
+        return defaultdict(dict)
+
+    @cached_property
     def module(self) -> cst.Module:
         """The root of the tree that every other property speaks of."""
-        return self.wrapper.module
+        return cst.parse_module(self.text)
 
     @cached_property
     def functions(self) -> tuple[Function, ...]:
@@ -103,9 +130,13 @@ class Source:
 
     def line(self, node: cst.CSTNode) -> int:
         """The line a node begins on, from 1; a decorated function begins at its `def`."""
-        where = node.name if isinstance(node, cst.FunctionDef) else node
-        return int(self.wrapper.resolve(PositionProvider)[where].start.line)
+        return self.place(node.name if isinstance(node, cst.FunctionDef) else node).start.line
 
+    def place(self, node: cst.CSTNode) -> CodeRange:
+        """Where a node begins and ends: lines from 1, columns from 0."""
+        return self._places[node]
+
+    @_remembered
     def code(self, node: cst.CSTNode) -> str:
         """The text of a node on one line, without comments."""
         text = self.module.code_for_node(node)
@@ -115,6 +146,7 @@ class Source:
             text = self.module.code_for_node(bare)
         return " ".join(text.split())
 
+    @_remembered
     def name(self, expression: cst.CSTNode) -> str | None:
         """The dotted name an expression stands for, or None.
 
@@ -132,6 +164,7 @@ class Source:
             return self.name(aliased)
         return _only(self._qualified_names(expression))
 
+    @_remembered
     def resolve(self, expression: cst.BaseExpression) -> cst.BaseExpression:
         """The value behind a name that is assigned once; any other expression itself."""
         seen: set[Assignment] = set()
@@ -151,6 +184,7 @@ class Source:
         named = self.name(expression)
         return self._functions_by_name.get(named) if named is not None else None
 
+    @_remembered
     def enclosing(self, node: cst.CSTNode) -> Function | None:
         """The innermost function whose body holds the node."""
         child = node
@@ -162,8 +196,7 @@ class Source:
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """The nodes around a node, innermost first."""
-        parents = self.wrapper.resolve(ParentNodeProvider)
-        while (parent := parents.get(node)) is not None:
+        while (parent := self._parents.get(node)) is not None:
             yield parent
             node = parent
 
@@ -200,7 +233,7 @@ class Source:
 
     def uses(self, assignment: Assignment) -> tuple[cst.Name, ...]:
         """Where an assigned name is read, in the order of the file."""
-        nodes = [a.node for a in assignment.references if isinstance(a.node, cst.Name)]
+        nodes = {a.node for a in assignment.references if isinstance(a.node, cst.Name)}
         return tuple(sorted(nodes, key=self.line))
 
     def mentions(self, function: Function) -> tuple[cst.Name, ...]:
@@ -212,7 +245,7 @@ class Source:
 
     def assignments(self, name: cst.Name) -> tuple[Assignment, ...]:
         """The assignments a name may stand for, in its scope or the ones around it."""
-        scope = self.wrapper.resolve(ScopeProvider).get(name)
+        scope = self._scopes.get(name)
         if scope is None:
             return ()
         found: set[BaseAssignment] = scope[name.value]
@@ -221,7 +254,8 @@ class Source:
     def rewrite(self, edits: Edits) -> str:
         """The text after the edits; everything they do not touch stays byte for byte."""
         mark = BYTE_ORDER_MARK if self.text.startswith(BYTE_ORDER_MARK) else ""
-        return mark + apply_edits(self.module, edits)
+        around = {a for node in edits for a in self.ancestors(node)}
+        return mark + apply_edits(self.module, edits, around)
 
     @cached_property
     def _functions_by_name(self) -> dict[str, Function]:
@@ -232,17 +266,33 @@ class Source:
         return {f.node: f for f in self.functions}
 
     @cached_property
+    def _places(self) -> Places:
+        return Places(self.module)
+
+    @cached_property
+    def _parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
+        found: dict[cst.CSTNode, cst.CSTNode] = {}
+        left: list[cst.CSTNode] = [self.module]
+        for parent in left:
+            for child in children(parent):
+                found[child] = parent
+                left.append(child)
+        return found
+
+    @cached_property
+    def _scopes(self) -> Mapping[cst.CSTNode, Scope | None]:
+        return scopes(self.module)
+
+    @cached_property
     def _global_scope(self) -> Scope:
-        scopes = self.wrapper.resolve(ScopeProvider).values()
-        return next(s for s in scopes if isinstance(s, GlobalScope))
+        return next(s for s in self._scopes.values() if isinstance(s, GlobalScope))
 
     def _function_name(self, node: cst.FunctionDef) -> str:
         return next(iter(self._qualified_names(node))).name.replace(".<locals>", "")
 
     def _qualified_names(self, node: cst.CSTNode) -> Collection[QualifiedName]:
-        names: Any = self.wrapper.resolve(QualifiedNameProvider).get(node, ())
-        found: Collection[QualifiedName] = names() if callable(names) else names
-        return found
+        scope = self._scopes.get(node)
+        return scope.get_qualified_names_for(node) if scope is not None else ()
 
     def _assigned_value(
         self, name: cst.Name, *, defaults: bool = False
@@ -268,7 +318,7 @@ class Source:
 
     def _value_assigned_to(self, target: cst.CSTNode) -> cst.BaseExpression | None:
         """The right-hand side of `target = value` or of its element of `a, b = x, y`."""
-        parents = self.wrapper.resolve(ParentNodeProvider)
+        parents = self._parents
         parent = parents.get(target)
         if isinstance(parent, cst.AnnAssign):
             return parent.value
@@ -286,6 +336,15 @@ class Source:
             ):
                 return value.elements[several.elements.index(parent)].value
         return None
+
+
+@lru_cache(maxsize=KEPT)
+def _source(text: str, path: str, thread: int) -> Source:  # noqa: ARG001
+    """A new source; a thread has its own, since a tree is worked out bit by bit."""
+    source = object.__new__(Source)
+    object.__setattr__(source, "text", text)
+    object.__setattr__(source, "path", path)
+    return source
 
 
 class _Uncommenting(cst.CSTTransformer):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from functools import cache, lru_cache
 from typing import TypeVar
 
 import libcst as cst
@@ -14,16 +15,84 @@ Node = TypeVar("Node", bound=cst.CSTNode)
 
 def descendants(node: cst.CSTNode, kind: type[Node]) -> Iterator[Node]:
     """The nodes of one kind below a node and itself, in the order of the file."""
-    if isinstance(node, kind):
-        yield node
-    for child in _children(node):
-        yield from descendants(child, kind)
+    return iter(_found(node, kind))
+
+
+@lru_cache(maxsize=2**14)
+def _found(node: cst.CSTNode, kind: type[Node]) -> tuple[Node, ...]:
+    kinds = _kinds(kind)
+    return tuple(here for here in _below(node) if type(here) in kinds)  # type: ignore[misc]
+
+
+@lru_cache(maxsize=2**12)
+def _below(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    found = []
+    left = [node]
+    while left:
+        here = left.pop()
+        found.append(here)
+        left.extend(reversed(children(here)))
+    return tuple(found)
 
 
 @lru_cache(maxsize=2**16)
-def _children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
-    """A node's children but for whitespace; LibCST finds them anew, and slowly, on each asking."""
-    return tuple(child for child in node.children if not isinstance(child, WHITESPACE))
+def children(node: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
+    """A node's children but for whitespace, in the order of the file.
+
+    To find them, LibCST makes a copy of the node. In what order it takes the fields is therefore
+    asked of the first node of a class only.
+    """
+    visited, others = _fields(node)
+    if any(_nodes(getattr(node, field)) for field in others):
+        found = node.children  # it takes a field that it did not take in the first node
+    else:
+        found = [child for field in visited for child in _nodes(getattr(node, field))]
+    whitespace = _whitespace()
+    return tuple(child for child in found if type(child) not in whitespace)
+
+
+def _nodes(value: object) -> Sequence[cst.CSTNode]:
+    if type(value) in _kinds(cst.CSTNode):
+        return (value,)  # type: ignore[return-value]
+    return value if isinstance(value, tuple | list) else ()
+
+
+@cache
+def _kinds(kind: type[cst.CSTNode]) -> frozenset[type]:
+    """A class and those below it. They are abstract, for which `isinstance` is slow."""
+    return frozenset((kind,)).union(*(_kinds(below) for below in kind.__subclasses__()))
+
+
+@cache
+def _whitespace() -> frozenset[type]:
+    return frozenset().union(*map(_kinds, WHITESPACE))
+
+
+_FIELDS: dict[type[cst.CSTNode], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+
+def _fields(node: cst.CSTNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields that are visited, in order, and the other ones."""
+    kind = type(node)
+    if kind not in _FIELDS:
+        order = _Order(node)
+        node.visit(order)
+        others = {field.name for field in fields(kind)} - set(order.visited)
+        _FIELDS[kind] = tuple(order.visited), tuple(others)
+    return _FIELDS[kind]
+
+
+class _Order(cst.CSTVisitor):
+    def __init__(self, node: cst.CSTNode) -> None:
+        super().__init__()
+        self.node = node
+        self.visited: list[str] = []
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return node is self.node
+
+    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:  # noqa: ARG002
+        self.visited.append(attribute)
 
 
 def is_commented(node: cst.CSTNode) -> bool:

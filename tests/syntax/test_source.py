@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 import libcst as cst
 import pytest
+from libcst.metadata import (
+    Assignment,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    ScopeProvider,
+)
 
 from agent.syntax import Source, Untraceable, descendants
 
@@ -132,3 +140,25 @@ def test_edits_may_nest() -> None:
         }
     )
     assert renamed == "F(G(1))"
+
+
+def test_a_text_is_parsed_once() -> None:
+    assert Source("a = 1\n") is Source("a = 1\n")
+    assert Source("a = 1\n", "other.py").module is not Source("a = 1\n").module
+
+
+KERNEL = Path(__file__).parents[2] / "benchmarks" / "triton" / "attention" / "attention.py"
+
+
+@pytest.mark.parametrize("file", [KERNEL, Path(pytest.__file__)], ids=lambda p: p.stem)
+def test_scopes_places_and_parents_are_those_of_libcst(file: Path) -> None:
+    found = Source(file.read_text())
+    known = MetadataWrapper(found.module, unsafe_skip_copy=True)
+    places, around = known.resolve(PositionProvider), known.resolve(ParentNodeProvider)
+    scopes = known.resolve(ScopeProvider)
+    for node in descendants(found.module, cst.CSTNode):
+        assert found.place(node) == places[node]
+        assert next(found.ancestors(node), None) is around.get(node)
+        if isinstance(node, cst.Name) and (scope := scopes.get(node)) is not None:
+            expected = {a.node for a in scope[node.value] if isinstance(a, Assignment)}
+            assert {a.node for a in found.assignments(node)} == expected

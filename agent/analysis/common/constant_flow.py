@@ -14,7 +14,7 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect, Kernel
-from agent.syntax import Source, argument, assigned, descendants
+from agent.syntax import Source, argument, assigned, children, descendants
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Flow:
             if called in self.dialect.shapes and called not in self.dialect.iotas:
                 shape = self._shape(node)
                 return any(self._carries(a, names) for a in node.args if a.value is not shape)
-        return any(self._carries(child, names) for child in node.children)
+        return any(self._carries(child, names) for child in children(node))
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""

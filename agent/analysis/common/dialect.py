@@ -179,7 +179,7 @@ class Dialect(ABC):
         )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
     launches = [found for c in source.calls if (found := dialect.launch(source, c)) is not None]
     return tuple(

@@ -19,7 +19,16 @@ import libcst as cst
 from agent.analysis.common.dialect import Dialect, Kernel
 from agent.analysis.common.kernels import Classification, class_of
 from agent.errors import UsageError
-from agent.syntax import Function, Literal, Source, Untraceable, assigned, descendants, positional
+from agent.syntax import (
+    Function,
+    Literal,
+    Source,
+    Untraceable,
+    assigned,
+    children,
+    descendants,
+    positional,
+)
 
 BYTES = 2
 """Bytes an element: kernels worth tuning mostly move 16-bit types."""
@@ -197,7 +206,7 @@ class _Values:
                 return False
         if isinstance(node, cst.Name):
             return node.value in self.names[function.name]
-        return any(self.held_by(function, child) for child in node.children)
+        return any(self.held_by(function, child) for child in children(node))
 
     def _follow(self, function: Function) -> None:
         """Mark what is assigned from values, until nothing more is."""

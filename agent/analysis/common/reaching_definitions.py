@@ -39,6 +39,11 @@ def definition(source: Source, name: str, place: cst.CSTNode) -> Definition | No
 
     A branch or loop that may assign the name on the way makes it uncertain.
     """
+    return _definition(source, name, place)
+
+
+@lru_cache(maxsize=2**14)
+def _definition(source: Source, name: str, place: cst.CSTNode) -> Definition | None:
     try:
         return _reaching(source, name, place)
     except Ambiguous:

@@ -14,7 +14,7 @@ import libcst as cst
 
 from agent.analysis.cutile.kernel_file import STATIC, KernelFile
 from agent.analysis.cutile.values import is_runtime
-from agent.syntax import Function, assigned, descendants
+from agent.syntax import Function, assigned, children, descendants
 
 Names = frozenset[str]
 _SCOPES = (cst.FunctionDef, cst.Lambda, cst.GeneratorExp, cst.ListComp, cst.ClassDef)
@@ -134,7 +134,7 @@ def _reads(node: cst.CSTNode) -> Iterator[cst.Name]:
     elif isinstance(node, cst.Attribute | cst.Arg | cst.NamedExpr):
         yield from _reads(node.value)
     elif not isinstance(node, _SCOPES):
-        for child in node.children:
+        for child in children(node):
             yield from _reads(child)
 
 

@@ -12,7 +12,7 @@ import libcst as cst
 
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.cutile.dialect import CT
-from agent.syntax import Source, argument, keyword, positional
+from agent.syntax import Source, argument, children, keyword, positional
 
 SCALARS = tuple(f"{CT}{name}" for name in ("assume_divisible_by", "bid", "num_blocks", "num_tiles"))
 ARITHMETIC = (
@@ -211,7 +211,7 @@ def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode)
 
 def _expressions(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """The expressions right below a node, through arguments and elements; no keyword's name."""
-    for child in node.children:
+    for child in children(node):
         if isinstance(child, cst.Arg):
             yield child.value
         elif isinstance(child, cst.BaseExpression):

@@ -13,7 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile.dialect import ATOMICS, CT, CUTILE
-from agent.syntax import Function, Source, argument, assigned, descendants, positional
+from agent.syntax import Function, Source, argument, assigned, children, descendants, positional
 
 ATOMIC = (*ATOMICS, f"{CT}atomic_cas")
 BITWISE = tuple(f"{CT}atomic_{name}" for name in ("and", "or", "xor", "cas"))
@@ -231,7 +231,7 @@ class Uses:
                 if isinstance(node.func, cst.Attribute):
                     inside.append(node.func.value)
                 return frozenset().union(*(self._carried(function, n) for n in inside))
-        return frozenset().union(*(self._carried(function, child) for child in node.children))
+        return frozenset().union(*(self._carried(function, child) for child in children(node)))
 
     def _read_values(self, function: Function) -> None:
         for expression in self._indices(function):

@@ -177,6 +177,15 @@ class HostView:
         Two expressions with the same identity have the same value in this launch. Two names for
         equal integers are told apart: one of the integers may change.
         """
+        if expression not in self._identities:
+            self._identities[expression] = self._identity(expression)
+        return self._identities[expression]
+
+    @cached_property
+    def _identities(self) -> dict[cst.BaseExpression, str]:
+        return {}
+
+    def _identity(self, expression: cst.BaseExpression) -> str:
         behind = self._behind(expression)
         if isinstance(behind, cst.Name):
             return self._leaf(behind)

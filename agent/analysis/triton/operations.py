@@ -10,7 +10,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
-from agent.syntax import Function, Source, argument, assigned, descendants, positional
+from agent.syntax import Function, Source, argument, assigned, children, descendants, positional
 
 REDUCTIONS = frozenset(
     ("sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "reduce_or", "softmax")
@@ -199,7 +199,7 @@ class Operations:
             return [(function, child) for child in below]
         if isinstance(node, cst.Attribute):
             return [(function, node.value)]
-        return [(function, child) for child in node.children]
+        return [(function, child) for child in children(node)]
 
     def _definitions(self, function: Function, name: str) -> list[Place]:
         found = [(function, node) for n, node in self._assignments[function] if n == name]

@@ -20,7 +20,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
-from agent.syntax import Source, descendants
+from agent.syntax import Source, children, descendants
 
 FLOATS = tuple(f"triton.language.{name}" for name in ("sum", "max", "sqrt", "exp", "exp2"))
 """What gives one number for many elements, or keeps such a number one."""
@@ -122,10 +122,9 @@ def _is_tile(source: Source, expression: cst.BaseExpression) -> bool:
             return True
     if isinstance(behind, cst.Name):
         return False
-    children = [c for c in behind.children if isinstance(c, cst.BaseExpression | cst.Arg)]
     return any(
         _is_tile(source, c.value if isinstance(c, cst.Arg) else c)
-        for c in children
+        for c in children(behind)
         if isinstance(c, cst.BaseExpression | cst.Arg)
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
-from libcst.metadata import PositionProvider
 
 from agent.syntax import Source
 
@@ -40,13 +39,12 @@ class Place:
     @classmethod
     def of(cls, source: Source, node: cst.CSTNode) -> Place:
         """The place of a node that may be replaced."""
-        places = source.wrapper.resolve(PositionProvider)
-        where = places[node]
+        where = source.place(node)
         lines = source.text.splitlines()
         first, last = lines[where.start.line - 1], lines[where.end.line - 1]
         indent = len(first) - len(first.lstrip())
         block = next(
-            places[a].start.column
+            source.place(a).start.column
             for a in source.ancestors(node)
             if isinstance(a, cst.SimpleStatementLine | cst.BaseCompoundStatement)
         )

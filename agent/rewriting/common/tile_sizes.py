@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -48,17 +49,7 @@ class ChangeableTiles:
     @classmethod
     def of(cls, dialect: Dialect, source: Source) -> ChangeableTiles:
         """Find them. Raises `NotApplicable`, with the reasons, when there is none."""
-        kernels: dict[str, tuple[TileConstant, ...]] = {}
-        reasons: list[str] = []
-        for kernel in dialect.launched(source):
-            tiles = []
-            for constant in tile_names(dialect, source, kernel):
-                try:
-                    tiles.append(tile_of(dialect, source, kernel, constant))
-                except NotApplicable as refusal:
-                    reasons.append(f"{constant} of {kernel.name}: {refusal}")
-            if tiles and not _shared(tiles, kernels.values()):
-                kernels[kernel.name] = tuple(tiles)
+        kernels, reasons = _found(dialect, source)
         if not kernels:
             raise NotApplicable("; ".join(reasons) or "no launched kernel has a named tile size")
         return cls(dialect, source, kernels)
@@ -131,6 +122,25 @@ class ChangeableTiles:
             and all(by_name[n].allows(s) and s >= smallest for n, s in sizes.items())
             and prod(sorted(sizes.values())[-2:]) <= MOST_ELEMENTS
         )
+
+
+@lru_cache(maxsize=16)
+def _found(
+    dialect: Dialect, source: Source
+) -> tuple[Mapping[str, tuple[TileConstant, ...]], tuple[str, ...]]:
+    """The tile sizes of each kernel, and why others are none; several entries ask for them."""
+    kernels: dict[str, tuple[TileConstant, ...]] = {}
+    reasons: list[str] = []
+    for kernel in dialect.launched(source):
+        tiles = []
+        for constant in tile_names(dialect, source, kernel):
+            try:
+                tiles.append(tile_of(dialect, source, kernel, constant))
+            except NotApplicable as refusal:
+                reasons.append(f"{constant} of {kernel.name}: {refusal}")
+        if tiles and not _shared(tiles, kernels.values()):
+            kernels[kernel.name] = tuple(tiles)
+    return kernels, tuple(reasons)
 
 
 def _tied(tiles: tuple[TileConstant, ...]) -> list[list[TileConstant]]:

@@ -8,7 +8,6 @@ from math import gcd
 from typing import TypeVar
 
 import libcst as cst
-from libcst.metadata import PositionProvider
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import value_of
@@ -169,7 +168,7 @@ def only_where(flag: str, lines: Sequence[str]) -> cst.If:
 
 def descriptor_place(source: Source, statement: cst.CSTNode, name: str) -> Place:
     """Where what makes a descriptor of that name stands, within `if DESCRIPTORS:`."""
-    column = source.wrapper.resolve(PositionProvider)[statement].start.column + STEP
+    column = source.place(statement).start.column + STEP
     return Place(column, column, column + len(f"{name} = "), 0)
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import libcst as cst
-from libcst.metadata import PositionProvider
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
@@ -71,7 +70,7 @@ _ELLIPSIS = cst.SimpleStatementSuite([cst.Expr(cst.Ellipsis())])
 
 
 def _indent_of(source: Source, function: cst.FunctionDef) -> str:
-    column = source.wrapper.resolve(PositionProvider)[function.name].start.column
+    column = source.place(function.name).start.column
     return " " * (column - len("def "))
 
 
