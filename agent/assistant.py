@@ -18,14 +18,13 @@ from agent.errors import UsageError
 from agent.events import Event, Offered, Skipped, Stopped, StopReason
 from agent.journal import Journal
 from agent.loop import Observer, drive
-from agent.options import ASSISTANT
+from agent.options import ASSISTANT, Request
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
 from agent.proposers.draft import Draft, DraftProposer
 from agent.repository import Repository
 from agent.session import (
-    Request,
     Session,
     begin,
     find_runs,

@@ -1,11 +1,22 @@
-"""What the user may set for a run. Recorded with it, so that a resumed run is the same run.
+"""What the user may set for a run, each option declared once.
 
-Never holds a secret: a model's key comes from the environment.
+A field annotated with an `Option` is a parameter of `tile-agent run`, of `tile-agent begin` and of
+the MCP server's `begin`, a key of `[tool.tile-agent]`, and a row of the documentation: to add an
+option is to add its field. A field without one is the program's own.
+
+A run's options are recorded with it, so that a resumed run is the same run. They never hold a
+secret: a model's key comes from the environment.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from agent.measuring.decision import Rules
 
@@ -13,62 +24,319 @@ PLAYBOOK, MODEL, COMMAND, ASSISTANT = "playbook", "model", "command", "assistant
 PROPOSERS = (PLAYBOOK, MODEL, COMMAND, ASSISTANT)
 """Who can write candidates."""
 
+T = TypeVar("T")
+
+
+class Form(StrEnum):
+    """What a person gives, where that is not simply the value of the field."""
+
+    AS_IT_IS = "as it is"
+    SECONDS = "seconds"
+    """A number that ends."""
+    ENTRIES = "entries"
+    """Names of the playbook, each of them checked."""
+    CHAIN = "chain"
+    """Names with commas between."""
+    WORDS = "words"
+    """A command line, which is split as a shell would split it."""
+    FOLDER = "folder"
+    """A path, which is made absolute."""
+    PLAYBOOK_FIRST = "playbook first"
+    """Whether the playbook comes before the assistant."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a person sets a field."""
+
+    help: str
+    """Its first sentence speaks of one value, where several may be given."""
+    name: str = ""
+    """Of the parameter, with underscores; the field's own when empty."""
+    min: int | None = None
+    env: str = ""
+    """The variable that gives it where the command line does not."""
+    form: Form = Form.AS_IT_IS
+    run_only: bool = False
+    """It says who writes candidates; `begin` lacks it, because there an assistant does."""
+
+    def told(self, several: str) -> str:
+        """The help of one that may be given several times, with the words that say how."""
+        first, _, rest = self.help.partition(".")
+        return f"{first}; {several}.{rest}"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A field that holds the options of one part, shown under a title of their own."""
+
+    title: str = ""
+    run_only: bool = False
+
+
+KERNEL = Option("The Python file that holds the kernel.")
+PYTHON = Option("Interpreter with torch and pytest that runs the tests.")
+TESTS = Option("Test file or node id. Found when left out.")
+"""These three are options of other commands too."""
+
 
 @dataclass(frozen=True)
 class ModelOptions:
     """Which language model writes candidates, and how much it may take."""
 
-    model: str = ""
-    """`provider:name`, such as `anthropic:claude-sonnet-5-5` or `openai:gpt-5`."""
-    base_url: str = ""
-    """Of an API that speaks like the provider's, a local one too; the provider's when empty."""
-    max_tokens: int = 2_000_000
-    """Input and output together, over the whole run."""
-    max_cost_usd: float | None = None
-    time_budget_s: float | None = None
-    """What waiting for the model may take over the whole run."""
-    request_timeout_s: float = 300.0
-    """One request, from its first byte to its answer's last, retries included."""
-    choose: bool = False
-    """Let the model choose the next optimization; else the order of the playbook holds."""
-    replay: str = ""
-    """A folder of recorded exchanges that answer instead of the network."""
+    model: Annotated[
+        str,
+        Option(
+            "provider:name, such as anthropic:claude-sonnet-5-5; the key comes from the "
+            "provider's own variable.",
+            env="TILE_AGENT_MODEL",
+        ),
+    ] = ""
+    base_url: Annotated[
+        str,
+        Option(
+            "Of the model's API; any OpenAI-compatible server, a local one too.",
+            env="TILE_AGENT_BASE_URL",
+        ),
+    ] = ""
+    max_tokens: Annotated[
+        int, Option("Tokens a run may take, both ways.", name="model_max_tokens", min=1)
+    ] = 2_000_000
+    max_cost_usd: Annotated[
+        float | None,
+        Option("What a run may cost, in US dollars.", name="model_max_cost_usd", min=0),
+    ] = None
+    time_budget_s: Annotated[
+        float | None,
+        Option(
+            "What waiting for it may take in a run.",
+            name="model_time_budget_s",
+            min=0,
+            form=Form.SECONDS,
+        ),
+    ] = None
+    request_timeout_s: Annotated[
+        float,
+        Option(
+            "Of one request, retries included.",
+            name="model_request_timeout_s",
+            min=1,
+            form=Form.SECONDS,
+        ),
+    ] = 300.0
+    choose: Annotated[
+        bool,
+        Option(
+            "Let it choose the next optimization; else the playbook's order holds.",
+            name="model_chooses",
+        ),
+    ] = False
+    replay: Annotated[
+        str,
+        Option(
+            "A run's folder of recorded exchanges, which answer instead of the network.",
+            name="model_replay",
+            form=Form.FOLDER,
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True)
 class CommandOptions:
     """Which program writes candidates."""
 
-    argv: tuple[str, ...] = ()
-    """`{prompt}` is replaced by the prompt's file and `{kernel}` by the kernel's; without
-    `{prompt}` it reads the prompt from its standard input."""
-    timeout_s: float = 900.0
-    pass_env: tuple[str, ...] = ()
-    """Variables that are handed on although their names look like secrets."""
+    argv: Annotated[
+        tuple[str, ...],
+        Option(
+            "Such as 'claude -p': reads the prompt from standard input, or {prompt} is replaced "
+            "by its file; {kernel} by the kernel's.",
+            name="command",
+            env="TILE_AGENT_COMMAND",
+            form=Form.WORDS,
+        ),
+    ] = ()
+    timeout_s: Annotated[
+        float, Option("Kill it after so long.", name="command_timeout_s", min=1, form=Form.SECONDS)
+    ] = 900.0
+    pass_env: Annotated[
+        tuple[str, ...], Option("A variable it gets although its name looks like a secret.")
+    ] = ()
 
 
 @dataclass(frozen=True)
 class Options:
     """What a run may do, and when it stops."""
 
-    max_iterations: int = 25
-    patience: int = 2
-    """Iterations in a row without improvement after which the run stops."""
-    keep_going: bool = False
-    """Go on after an improvement under 2 %."""
-    time_budget_s: float | None = None
-    iteration_timeout_s: float = 600.0
-    only: tuple[str, ...] = ()
-    """Names of the optimizations to try; all when empty."""
-    compare_on: tuple[str, ...] = ()
-    """Parts of perf test ids; comparisons run the tests that hold one of them. Chosen by cost when
-    empty."""
+    only: Annotated[tuple[str, ...], Option("Try only this optimization.", form=Form.ENTRIES)] = ()
+    compare_on: Annotated[
+        tuple[str, ...],
+        Option(
+            "Compare on perf tests with this in their id. "
+            "All that fit into an iteration when left out."
+        ),
+    ] = ()
+    max_iterations: Annotated[int, Option("Stop after so many iterations.", min=1)] = 25
+    patience: Annotated[
+        int, Option("Stop after so many iterations in a row without improvement.", min=1)
+    ] = 2
+    keep_going: Annotated[bool, Option("Go on after an improvement under 2 %.")] = False
+    time_budget_s: Annotated[
+        float | None, Option("Stop after so many seconds.", min=0, form=Form.SECONDS)
+    ] = None
+    iteration_timeout_s: Annotated[
+        float, Option("Give one iteration at most so many seconds.", min=1, form=Form.SECONDS)
+    ] = 600.0
     recalibrate_every: int = 5
     """Iterations after which the noise floor is measured again."""
-    counters: bool = True
-    """Read hardware counters of the baseline and of what is kept, where Nsight Compute is."""
+    counters: Annotated[
+        bool,
+        Option("Profile the baseline and what is kept with Nsight Compute, where it is installed."),
+    ] = True
     rules: Rules = field(default_factory=Rules)
-    proposers: tuple[str, ...] = (PLAYBOOK,)
-    """Who writes candidates, one after the other: when the first has nothing left, the next."""
-    model: ModelOptions = field(default_factory=ModelOptions)
-    command: CommandOptions = field(default_factory=CommandOptions)
+    proposers: Annotated[
+        tuple[str, ...],
+        Option(
+            "Who writes candidates: playbook, model, command, or a chain such as playbook,model.",
+            name="proposer",
+            env="TILE_AGENT_PROPOSER",
+            form=Form.CHAIN,
+            run_only=True,
+        ),
+    ] = (PLAYBOOK,)
+    """One after the other: when the first has nothing left, the next."""
+    model: Annotated[ModelOptions, Panel("Language model", run_only=True)] = field(
+        default_factory=ModelOptions
+    )
+    command: Annotated[CommandOptions, Panel("Agent program", run_only=True)] = field(
+        default_factory=CommandOptions
+    )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    kernel: Annotated[Path, KERNEL]
+    tests: Annotated[tuple[str, ...], TESTS] = ()
+    correctness_k: Annotated[
+        str | None, Option("pytest -k expression for the correctness tests.")
+    ] = None
+    perf_k: Annotated[str | None, Option("pytest -k expression for the perf tests.")] = None
+    branch: Annotated[
+        str | None, Option("Name of the branch; tile-agent/<kernel>-<date> when left out.")
+    ] = None
+    options: Annotated[Options, Panel()] = field(default_factory=Options)
+    python: Annotated[str, PYTHON] = sys.executable
+
+
+# --- the declarations as a list -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option, and where its value belongs."""
+
+    path: tuple[str, ...]
+    """The fields that lead to it from a `Request`."""
+    name: str
+    kind: Any
+    """The type of the field."""
+    default: Any
+    """`dataclasses.MISSING` where it has to be given."""
+    option: Option
+    panel: str = ""
+    run_only: bool = False
+
+    @property
+    def flag(self) -> str:
+        """As the command line has it."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether several values may be given, each by itself."""
+        single = (Form.CHAIN, Form.WORDS, Form.PLAYBOOK_FIRST)
+        return self.kind == tuple[str, ...] and self.option.form not in single
+
+    def help(self, several: str) -> str:
+        """What it is for.
+
+        Args:
+            several: how more than one value is given, where that can be.
+        """
+        return self.option.told(several) if self.repeatable else self.option.help
+
+
+_PLAYBOOK_FIRST = Setting(
+    path=("options", "proposers"),
+    name="playbook_first",
+    kind=bool,
+    default=False,
+    option=Option(
+        "Let the program go through the playbook before it is your turn, which may take an hour.",
+        form=Form.PLAYBOOK_FIRST,
+    ),
+)
+"""All that is left of `proposers` where an assistant leads."""
+
+
+def settings(*, led: bool) -> list[Setting]:
+    """The options of a run, in the order in which they are shown.
+
+    Args:
+        led: of a run that an assistant leads, which is begun by `begin`.
+    """
+    found = list(_walk(Request))
+    if not led:
+        return sorted(found, key=lambda setting: setting.run_only)
+    replaced = (_PLAYBOOK_FIRST if s.path == _PLAYBOOK_FIRST.path else s for s in found)
+    return [setting for setting in replaced if not setting.run_only]
+
+
+def _walk(kind: type, path: tuple[str, ...] = (), panel: Panel = Panel()) -> Iterator[Setting]:
+    hints = get_type_hints(kind, include_extras=True)
+    for own in fields(kind):
+        inner, said = _split(hints[own.name])
+        here = (*path, own.name)
+        if isinstance(said, Panel):
+            yield from _walk(inner, here, said)
+        elif isinstance(said, Option):
+            run_only = panel.run_only or said.run_only
+            name = said.name or own.name
+            yield Setting(here, name, inner, own.default, said, panel.title, run_only)
+
+
+def _split(hint: Any) -> tuple[Any, Any]:
+    """The type of a field, and what its annotation says beside it."""
+    if get_origin(hint) is not Annotated:
+        return hint, None
+    inner, said = get_args(hint)
+    return inner, said
+
+
+def filled(values: Mapping[tuple[str, ...], Any]) -> Request:
+    """What was asked for, of the values by the paths of their settings; the rest by default."""
+    found: Request = _filled(Request, values)
+    return found
+
+
+def _filled(kind: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
+    hints = get_type_hints(kind)
+    given = {}
+    for own in fields(kind):
+        inner = {path[1:]: value for path, value in values.items() if path[0] == own.name}
+        if () in inner:
+            given[own.name] = inner[()]
+        elif inner:
+            given[own.name] = _filled(hints[own.name], inner)
+    return kind(**given)
+
+
+def signed(function: Callable[..., T], parameters: Iterable[Parameter]) -> Callable[..., T]:
+    """The function with other parameters, for a library that makes something of a signature."""
+    returns = get_type_hints(function, include_extras=True)["return"]
+    signature = Signature(list(parameters), return_annotation=returns)
+    vars(function)["__signature__"] = signature
+    annotations = {p.name: p.annotation for p in signature.parameters.values()}
+    function.__annotations__ = annotations | {"return": returns}
+    return function

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent import environment as machine
@@ -32,7 +32,7 @@ from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
-from agent.options import ASSISTANT, Options
+from agent.options import ASSISTANT, Options, Request
 from agent.preflight import preflight, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer
@@ -43,21 +43,6 @@ from agent.target import Target, find_target
 from agent.workspace import SANDBOX, Setup, Workspace, state_dir
 
 COLLECT_TIMEOUT_S = 300.0
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for."""
-
-    kernel: Path
-    python: str
-    tests: tuple[str, ...] = ()
-    correctness_k: str | None = None
-    perf_k: str | None = None
-    branch: str | None = None
-    options: Options = field(default_factory=Options)
-    needs: tuple[str, ...] = KINDS
-    """The kinds of tests without which nothing can be done."""
 
 
 @dataclass(frozen=True)
@@ -130,8 +115,12 @@ class Session:
 
 
 @contextmanager
-def opened(request: Request) -> Iterator[Session]:
+def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session]:
     """Find and check everything that a run needs, and hold it while the block lasts.
+
+    Args:
+        request: what the user asked for.
+        needs: the kinds of tests without which nothing can be done.
 
     Raises:
         UsageError: something is missing or wrong; nothing has been changed.
@@ -146,7 +135,7 @@ def opened(request: Request) -> Iterator[Session]:
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
-        session = _open(stack, request, workspace, target, found.head_sha, plan=None)
+        session = _open(stack, request, workspace, target, found.head_sha, needs=needs)
         yield replace(session, notes=(*found.notes, *session.plan.notes))
 
 
@@ -194,7 +183,7 @@ def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run
             branch=started.branch,
             options=started.options,
         )
-        session = _open(stack, request, workspace, target, started.origin_sha, started.tests)
+        session = _open(stack, request, workspace, target, started.origin_sha, plan=started.tests)
         _check_machine(started, session)
         yield session, run, journal
 
@@ -205,7 +194,9 @@ def _open(
     workspace: Workspace,
     target: Target,
     origin_sha: str,
-    plan: TestPlan | None,
+    *,
+    plan: TestPlan | None = None,
+    needs: tuple[str, ...] = KINDS,
 ) -> Session:
     backend = BACKENDS[target.backend]
     logs = state_dir() / "logs" / workspace.run_id
@@ -221,7 +212,7 @@ def _open(
     plan = plan or discover(
         server,
         Checkout(root, target.sys_path(root), target.kernel),
-        Selection(target.tests, request.correctness_k, request.perf_k, request.needs),
+        Selection(target.tests, request.correctness_k, request.perf_k, needs),
         framework=target.backend,
         interpreted=environment.gpu is None,
         log=logs / "collect.log",

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.cli import output, run_options
+from agent.cli import output
 from agent.cli.observe import announce, observer
-from agent.cli.options import (
-    Branch,
-    CompareOn,
-    CorrectnessK,
-    Counters,
-    IterationTimeoutS,
-    Json,
-    KeepGoing,
-    Kernel,
-    MaxIterations,
-    Only,
-    Patience,
-    PerfK,
-    Python,
-    Tests,
-    TimeBudgetS,
-    Yes,
-)
+from agent.cli.options import Json
+from agent.cli.run_options import asking
 from agent.errors import UsageError
 
 if TYPE_CHECKING:
     from agent.assistant import Turn
+    from agent.options import Request
     from agent.proposers.agenda import Task
 
 RunId = Annotated[
@@ -42,60 +26,16 @@ RunId = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(begin)
+    app.command()(asking(begin, led=True))
     app.command("next")(next_task)
     app.command("try")(try_draft)
     app.command()(finish)
 
 
-def begin(
-    kernel: Kernel,
-    tests: Tests = None,
-    correctness_k: CorrectnessK = None,
-    perf_k: PerfK = None,
-    branch: Branch = None,
-    only: Only = None,
-    compare_on: CompareOn = None,
-    max_iterations: MaxIterations = 25,
-    patience: Patience = 2,
-    keep_going: KeepGoing = False,
-    time_budget_s: TimeBudgetS = None,
-    iteration_timeout_s: IterationTimeoutS = 600.0,
-    counters: Counters = True,
-    playbook_first: Annotated[
-        bool,
-        typer.Option("--playbook-first", help="Let the program go through the playbook before."),
-    ] = False,
-    python: Python = sys.executable,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
+def begin(request: Request, yes: bool) -> None:
     """Begin a run that you lead: branch and baseline; go on with `tile-agent next`."""
-    output.use_json(as_json)
     from agent.assistant import begin_run
-    from agent.options import ASSISTANT, PLAYBOOK, Options
-    from agent.session import Request
 
-    options = Options(
-        max_iterations=max_iterations,
-        patience=patience,
-        keep_going=keep_going,
-        time_budget_s=run_options.seconds("--time-budget-s", time_budget_s),
-        iteration_timeout_s=run_options.limit("--iteration-timeout-s", iteration_timeout_s),
-        only=run_options.entries(only),
-        compare_on=tuple(compare_on or ()),
-        counters=counters,
-        proposers=(PLAYBOOK, ASSISTANT) if playbook_first else (ASSISTANT,),
-    )
-    request = Request(
-        kernel=kernel,
-        python=python,
-        tests=tuple(tests or ()),
-        correctness_k=correctness_k,
-        perf_k=perf_k,
-        branch=branch,
-        options=options,
-    )
     _show(begin_run(request, observer, lambda session: announce(session, ask=not yes)))
 
 

@@ -6,9 +6,7 @@ What it says comes after the command line and the environment. It can hold any o
 
 from __future__ import annotations
 
-import inspect
 import tomllib
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,15 @@ from agent.errors import UsageError
 
 FILE = "pyproject.toml"
 TABLE = "tool.tile-agent"
-_NOT_DEFAULTS = frozenset({"kernel", "yes", "as_json"})
+CONFIGURABLE = {"run": False, "begin": True}
+"""The commands whose defaults a file may set, and whether an assistant leads what they begin."""
 
 
-def defaults(folder: Path, commands: Mapping[str, Callable[..., None]]) -> dict[str, Any]:
+def defaults(folder: Path) -> dict[str, Any]:
     """What click takes as `default_map`.
 
     Args:
         folder: where to look first; then in its parents, up to the root of the repository.
-        commands: name -> function, whose parameters are the options that a file may set.
 
     Raises:
         UsageError: the file cannot be read, or sets what is no option.
@@ -33,7 +31,7 @@ def defaults(folder: Path, commands: Mapping[str, Callable[..., None]]) -> dict[
     if found is None:
         return {}
     path, table = found
-    known = {name: _settable(command) for name, command in commands.items()}
+    known = {command: _settable(led) for command, led in CONFIGURABLE.items()}
     values = {key.replace("-", "_"): value for key, value in table.items()}
     for key in values:
         if not any(key in names for names in known.values()):
@@ -48,8 +46,10 @@ def defaults(folder: Path, commands: Mapping[str, Callable[..., None]]) -> dict[
     }
 
 
-def _settable(command: Callable[..., None]) -> set[str]:
-    return set(inspect.signature(command).parameters) - _NOT_DEFAULTS
+def _settable(led: bool) -> set[str]:
+    from agent.options import settings
+
+    return {setting.name for setting in settings(led=led)} - {"kernel"}
 
 
 def _table(folder: Path) -> tuple[Path, dict[str, Any]] | None:

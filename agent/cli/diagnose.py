@@ -91,9 +91,11 @@ def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Dia
     from agent.harness.diagnostician import Diagnostician
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
-    from agent.session import Request, opened
+    from agent.options import Request
+    from agent.session import opened
 
-    with opened(Request(kernel, python, tuple(tests), needs=("perf",))) as session:
+    request = Request(kernel, tuple(tests), python=python)
+    with opened(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         if isinstance(outcome, Failure):

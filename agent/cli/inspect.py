@@ -25,7 +25,6 @@ from agent.cli.reference import (
 
 if TYPE_CHECKING:
     from agent.measuring.measurement import Failure
-    from agent.session import Request
     from agent.syntax import Source
 
 Targets = Annotated[
@@ -170,10 +169,11 @@ def verify(
         raise typer.Exit(0 if found.ok else FAILED)
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
+    from agent.options import Request
     from agent.session import opened
 
-    request = _request(kernel, python, tests, correctness_k=correctness_k, needs="correctness")
-    with opened(request) as session:
+    request = Request(kernel, tuple(tests or ()), correctness_k=correctness_k, python=python)
+    with opened(request, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
     if isinstance(outcome, Failure):
@@ -199,10 +199,11 @@ def bench(
     from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure
+    from agent.options import Request
     from agent.session import opened
 
-    request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
-    with opened(request) as session:
+    request = Request(kernel, tuple(tests or ()), perf_k=perf_k, python=python)
+    with opened(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         meaning = session.latency_meaning
@@ -233,11 +234,11 @@ def calibrate(
     from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure, describe_resolution
-    from agent.options import Options
+    from agent.options import Options, Request
     from agent.session import opened
 
-    request = _request(kernel, python, tests, perf_k=perf_k, needs="perf")
-    with opened(request) as session:
+    request = Request(kernel, tuple(tests or ()), perf_k=perf_k, python=python)
+    with opened(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
     if isinstance(outcome, Failure):
@@ -301,27 +302,6 @@ def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:
     if targets and backend.name != "cutile":
         raise UsageError(f"--target compiles cuTile kernels, and {kernel} holds {backend.name}'s")
     return source if targets or only_compiles(backend.name, probe()) else None
-
-
-def _request(
-    kernel: Kernel,
-    python: str,
-    tests: list[str] | None,
-    *,
-    correctness_k: str | None = None,
-    perf_k: str | None = None,
-    needs: str,
-) -> Request:
-    from agent.session import Request
-
-    return Request(
-        kernel=kernel,
-        python=python,
-        tests=tuple(tests or ()),
-        correctness_k=correctness_k,
-        perf_k=perf_k,
-        needs=(needs,),
-    )
 
 
 def _fail(failure: Failure) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -37,9 +36,6 @@ _BadCommandLine: type[Exception] = typer.BadParameter.__mro__[2]
 _NO_ARGUMENTS = "NoArgsIsHelpError"
 """The one of them that holds the help; typer has no public name for it."""
 
-CONFIGURABLE: dict[str, Callable[..., None]] = {"run": runs.run, "begin": assistant.begin}
-"""The commands whose defaults a file may set."""
-
 app = typer.Typer(
     name="tile-agent",
     help="Makes a cuTile or Triton kernel faster: one optimization at a time, each one tested, "
@@ -67,8 +63,8 @@ def _root(
     context: typer.Context,
     version: bool = typer.Option(False, "--version", help="Print the version and exit."),
 ) -> None:
-    if context.invoked_subcommand in CONFIGURABLE:
-        context.default_map = config.defaults(Path.cwd(), CONFIGURABLE)
+    if context.invoked_subcommand in config.CONFIGURABLE:
+        context.default_map = config.defaults(Path.cwd())
     if version:
         print(__version__)
         raise typer.Exit

@@ -1,50 +1,129 @@
-"""Makes a run's options of what the command line says."""
+"""The options of a run on the command line, made of their declarations in `agent.options`."""
 
 from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
+
+from agent.cli import output
+from agent.cli.options import SEVERAL, Json, Yes
 from agent.errors import UsageError
+from agent.options import (
+    ASSISTANT,
+    PLAYBOOK,
+    PROPOSERS,
+    Form,
+    Request,
+    Setting,
+    filled,
+    settings,
+    signed,
+)
 
 
-def seconds(option: str, value: float | None) -> float | None:
-    """A number of seconds that ends.
+def asking(command: Callable[[Request, bool], None], *, led: bool = False) -> Callable[..., None]:
+    """A command of typer that takes the options of a run.
+
+    Args:
+        command: called with what was asked for, and whether to begin without asking.
+        led: whether an assistant leads the run.
+    """
+    taken = settings(led=led)
+
+    def run(*, yes: bool, as_json: bool, **given: Any) -> None:
+        output.use_json(as_json)
+        command(filled({each.path: value(each, given[each.name]) for each in taken}), yes)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    ending = (
+        Parameter("yes", Parameter.KEYWORD_ONLY, default=False, annotation=Yes),
+        Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+    )
+    return signed(run, [*map(parameter, taken), *ending])
+
+
+def parameter(setting: Setting) -> Parameter:
+    """An option as a parameter that typer reads."""
+    option = setting.option
+    asked = typer.Option(
+        *((setting.flag,) if setting.default is False else ()),
+        help=setting.help(SEVERAL),
+        min=option.min,
+        envvar=option.env or None,
+        rich_help_panel=setting.panel or None,
+    )
+    kind, default = _typed(setting)
+    return Parameter(
+        setting.name,
+        Parameter.KEYWORD_ONLY,
+        default=Parameter.empty if default is MISSING else default,
+        annotation=Annotated[kind, asked],
+    )
+
+
+def value(setting: Setting, given: Any) -> Any:
+    """The value of the field, of what typer made of the command line.
 
     Raises:
         UsageError: it is none.
     """
-    if value is not None and not math.isfinite(value):
-        raise UsageError(f"{option} {value} is no number of seconds: leave it out for no limit")
-    return value
+    match setting.option.form:
+        case Form.SECONDS:
+            return seconds(setting.flag, given)
+        case Form.ENTRIES:
+            return entries(given)
+        case Form.CHAIN:
+            return proposers(given)
+        case Form.WORDS:
+            return words(setting.flag, given)
+        case Form.FOLDER:
+            return str(given.absolute()) if given else ""
+        case Form.PLAYBOOK_FIRST:
+            return (PLAYBOOK, ASSISTANT) if given else (ASSISTANT,)
+        case Form.AS_IT_IS:
+            return tuple(given or ()) if setting.repeatable else given
 
 
-def limit(option: str, value: float) -> float:
-    """The same, where one is needed."""
-    found = seconds(option, value)
-    assert found is not None
-    return found
+def _typed(setting: Setting) -> tuple[Any, Any]:
+    """What typer takes for the type of an option, and its default."""
+    if setting.repeatable:
+        return list[str] | None, None
+    match setting.option.form:
+        case Form.CHAIN:
+            return str, ",".join(setting.default)
+        case Form.WORDS:
+            return str, shlex.join(setting.default)
+        case Form.FOLDER:
+            return Path | None, None
+    return setting.kind, setting.default
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def seconds(flag: str, given: float | None) -> float | None:
+    """A number of seconds that ends."""
+    if given is not None and not math.isfinite(given):
+        raise UsageError(f"{flag} {given} is no number of seconds: leave it out for no limit")
+    return given
 
 
 def entries(names: list[str] | None) -> tuple[str, ...]:
-    """Names of the playbook that exist.
-
-    Raises:
-        UsageError: one does not.
-    """
+    """Names of the playbook that exist."""
     from agent.playbook import find
 
     return tuple(find(name).name for name in names or ())
 
 
 def proposers(chain: str) -> tuple[str, ...]:
-    """'playbook,model' as a tuple.
-
-    Raises:
-        UsageError: one is not known, comes twice, or is not for `run`.
-    """
-    from agent.options import ASSISTANT, PROPOSERS
-
+    """'playbook,model' as a tuple; each is known, comes once, and is for `run`."""
     names = tuple(name.strip() for name in chain.split(",") if name.strip())
     known = [name for name in PROPOSERS if name != ASSISTANT]
     if ASSISTANT in names:
@@ -57,13 +136,39 @@ def proposers(chain: str) -> tuple[str, ...]:
     return names
 
 
-def argv(command: str) -> tuple[str, ...]:
-    """A command line as its words; no shell is involved.
-
-    Raises:
-        UsageError: a quote is not closed.
-    """
+def words(flag: str, line: str) -> tuple[str, ...]:
+    """A command line as its words; no shell is involved."""
     try:
-        return tuple(shlex.split(command))
+        return tuple(shlex.split(line))
     except ValueError as problem:
-        raise UsageError(f"--command {command!r} cannot be split into words: {problem}") from None
+        raise UsageError(f"{flag} {line!r} cannot be split into words: {problem}") from None
+
+
+# --- the documentation --------------------------------------------------------------------------
+
+COLUMNS = ("option", "default", "variable", "commands", "what it is for")
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    """The rows of a table of the options, as Markdown; what its columns are, `COLUMNS` says."""
+    begins = {setting.name: setting for setting in settings(led=True)}
+    runs = {setting.name: setting for setting in settings(led=False)}
+    for name, setting in (runs | begins).items():
+        commands = [c for c, known in (("run", runs), ("begin", begins)) if name in known]
+        yield (
+            f"`{setting.flag}`",
+            _shown(setting),
+            f"`{setting.option.env}`" if setting.option.env else "",
+            ", ".join(f"`{command}`" for command in commands),
+            setting.help(SEVERAL).replace("|", "\\|"),
+        )
+
+
+def _shown(setting: Setting) -> str:
+    """The default for a person; empty where there is none to speak of."""
+    _, default = _typed(setting)
+    if setting.name == "python":
+        return "the one that runs tile-agent"
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return "" if default is MISSING or default in (None, "") else f"`{default}`"

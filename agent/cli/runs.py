@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from agent.cli import output, run_options
+from agent.cli import output
 from agent.cli.observe import announce, observer
-from agent.cli.options import (
-    BaseUrl,
-    Branch,
-    Command,
-    CommandTimeoutS,
-    CompareOn,
-    CorrectnessK,
-    Counters,
-    IterationTimeoutS,
-    Json,
-    KeepGoing,
-    Kernel,
-    MaxIterations,
-    Model,
-    ModelChooses,
-    ModelMaxCostUsd,
-    ModelMaxTokens,
-    ModelReplay,
-    ModelRequestTimeoutS,
-    ModelTimeBudgetS,
-    Only,
-    PassEnv,
-    Patience,
-    PerfK,
-    Proposers,
-    Python,
-    Tests,
-    TimeBudgetS,
-    Yes,
-)
+from agent.cli.options import Json
+from agent.cli.run_options import asking
 from agent.cli.status import state_of
 from agent.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from agent.journal import Journal
+    from agent.options import Request
     from agent.repository import Repository
     from agent.session import Session
     from agent.state import Run
@@ -52,82 +24,14 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(run)
+    app.command()(asking(run))
     app.command()(resume)
 
 
-def run(
-    kernel: Kernel,
-    tests: Tests = None,
-    correctness_k: CorrectnessK = None,
-    perf_k: PerfK = None,
-    branch: Branch = None,
-    only: Only = None,
-    compare_on: CompareOn = None,
-    max_iterations: MaxIterations = 25,
-    patience: Patience = 2,
-    keep_going: KeepGoing = False,
-    time_budget_s: TimeBudgetS = None,
-    iteration_timeout_s: IterationTimeoutS = 600.0,
-    counters: Counters = True,
-    python: Python = sys.executable,
-    proposer: Proposers = "playbook",
-    model: Model = "",
-    base_url: BaseUrl = "",
-    model_max_tokens: ModelMaxTokens = 2_000_000,
-    model_max_cost_usd: ModelMaxCostUsd = None,
-    model_time_budget_s: ModelTimeBudgetS = None,
-    model_request_timeout_s: ModelRequestTimeoutS = 300.0,
-    model_chooses: ModelChooses = False,
-    model_replay: ModelReplay = None,
-    command: Command = "",
-    command_timeout_s: CommandTimeoutS = 900.0,
-    pass_env: PassEnv = None,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
+def run(request: Request, yes: bool) -> None:
     """Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert."""
-    output.use_json(as_json)
-    from agent.options import CommandOptions, ModelOptions, Options
-    from agent.session import Request, begin, opened
+    from agent.session import begin, opened
 
-    options = Options(
-        max_iterations=max_iterations,
-        patience=patience,
-        keep_going=keep_going,
-        time_budget_s=run_options.seconds("--time-budget-s", time_budget_s),
-        iteration_timeout_s=run_options.limit("--iteration-timeout-s", iteration_timeout_s),
-        only=run_options.entries(only),
-        compare_on=tuple(compare_on or ()),
-        counters=counters,
-        proposers=run_options.proposers(proposer),
-        model=ModelOptions(
-            model=model,
-            base_url=base_url,
-            max_tokens=model_max_tokens,
-            max_cost_usd=model_max_cost_usd,
-            time_budget_s=run_options.seconds("--model-time-budget-s", model_time_budget_s),
-            request_timeout_s=run_options.limit(
-                "--model-request-timeout-s", model_request_timeout_s
-            ),
-            choose=model_chooses,
-            replay=str(model_replay.absolute()) if model_replay else "",
-        ),
-        command=CommandOptions(
-            argv=run_options.argv(command),
-            timeout_s=run_options.limit("--command-timeout-s", command_timeout_s),
-            pass_env=tuple(pass_env or ()),
-        ),
-    )
-    request = Request(
-        kernel=kernel,
-        python=python,
-        tests=tuple(tests or ()),
-        correctness_k=correctness_k,
-        perf_k=perf_k,
-        branch=branch,
-        options=options,
-    )
     with opened(request) as session:
         announce(session, ask=not yes)
         state, journal, made = begin(session)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +21,9 @@ from agent.errors import ExitCode
 from agent.mcp.answers import Difference, FinalFigures, Offer, Results, Runs, Tried, TurnAnswer
 from agent.mcp.command import Report, Value, call, command_line
 from agent.mcp.views import View, diff_of, results_of
+from agent.options import KERNEL, TESTS, Setting, settings, signed
+
+SEVERAL = "one or several"
 
 Repository = Annotated[
     str | None,
@@ -28,10 +33,8 @@ Repository = Annotated[
     ),
 ]
 Run = Annotated[str | None, Field(description="Id of the run; the latest when left out.")]
-Kernel = Annotated[str, Field(description="The Python file that holds the kernel.")]
-Tests = Annotated[
-    list[str] | None, Field(description="Test files or node ids; found when left out.")
-]
+Kernel = Annotated[str, Field(description=KERNEL.help)]
+Tests = Annotated[list[str] | None, Field(description=TESTS.told(SEVERAL))]
 
 READS = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -45,7 +48,7 @@ REPEATABLE = CHANGES.model_copy(update={"idempotent_hint": True})
 def register(server: MCPServer[Any]) -> None:
     """Add the tools to a server."""
     verbs: tuple[tuple[str, Callable[..., Any], ToolAnnotations], ...] = (
-        ("begin", begin, REPEATABLE),
+        ("begin", _begins(), REPEATABLE),
         ("next", next_step, CHANGES),
         ("try", try_candidate, CHANGES),
         ("finish", finish, REPEATABLE),
@@ -62,74 +65,50 @@ def register(server: MCPServer[Any]) -> None:
 
 
 async def begin(
-    context: Context[Any, Any],
-    kernel: Kernel,
-    repository: Repository = None,
-    tests: Tests = None,
-    correctness_k: Annotated[
-        str | None, Field(description="pytest -k expression for the correctness tests.")
-    ] = None,
-    perf_k: Annotated[
-        str | None, Field(description="pytest -k expression for the perf tests.")
-    ] = None,
-    compare_on: Annotated[
-        list[str] | None,
-        Field(description="Compare on perf tests with one of these in their id."),
-    ] = None,
-    playbook_first: Annotated[
-        bool,
-        Field(
-            description="Let the program try what it can do by itself before it is your turn, "
-            "which may take an hour."
-        ),
-    ] = False,
-    only: Annotated[
-        list[str] | None, Field(description="Offer and try these optimizations only.")
-    ] = None,
-    branch: Annotated[
-        str | None, Field(description="Name of the new branch; made up when left out.")
-    ] = None,
-    max_iterations: Annotated[
-        int | None, Field(ge=1, description="Stop after so many iterations.")
-    ] = None,
-    patience: Annotated[
-        int | None, Field(ge=1, description="Stop after so many iterations in a row without gain.")
-    ] = None,
-    keep_going: Annotated[bool, Field(description="Go on after an improvement under 2 %.")] = False,
-    time_budget_s: Annotated[
-        float | None, Field(gt=0, description="Stop after so many seconds.")
-    ] = None,
-    iteration_timeout_s: Annotated[
-        float | None, Field(ge=1, description="Give one iteration at most so many seconds.")
-    ] = None,
-    python: Annotated[
-        str | None,
-        Field(description="Interpreter with torch and pytest that runs the tests."),
-    ] = None,
+    context: Context[Any, Any], repository: str | None = None, **given: Any
 ) -> Annotated[CallToolResult, TurnAnswer]:
     """Begin a run on a kernel: make a branch, test and time the code as it is.
 
     The kernel and its tests must be committed. The user's checkout is left alone. Takes minutes.
     A run on this kernel that waits for you already is gone on with instead.
     """
-    options: dict[str, Value] = {
-        "kernel": kernel,
-        "tests": tests,
-        "correctness_k": correctness_k,
-        "perf_k": perf_k,
-        "compare_on": compare_on,
-        "playbook_first": playbook_first,
-        "only": only,
-        "branch": branch,
-        "max_iterations": max_iterations,
-        "patience": patience,
-        "keep_going": keep_going,
-        "time_budget_s": time_budget_s,
-        "iteration_timeout_s": iteration_timeout_s,
-        "python": python,
-        "yes": True,
-    }
-    return await _answered(context, repository, "begin", options=options)
+    options = dict(_given(setting, given[setting.name]) for setting in settings(led=True))
+    return await _answered(context, repository, "begin", options=options | {"yes": True})
+
+
+def _given(setting: Setting, value: Any) -> tuple[str, Value]:
+    """An option as the command line takes it; a default is left to the user's configuration."""
+    if setting.default is True:
+        return f"no_{setting.name}", not value
+    return setting.name, value
+
+
+def _parameter(setting: Setting) -> Parameter:
+    """An option as a parameter with a schema."""
+    kind, default = setting.kind, None
+    if setting.repeatable:
+        kind = list[str] | None
+    elif setting.default is MISSING:
+        kind, default = (str if kind is Path else kind), Parameter.empty
+    elif kind is bool:
+        default = setting.default
+    else:
+        kind = kind | None
+    return Parameter(
+        setting.name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, Field(description=setting.help(SEVERAL), ge=setting.option.min)],
+    )
+
+
+def _begins() -> Callable[..., Any]:
+    """`begin` with a parameter for each option."""
+    by_keyword = Parameter.KEYWORD_ONLY
+    kernel, *others = map(_parameter, settings(led=True))
+    where = Parameter("repository", by_keyword, default=None, annotation=Repository)
+    context = Parameter("context", by_keyword, annotation=Context[Any, Any])
+    return signed(begin, [context, kernel, where, *others])
 
 
 async def next_step(

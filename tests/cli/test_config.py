@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from agent.cli.config import defaults
-from agent.cli.main import CONFIGURABLE
 from agent.errors import ExitCode, UsageError
 from tests.support.project import tile_agent
 from tests.support.repo import write
@@ -15,7 +14,7 @@ from tests.support.repo import write
 
 def read(folder: Path, text: str) -> dict[str, dict[str, object]]:
     write(folder, {"pyproject.toml": text})
-    return defaults(folder, CONFIGURABLE)
+    return defaults(folder)
 
 
 def test_options_of_both_commands_with_hyphens_or_underscores(tmp_path: Path) -> None:
@@ -33,9 +32,9 @@ def test_the_nearest_table_counts_up_to_the_root_of_the_repository(tmp_path: Pat
     write(tmp_path, {"pyproject.toml": "[tool.tile-agent]\npatience = 1\n"})
     inner = tmp_path / "repo" / "kernels"
     write(inner, {"pyproject.toml": "[tool.other]\n"})
-    assert defaults(inner, CONFIGURABLE)["run"] == {"patience": 1}
+    assert defaults(inner)["run"] == {"patience": 1}
     (tmp_path / "repo" / ".git").mkdir()
-    assert defaults(inner, CONFIGURABLE) == {}
+    assert defaults(inner) == {}
 
 
 @pytest.mark.parametrize(
