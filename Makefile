@@ -8,13 +8,14 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 DEMO   ?= triton_layer_norm
 
-.PHONY: help demo test test-fast lint types ci clean
+.PHONY: help demo test test-fast lint types generate ci clean
 
 help:
 	@echo "make demo   run tile-agent on an example kernel to its end (DEMO=$(DEMO))"
 	@echo "make test   run the tests"
 	@echo "make lint   ruff: rules and formatting"
 	@echo "make types  mypy"
+	@echo "make generate  what is made from the program and from cuda-tile"
 	@echo "make ci     all of them, as .ci/run does"
 
 $(VENV)/.demo: pyproject.toml
@@ -43,6 +44,9 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+generate: $(VENV)/.dev
+	$(BIN)/python -m tools.cutile_api
 
 ci: lint types test demo
 

@@ -1,0 +1,1 @@
+"""Programs for people who change tile-agent; not part of the package."""
