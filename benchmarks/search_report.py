@@ -8,10 +8,10 @@ origin and the `pass` that it came up in.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import pandas as pd
 
 from benchmarks.tables import (
     NO_SLOWER,
@@ -20,15 +20,23 @@ from benchmarks.tables import (
     escaped,
     geometric_mean,
     machines,
+    markdown,
     milliseconds,
-    over,
+    no_slower,
     ratio,
     row,
+    with_ratios,
 )
 
 TITLES = {"cutile": "cuTile", "triton": "Triton"}
 NEAR = 0.01
 """How near to the end of a path counts as there, as a fraction of the latency."""
+LATENCIES = ["origin", "best", "torch", "torch.compile", "expert"]
+RATIOS = {
+    "origin / best": ("origin", "best"),
+    "torch.compile / best": ("torch.compile", "best"),
+    "expert / best": ("expert", "best"),
+}
 CAVEAT = (
     "A search is no decision of tile-agent: each version was timed once and briefly, after it had "
     "agreed with PyTorch in fp64 on one input. The best of so many timings looks faster than it "
@@ -73,7 +81,8 @@ def section(title: str, records: dict[str, Record]) -> list[str]:
     timed = {name: record for name, record in records.items() if best(record)}
     lines = []
     if timed:
-        lines += [*overview(timed), "", *legend(timed), "", *summary(timed), ""]
+        found = latencies(timed)
+        lines += [*overview(found), "", *legend(timed), "", *summary(found), ""]
         lines += [f"### {title}: best paths", "", *paths(timed), ""]
         lines += [f"### {title}: each entry on the first pass", "", *entries(timed), ""]
     if missing := troubles(records):
@@ -81,22 +90,36 @@ def section(title: str, records: dict[str, Record]) -> list[str]:
     return lines
 
 
-def overview(records: dict[str, Record]) -> list[str]:
+def latencies(records: dict[str, Record]) -> pd.DataFrame:
+    """A row for each kernel: latencies in ms, their ratios, and how many versions were timed."""
+    found = pd.DataFrame(
+        {
+            "kernel": name,
+            "config": record["config"],
+            "origin": origin(record),
+            "best": best(record),
+            "again": reference(record, "origin"),
+            **{of: reference(record, of) for of in OWN[2:]},
+            **dict(zip(("fastest expert", "expert"), expert(record), strict=True)),
+            "candidates": str(len(candidates(record))),
+        }
+        for name, record in records.items()
+    )
+    return with_ratios(found.astype(dict.fromkeys(["again", *LATENCIES], float)), RATIOS)
+
+
+def overview(found: pd.DataFrame) -> list[str]:
     """A row for each kernel, and the geometric means."""
-    head = [
-        *("kernel", "config", "origin, ms", "best found, ms", "torch, ms", "torch.compile, ms"),
-        *("expert, ms", "fastest expert", *RATIOS, "candidates"),
-    ]
-    lines = [row(head), row([":--", ":--", *["--:"] * 5, ":--", *["--:"] * (len(RATIOS) + 1)])]
-    for name, record in records.items():
-        label, expert_ms = expert(record)
-        latencies = [origin(record), best(record), *(reference(record, of) for of in OWN[2:])]
-        cells = [name, record["config"], *map(milliseconds, (*latencies, expert_ms))]
-        cells += [escaped(label) or NONE, *(ratio(of(record)) for of in RATIOS.values())]
-        lines.append(row([*cells, str(len(candidates(record)))]))
-    means = [ratio(geometric_mean(map(of, records.values()))) for of in RATIOS.values()]
-    lines.append(row(["**geometric mean**", *[""] * 7, *means, ""]))
-    return lines
+    cells = found[["kernel", "config"]].copy()
+    cells[[f"{'best found' if of == 'best' else of}, ms" for of in LATENCIES]] = found[
+        LATENCIES
+    ].map(milliseconds)
+    cells["fastest expert"] = found["fastest expert"].map(lambda label: escaped(label) or NONE)
+    cells[list(RATIOS)] = found[list(RATIOS)].map(ratio)
+    cells["candidates"] = found["candidates"]
+    means = geometric_mean(found[list(RATIOS)]).map(ratio)
+    last = ["**geometric mean**", *[""] * (len(LATENCIES) + 2), *means, ""]
+    return [*markdown(cells, left=("kernel", "config", "fastest expert")), row(last)]
 
 
 def legend(records: dict[str, Record]) -> list[str]:
@@ -108,31 +131,23 @@ def legend(records: dict[str, Record]) -> list[str]:
     ]
 
 
-def summary(records: dict[str, Record]) -> list[str]:
+def summary(found: pd.DataFrame) -> list[str]:
     """The figures that the table is there for, and how well a timing repeats."""
-    lines = [
-        f"- Geometric mean over the origin: **{ratio(mean)}** ({len(records)} kernels)."
-        for mean in [geometric_mean(map(RATIOS["origin / best"], records.values()))]
-    ]
+    mean = geometric_mean(found[list(RATIOS)])["origin / best"]
+    lines = [f"- Geometric mean over the origin: **{ratio(mean)}** ({len(found)} kernels)."]
     for rival in ("expert", "torch.compile"):
-        found = [RATIOS[f"{rival} / best"](record) for record in records.values()]
-        known = [value for value in found if value is not None]
-        level = sum(1 / value <= 1 + NO_SLOWER for value in known)
-        faster = sum(1 / value < 1 - NO_SLOWER for value in known)
+        level, known = no_slower(found[f"{rival} / best"])
+        faster = (1 / found[f"{rival} / best"] < 1 - NO_SLOWER).sum()
         lines.append(
             f"- No slower than {'the fastest expert' if rival == 'expert' else rival}, within "
-            f"{NO_SLOWER:.0%}: **{level} of {len(known)}**; faster by more than that: {faster}."
+            f"{NO_SLOWER:.0%}: **{level} of {known}**; faster by more than that: {faster}."
         )
-    again = {
-        name: abs(share)
-        for name, record in records.items()
-        if (share := gain(origin(record), reference(record, "origin"))) is not None
-    }
-    if again:
-        middle, worst = statistics.median(again.values()), max(again, key=lambda name: again[name])
+    again = (1 - found["again"] / found["origin"]).abs().set_axis(found["kernel"]).dropna()
+    if len(again):
         lines.append(
             "- The origin was timed twice, in two processes. The two timings differ by "
-            f"{middle:.1%} in the median kernel and by {again[worst]:.1%} in {worst}, the most."
+            f"{again.median():.1%} in the median kernel and by {again.max():.1%} in "
+            f"{again.idxmax()}, the most."
         )
     return lines
 
@@ -162,20 +177,27 @@ def paths(records: dict[str, Record]) -> list[str]:
 
 def entries(records: dict[str, Record]) -> list[str]:
     """What every entry did where the first pass tried it."""
-    tried: dict[str, dict[str, float]] = {}
-    for name, record in records.items():
-        for entry, share in first_pass(record).items():
-            tried.setdefault(entry, {})[name] = share
+    tried = pd.DataFrame(
+        [
+            (entry, name, share)
+            for name, record in records.items()
+            for entry, share in first_pass(record).items()
+        ],
+        columns=["entry", "kernel", "share"],
+    )
+    shares = tried.sort_values("share", ascending=False, kind="stable").groupby("entry")
+    gained = tried["share"].clip(lower=0).groupby(tried["entry"], sort=False).sum()
+    order = gained.sort_values(ascending=False, kind="stable").index
     lines = [
         "The best variant of each entry, on top of what the pass had gained before it came to it.",
         "",
         row(["entry", "kernels", "share of the latency that it took away"]),
         row([":--", "--:", ":--"]),
     ]
-    for entry, shares in sorted(tried.items(), key=lambda item: -gained(item[1].values())):
-        falling = sorted(shares.items(), key=lambda item: -item[1])
-        told = ", ".join(f"{name} {percent(share)}" for name, share in falling)
-        lines.append(row([escaped(entry), str(len(shares)), told]))
+    for entry in order:
+        group = shares.get_group(entry)
+        told = ", ".join(group["kernel"] + " " + group["share"].map(percent))
+        lines.append(row([escaped(entry), str(len(group)), told]))
     return lines
 
 
@@ -244,13 +266,6 @@ def expert(record: Record) -> tuple[str, float | None]:
     return name, fastest
 
 
-RATIOS: dict[str, Callable[[Record], float | None]] = {
-    "origin / best": lambda r: over(origin(r), best(r)),
-    "torch.compile / best": lambda r: over(reference(r, "torch.compile"), best(r)),
-    "expert / best": lambda r: over(expert(r)[1], best(r)),
-}
-
-
 def path(record: Record) -> list[Step]:
     """The steps from the origin to the fastest version, each with what it gained on the last.
 
@@ -280,11 +295,6 @@ def first_pass(record: Record) -> dict[str, float]:
             entry = found["steps"][-1].partition(" (")[0]
             shares[entry] = max(share, shares.get(entry, share))
     return shares
-
-
-def gained(shares: Iterable[float]) -> float:
-    """The sum of the gains, whatever the losses."""
-    return sum(max(share, 0.0) for share in shares)
 
 
 def gain(before: float | None, after: float | None) -> float | None:

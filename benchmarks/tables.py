@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from agent.environment import describe
 
@@ -13,6 +15,13 @@ OWN = ("origin", "best", "torch", "torch.compile")
 NO_SLOWER = 0.02
 """What tile-agent takes for no slower, as a fraction of the latency."""
 NONE = "-"
+RATIOS = {
+    "origin / best": ("origin", "best"),
+    "torch / origin": ("torch", "origin"),
+    "torch / best": ("torch", "best"),
+    "torch.compile / best": ("torch.compile", "best"),
+    "expert / best": ("expert", "best"),
+}
 
 Timing = dict[str, Any]
 Record = dict[str, Any]
@@ -26,8 +35,9 @@ def report(results: dict[str, Any]) -> str:
     lines += [f"Measured on: {machine}" for machine in machines(records.values())]
     lines += ["", "```sh", *dict.fromkeys(results["commands"]), "```", ""]
     if timed:
-        lines += [*overview(timed), "", *legend(timed), ""]
-        lines += [*summary(timed), ""]
+        found = latencies(timed)
+        lines += [*overview(found), "", *legend(timed), ""]
+        lines += [*summary(found), ""]
     for key, record in records.items():
         lines += [*section(key, record), ""]
     return "\n".join(lines)
@@ -44,25 +54,16 @@ def machines(records: Iterable[Record]) -> list[str]:
     return ["; ".join([machine, *experts]) for machine, experts in found.items()]
 
 
-def overview(records: dict[str, Record]) -> list[str]:
+def overview(found: pd.DataFrame) -> list[str]:
     """A row for each config, and the geometric means."""
-    head = [
-        *("kernel", "config", "origin, ms", "best, ms", "torch, ms", "torch.compile, ms"),
-        *("expert, ms", "origin / best", "torch / origin", "torch / best"),
-        *("torch.compile / best", "expert / best", "best reaches"),
-    ]
-    lines = [row(head), row([":--", ":--", *["--:"] * (len(head) - 2)])]
-    for key, record in records.items():
-        for timing in record["timings"]:
-            cells = [key, timing["config"]]
-            cells += [milliseconds(latency(timing, label)) for label in OWN]
-            cells.append(milliseconds(expert(timing)[1]))
-            cells += [ratio(measure(timing)) for measure in RATIOS.values()]
-            cells.append(reached(timing))
-            lines.append(row(cells))
-    means = [ratio(mean(records, measure)) for measure in RATIOS.values()]
-    lines.append(row(["**geometric mean**", *[""] * 6, *means, ""]))
-    return lines
+    names = [*OWN, "expert"]
+    cells = found[["kernel", "config"]].copy()
+    cells[[f"{name}, ms" for name in names]] = found[names].map(milliseconds)
+    cells[list(RATIOS)] = found[list(RATIOS)].map(ratio)
+    cells["best reaches"] = found.apply(reached, axis="columns")
+    means = geometric_mean(by_kernel(found)).map(ratio)
+    last = ["**geometric mean**", *[""] * (len(names) + 1), *means, ""]
+    return [*markdown(cells, left=("kernel", "config")), row(last)]
 
 
 def legend(records: dict[str, Record]) -> list[str]:
@@ -76,20 +77,17 @@ def legend(records: dict[str, Record]) -> list[str]:
     ]
 
 
-def summary(records: dict[str, Record]) -> list[str]:
+def summary(found: pd.DataFrame) -> list[str]:
     """The figures that the table is there for."""
-    speedup = mean(records, RATIOS["origin / best"])
-    found = [mean({key: r}, RATIOS["expert / best"]) for key, r in records.items()]
-    against = [value for value in found if value is not None]
-    level = sum(1 / value <= 1 + NO_SLOWER for value in against)
-    compiled = [mean({key: r}, RATIOS["torch.compile / best"]) for key, r in records.items()]
-    known = [value for value in compiled if value is not None]
-    kept_up = sum(1 / value <= 1 + NO_SLOWER for value in known)
+    kernels = by_kernel(found)
+    speedup = geometric_mean(kernels)["origin / best"]
+    level, against = no_slower(kernels["expert / best"])
+    kept_up, known = no_slower(kernels["torch.compile / best"])
     return [
-        f"- Geometric mean over the origin: **{ratio(speedup)}** ({len(records)} kernels).",
-        f"- No slower than the expert, within {NO_SLOWER:.0%}: **{level} of {len(against)}** "
+        f"- Geometric mean over the origin: **{ratio(speedup)}** ({len(kernels)} kernels).",
+        f"- No slower than the expert, within {NO_SLOWER:.0%}: **{level} of {against}** "
         "kernels of which there is an expert's version.",
-        f"- No slower than torch.compile, within {NO_SLOWER:.0%}: **{kept_up} of {len(known)}**.",
+        f"- No slower than torch.compile, within {NO_SLOWER:.0%}: **{kept_up} of {known}**.",
     ]
 
 
@@ -153,61 +151,65 @@ def versions(timing: Timing) -> list[str]:
 # --- figures ------------------------------------------------------------------------------------
 
 
-def latency(timing: Timing, label: str) -> float | None:
-    """Of a version, in ms; None where it was not timed."""
-    found: float | None = timing["versions"].get(label, {}).get("latency_ms")
-    return found
+def latencies(records: Mapping[str, Record]) -> pd.DataFrame:
+    """A row for each config of a kernel: the versions' latencies in ms, and their ratios.
+
+    The expert is the fastest of the experts' versions.
+    """
+    timings = [(key, timing) for key, record in records.items() for timing in record["timings"]]
+    configs = pd.DataFrame(
+        {"kernel": key, **{name: timing[name] for name in ("config", "work", "unit")}}
+        for key, timing in timings
+    )
+    versions = pd.DataFrame.from_records(
+        [
+            {label: found.get("latency_ms") for label, found in timing["versions"].items()}
+            for _, timing in timings
+        ]
+    ).astype(float)
+    experts = versions.drop(columns=list(OWN), errors="ignore").min(axis="columns")
+    found = configs.join(versions.reindex(columns=OWN)).assign(expert=experts)
+    return with_ratios(found, RATIOS)
 
 
-def expert(timing: Timing) -> tuple[str, float | None]:
-    """The fastest of the experts' versions."""
-    timed = [
-        (found, label)
-        for label in timing["versions"]
-        if label not in OWN and (found := latency(timing, label)) is not None
-    ]
-    if not timed:
-        return "", None
-    fastest, label = min(timed)
-    return label, fastest
+def with_ratios(found: pd.DataFrame, ratios: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
+    """The latencies with a column for each ratio of two of them."""
+    return found.assign(**{name: found[a] / found[b] for name, (a, b) in ratios.items()})
 
 
-def over(a: float | None, b: float | None) -> float | None:
-    """a / b, where there are both."""
-    return None if a is None or b is None else a / b
+def by_kernel(found: pd.DataFrame) -> pd.DataFrame:
+    """The ratios of each kernel: geometric means over its configs, where there are any."""
+    logs = found[list(RATIOS)].apply(np.log)
+    return logs.groupby(found["kernel"], sort=False).mean().apply(np.exp)
 
 
-RATIOS: dict[str, Callable[[Timing], float | None]] = {
-    "origin / best": lambda t: over(latency(t, "origin"), latency(t, "best")),
-    "torch / origin": lambda t: over(latency(t, "torch"), latency(t, "origin")),
-    "torch / best": lambda t: over(latency(t, "torch"), latency(t, "best")),
-    "torch.compile / best": lambda t: over(latency(t, "torch.compile"), latency(t, "best")),
-    "expert / best": lambda t: over(expert(t)[1], latency(t, "best")),
-}
+def geometric_mean(ratios: pd.DataFrame) -> pd.Series[float]:
+    """Of each column, over what there is in it."""
+    return ratios.apply(np.log).mean().apply(np.exp)
 
 
-def mean(records: dict[str, Record], measure: Callable[[Timing], float | None]) -> float | None:
-    """Geometric mean over the kernels, each the geometric mean over its configs."""
-    kernels = (geometric_mean(map(measure, r["timings"])) for r in records.values())
-    return geometric_mean(kernels)
+def no_slower(ratios: pd.Series[float]) -> tuple[int, int]:
+    """In how many kernels a ratio over the best is no loss, and how many have the ratio."""
+    known = ratios.dropna()
+    return int((1 / known <= 1 + NO_SLOWER).sum()), len(known)
 
 
-def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Of the values there are; None when there is none."""
-    logs = [math.log(value) for value in values if value is not None]
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
-
-
-def reached(timing: Timing) -> str:
+def reached(config: pd.Series[Any]) -> str:
     """The least work there is to do, by the best latency: '3.86 TB/s'."""
-    best = latency(timing, "best")
-    if best is None:
+    if pd.isna(config["best"]):
         return NONE
-    unit = {"B": "TB/s", "FLOP": "TFLOP/s"}[timing["unit"]]
-    return f"{timing['work'] / best / 1e9:.3g} {unit}"
+    unit = {"B": "TB/s", "FLOP": "TFLOP/s"}[config["unit"]]
+    return f"{config['work'] / config['best'] / 1e9:.3g} {unit}"
 
 
 # --- text ---------------------------------------------------------------------------------------
+
+
+def markdown(cells: pd.DataFrame, left: Sequence[str]) -> list[str]:
+    """A table of texts; all columns but those named are set to the right."""
+    rule = [":--" if name in left else "--:" for name in cells]
+    lines: list[list[str]] = [list(cells), rule, *cells.to_numpy().tolist()]
+    return [row(line) for line in lines]
 
 
 def row(cells: Sequence[str]) -> str:
@@ -215,14 +217,14 @@ def row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def milliseconds(value: float | None) -> str:
+def milliseconds(value: float) -> str:
     """'0.1139', or a dash."""
-    return NONE if value is None else f"{value:.4f}"
+    return NONE if pd.isna(value) else f"{value:.4f}"
 
 
-def ratio(value: float | None) -> str:
+def ratio(value: float) -> str:
     """'4.55x', or a dash."""
-    return NONE if value is None else f"{value:.2f}x"
+    return NONE if pd.isna(value) else f"{value:.2f}x"
 
 
 def effect(found: dict[str, float] | None) -> str:

@@ -12,30 +12,57 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.state import Row
 
-COLUMNS = ("iteration", "optimization", "latency_ms", "correctness", "status")
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_TYPES = {
+    "iteration": int,
+    "optimization": str,
+    "latency_ms": float,
+    "correctness": str,
+    "status": str,
+}
+"""The columns."""
 _RIGHT = (True, False, True, False, True)
+"""Which columns are set to the right."""
+
+
+def frame(rows: Sequence[Row]) -> DataFrame:
+    """The table as pandas holds it."""
+    from pandas import DataFrame  # takes a third of a second, which `--help` need not wait for
+
+    found = DataFrame(
+        {
+            "iteration": [row.iteration for row in rows],
+            "optimization": [" ".join(row.optimization.split()) for row in rows],
+            "latency_ms": [row.latency_ms for row in rows],
+            "correctness": ["PASS" if row.correct else "FAIL" for row in rows],
+            "status": [row.status.value for row in rows],
+        }
+    )
+    return found.astype(_TYPES)  # a table without rows has them too
 
 
 def render(rows: Sequence[Row]) -> str:
     """The table as Markdown, ending in one newline."""
-    cells = [COLUMNS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS))]
-    rule = "|".join(
-        "-" * (width + 1) + ":" if right else ":" + "-" * (width + 1)
-        for width, right in zip(widths, _RIGHT, strict=True)
-    )
-    lines = [
-        " | ".join(
-            cell.rjust(width) if right and number else cell.ljust(width)
-            for cell, width, right in zip(line, widths, _RIGHT, strict=True)
-        )
-        for number, line in enumerate(cells)
-    ]
-    body = [f"| {line} |" for line in lines]
-    return "\n".join([body[0], f"|{rule}|", *body[1:]]) + "\n"
+    found = frame(rows)
+    cells = found.astype({"iteration": str})
+    cells["optimization"] = found["optimization"].str.replace("|", "\\|", regex=False)
+    cells["latency_ms"] = found["latency_ms"].map("{:.6f}".format)
+    head, rule, body = [], [], []
+    for name, right in zip(_TYPES, _RIGHT, strict=True):
+        column = cells[name].astype(str)
+        width = max(map(len, (name, *column)))
+        head.append(name.ljust(width))
+        rule.append("-" * (width + 1) + ":" if right else ":" + "-" * (width + 1))
+        body.append(column.str.rjust(width) if right else column.str.ljust(width))
+    lines = [head, *zip(*body, strict=True)]
+    first, *others = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([first, f"|{'|'.join(rule)}|", *others]) + "\n"
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:
@@ -53,13 +80,3 @@ def write(path: Path, rows: Sequence[Row]) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-
-
-def _cells(row: Row) -> tuple[str, ...]:
-    return (
-        str(row.iteration),
-        " ".join(row.optimization.split()).replace("|", "\\|"),
-        "nan" if row.latency_ms is None else f"{row.latency_ms:.6f}",
-        "PASS" if row.correct else "FAIL",
-        row.status.value,
-    )
