@@ -133,13 +133,39 @@ class Repository:
 
     def head(self) -> str | None:
         """The commit of the user's checkout; None before the first one."""
+        if (found := self._head()) is not None:
+            return found[0]
         answer = self.ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return answer.text if answer.status == 0 else None
 
     def branch(self) -> str | None:
         """The branch of the user's checkout; None when HEAD is detached."""
+        if (found := self._head()) is not None:
+            return found[1]
         answer = self.ask("symbolic-ref", "--quiet", "--short", "HEAD")
         return answer.text if answer.status == 0 else None
+
+    def _head(self) -> tuple[str, str | None] | None:
+        """Commit and branch of the checkout by GitPython's objects; None where git has to say.
+
+        HEAD is all that is read with them. They take variables that git sets around hooks for the
+        repository's own; before the first commit, with SHA-256 or with reftables they find nothing.
+        Trees and blobs: a walk in Python takes seconds where `ls-tree` takes a moment. Index and
+        diffs: they run git with the user's configuration, and so a file-system monitor, and refresh
+        the index. Branches: theirs move whatever they find, `update-ref` only from the value read.
+        """
+        from git import Repo
+        from git.exc import GitError as GitPythonError
+        from git.exc import ODBError
+
+        if os.environ.keys() & set(LOCAL_VARIABLES):
+            return None
+        try:
+            with Repo(self.root, expand_vars=False) as repo:
+                head = repo.head
+                return head.commit.hexsha, None if head.is_detached else head.reference.name
+        except (OSError, TypeError, ValueError, GitPythonError, ODBError):
+            return None
 
     def files(self, sha: str) -> dict[str, TreeEntry]:
         """The regular files of a commit by their path from the root."""

@@ -323,6 +323,7 @@ def test_gits_own_variables_are_ignored(
     workspace.create_branch("fast", sha)
     workspace.checkout(sha)
     workspace.close()
+    assert (workspace.repository.head(), workspace.repository.branch()) == (sha, "main")
     for name in ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "NAMESPACE"):
         monkeypatch.delenv(f"GIT_{name}")
     assert git(repo, "rev-parse", "fast") == sha
@@ -589,6 +590,25 @@ def test_a_sha256_repository(tmp_path: Path) -> None:
     workspace.create_branch("fast", head(tmp_path / "repo"))
     assert workspace.advance_branch("fast", sha) is None
     assert (workspace.checkout(sha) / SOFTMAX).read_bytes() == FASTER
+
+
+def test_head_and_branch_of_every_kind_of_checkout(repo: Path, tmp_path: Path) -> None:
+    def seen(checkout: Path) -> tuple[str | None, str | None]:
+        repository = Repository.open(checkout)
+        return repository.head(), repository.branch()
+
+    sha = head(repo)
+    assert seen(repo) == (sha, "main")
+    git(repo, "pack-refs", "--all")
+    assert seen(repo) == (sha, "main")
+    linked = tmp_path / "linked, $HOME"  # GitPython would take the variable's value
+    git(repo, "worktree", "add", "--quiet", "-b", "mine/too", str(linked))
+    assert seen(linked) == (sha, "mine/too")
+    git(linked, "checkout", "--quiet", "--detach")
+    assert seen(linked) == (sha, None)
+    (tmp_path / "empty").mkdir()
+    git(tmp_path / "empty", "init", "--quiet", "--initial-branch=main")
+    assert seen(tmp_path / "empty") == (None, "main")
 
 
 # --- other processes ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Results to stdout, progress to stderr, JSON where it was asked for."""
+"""Results to stdout, progress to stderr, JSON where it was asked for; drawn for a terminal."""
 
 from __future__ import annotations
 
@@ -30,13 +30,22 @@ def result(value: dict[str, Any], text: str) -> None:
     """The result of a command: the value as JSON, or the text for a person."""
     if _json:
         print(json.dumps(value, indent=2))
+    elif sys.stdout.isatty():
+        from agent.cli import drawing
+
+        drawing.draw_text(text.rstrip("\n"))
     else:
         print(text.rstrip("\n"))
 
 
 def progress(line: str) -> None:
     """One line on what is going on."""
-    print(line, file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        from agent.cli import drawing
+
+        drawing.draw_progress(line)
+    else:
+        print(line, file=sys.stderr, flush=True)
 
 
 def failed(message: str, code: int) -> int:

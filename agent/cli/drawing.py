@@ -1,0 +1,67 @@
+"""What a person sees on a terminal: tables with lines, and progress with a word in color.
+
+Everything that is drawn is plain text first: what a pipe, a file or a test gets.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TextIO
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_ROW = re.compile(r"\|.*\|")
+_CELL = re.compile(r" *(?<!\\)\| *")
+_STYLES = {"keep": "bold green", "right": "green", "revert": "yellow", "crash": "bold red"}
+"""Of the word that a line of progress begins with; any other is dim."""
+
+
+def draw_text(text: str) -> None:
+    """Print a text to stdout, with its Markdown tables as tables."""
+    console = _console(sys.stdout)
+    for part in parts(text):
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def draw_progress(line: str) -> None:
+    """Print a line of progress to stderr."""
+    _console(sys.stderr).print(labelled(line), soft_wrap=True)
+
+
+def parts(text: str) -> Iterator[RenderableType]:
+    """The tables of a text, and what stands between them as it is."""
+    for tabular, group in groupby(text.split("\n"), lambda line: bool(_ROW.fullmatch(line))):
+        lines = list(group)
+        cells = [_CELL.split(line.strip("| ")) for line in lines]
+        is_table = tabular and len(lines) > 1 and not set("".join(cells[1])) - set(":-")
+        yield table(cells) if is_table else Text("\n".join(lines))
+
+
+def table(cells: list[list[str]]) -> Table:
+    """A table of Markdown's cells: head, rule, rows."""
+    head, rule, *rows = cells
+    found = Table()
+    for name, dashes in zip(head, rule, strict=True):
+        found.add_column(Text(name), justify="right" if dashes.endswith(":") else "left")
+    for row in rows:
+        texts = (cell.replace("\\|", "|") for cell in row)
+        found.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in texts))
+    return found
+
+
+def labelled(line: str) -> Text:
+    """A line of progress with its first word in the color of what it says."""
+    found = Text(line)
+    if match := re.match(r" *(?:\[ *\d+\] )?([a-z]+)\b", line):
+        found.stylize(_STYLES.get(match[1], "dim"), *match.span(1))
+    return found
+
+
+def _console(file: TextIO) -> Console:
+    """Neither markup nor emoji codes nor guesses at what numbers are: texts are the user's."""
+    return Console(file=file, markup=False, emoji=False, highlight=False)
