@@ -12,22 +12,8 @@ from typing import NoReturn
 import typer
 
 from agent import __version__
-from agent.cli import (
-    assistant,
-    autotune,
-    config,
-    diagnose,
-    explain,
-    inspect,
-    lint,
-    mcp,
-    output,
-    playbook,
-    runs,
-    skill,
-    status,
-    tileir,
-)
+from agent.cli import config, output
+from agent.cli.lazily import Commands
 from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
@@ -38,24 +24,13 @@ _NO_ARGUMENTS = "NoArgsIsHelpError"
 
 app = typer.Typer(
     name="tile-agent",
+    cls=Commands,
     help="Makes a cuTile or Triton kernel faster: one optimization at a time, each one tested, "
     "timed, and kept or reverted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs.register(app)
-status.register(app)
-assistant.register(app)
-inspect.register(app)
-lint.register(app)
-explain.register(app)
-diagnose.register(app)
-autotune.register(app)
-mcp.register(app)
-app.add_typer(playbook.app, name="playbook")
-app.add_typer(tileir.app, name="tileir")
-app.add_typer(skill.app, name="skill")
 
 
 @app.callback(invoke_without_command=True)

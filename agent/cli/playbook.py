@@ -13,6 +13,11 @@ app = typer.Typer(help="The optimizations that the loop can apply.", no_args_is_
 Backend = Annotated[str | None, typer.Option(help="Only those of 'cutile' or 'triton'.")]
 
 
+def register(parent: typer.Typer) -> None:
+    """Add the commands, as a group."""
+    parent.add_typer(app, name="playbook")
+
+
 @app.command("list")
 def list_entries(
     backend: Backend = None,

@@ -47,6 +47,11 @@ Force = Annotated[
 ]
 
 
+def register(parent: typer.Typer) -> None:
+    """Add the commands, as a group."""
+    parent.add_typer(app, name="skill")
+
+
 @app.command()
 def install(
     names: Names = None,

@@ -50,6 +50,11 @@ Ftz = Annotated[bool, typer.Option("--ftz", help="Set TILEIR_ENABLE_FTZ=1 for Ti
 Seconds = Annotated[float, typer.Option(min=1, help="Give each process so many seconds.")]
 
 
+def register(parent: typer.Typer) -> None:
+    """Add the commands, as a group."""
+    parent.add_typer(app, name="tileir")
+
+
 @app.command()
 def check(python: Python = sys.executable, as_json: Json = False) -> None:
     """Say which steps this machine can take: Triton, its Tile IR backend, GPU, toolchain."""

@@ -1,0 +1,129 @@
+"""The commands by name, each loaded when called: `--help` lists them without their modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+
+class Place(NamedTuple):
+    """Where a command is, and the first paragraph of its help."""
+
+    module: str
+    """Below `agent.cli`; its `register` adds the command."""
+    help: str
+
+
+PLACES: Mapping[str, Place] = {
+    "run": Place(
+        "runs",
+        "Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert.",
+    ),
+    "resume": Place("runs", "Go on with a run that was interrupted."),
+    "status": Place("status", "Say how the runs of this repository stand, and what to do next."),
+    "stop": Place(
+        "status", "Ask a run that is alive to end as Ctrl-C would end it: cleanly, to be resumed."
+    ),
+    "begin": Place(
+        "assistant",
+        "Begin a run that you lead: branch and baseline; go on with `tile-agent next`.",
+    ),
+    "next": Place("assistant", "Say which ONE optimization to carry out, and in which file."),
+    "try": Place("assistant", "Have the draft tested, measured, and kept or reverted."),
+    "finish": Place(
+        "assistant", "End the run: origin against best, measured afresh, and the summary."
+    ),
+    "doctor": Place("inspect", "Say what this machine can do: GPU, driver, toolchains, backends."),
+    "classify": Place(
+        "inspect",
+        "Estimate what bounds a kernel, and list the optimizations in the order that follows.",
+    ),
+    "verify": Place(
+        "inspect", "Run the correctness tests on the committed kernel, as the loop does."
+    ),
+    "bench": Place("inspect", "Run the perf tests on the committed kernel once, as the loop does."),
+    "calibrate": Place(
+        "inspect",
+        "Compare the committed kernel with itself: which effects can be told from noise here.",
+    ),
+    "lint": Place(
+        "lint",
+        "Check a cuTile kernel by its source: what will not compile or launch, and what is slow.",
+    ),
+    "explain": Place(
+        "explain", "Compile what the tests launch and say what came out: no GPU is needed."
+    ),
+    "diagnose": Place(
+        "diagnose",
+        "Say what holds a kernel back: memory, compute, latency, occupancy, locality, scheduling.",
+    ),
+    "autotune": Place(
+        "autotune",
+        "Let a cuTile kernel search its best config on its first call, and remember it.",
+    ),
+    "mcp": Place(
+        "mcp",
+        "Serve the loop and its views over MCP, on stdin and stdout, for an assistant to start.",
+    ),
+    "playbook": Place("playbook", "The optimizations that the loop can apply."),
+    "tileir": Place(
+        "tileir",
+        "Prepare, verify and time a Triton kernel for Triton's Tile IR backend. "
+        "What this machine cannot do is said, step by step.",
+    ),
+    "skill": Place("skill", "Skills that tell coding assistants how to drive tile-agent."),
+}
+
+
+class Commands(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        """As typer makes a group, which knows of no command."""
+        super().__init__(**attributes)
+        self.commands = _Loaded()  # type: ignore[assignment]  # nobody writes into it
+        self._listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's
+        """The names, in the order in which the help has them."""
+        return list(PLACES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command; while the help lists them all, no more of it than its help."""
+        if self._listing:
+            return TyperCommand(cmd_name, help=PLACES[cmd_name].help)
+        return super().get_command(ctx, cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+
+class _Loaded(Mapping[str, Any]):
+    """Name -> command; whoever asks for a command has it loaded."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(PLACES)
+
+    def __len__(self) -> int:
+        return len(PLACES)
+
+
+@cache
+def _load(name: str) -> Any:
+    holder = typer.Typer()
+    import_module(f"agent.cli.{PLACES[name].module}").register(holder)
+    return get_group(holder).commands[name]
