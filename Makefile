@@ -8,15 +8,16 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 DEMO   ?= triton_layer_norm
 
-.PHONY: help demo test test-fast lint types generate ci clean
+.PHONY: help demo test test-fast lint types docs generate ci clean
 
 help:
 	@echo "make demo   run tile-agent on an example kernel to its end (DEMO=$(DEMO))"
 	@echo "make test   run the tests"
 	@echo "make lint   ruff: rules and formatting"
 	@echo "make types  mypy"
-	@echo "make generate  what is made from the program and from cuda-tile"
-	@echo "make ci     all of them, as .ci/run does"
+	@echo "make docs   the documentation as a site, in build/site"
+	@echo "make generate  the pages and references that are made from the program"
+	@echo "make ci     lint, types, test and demo, as .ci/run does"
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,7 +27,7 @@ $(VENV)/.demo: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
-	$(BIN)/python -m pip install --quiet --editable '.[triton,cutile,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[triton,cutile,dev,docs]'
 	@touch $@
 
 demo: $(VENV)/.demo
@@ -45,8 +46,12 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
+
 generate: $(VENV)/.dev
 	$(BIN)/python -m tools.cutile_api
+	$(BIN)/python docs/generate.py
 
 ci: lint types test demo
 

@@ -35,8 +35,8 @@ from agent.playbook import ADVICE, PLAYBOOK, for_backend
 from agent.playbook.base import Entry
 from agent.skillbook.playbook_page import as_markdown
 from agent.syntax import Source
+from tests.support.pages import ROOT, blocks, prose, rows
 from tests.support.tile_cpu import result_of
-from tests.test_docs import ROOT, blocks, prose, rows
 
 PAGES = ROOT / "docs" / "reference"
 OWN = ("README", "knobs", "performance_model", "compiler_output", "patterns")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -62,3 +63,17 @@ def test_the_wheel_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path)
     )
     assert done.returncode == 0, done.stderr
     assert "occupancy-hint" in done.stdout
+
+
+def test_hatch_is_told_to_pack_the_skills() -> None:
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    assert "agent" in wheel["packages"]
+    assert not {"exclude", "only-include"} & {*wheel, *build}
+    assert "/agent" in build["targets"]["sdist"]["include"]
+    ignored = subprocess.run(  # hatch leaves out what git ignores
+        ["git", "check-ignore", "--quiet", "--no-index", *map(str, SHIPPED.rglob("*.md"))],
+        cwd=ROOT,
+        check=False,
+    )
+    assert ignored.returncode != 0

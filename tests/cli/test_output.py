@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent.decision import Status
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from agent.cli.drawing import labelled, parts
+from agent.measuring.decision import Status
 from agent.report.table import render
 from agent.state import Row
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agent.errors import ExitCode
+from tests.support.pages import rows
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import changed, make_repo, snapshot
-from tests.test_docs import rows
 from tests.tileir import machines
 from tests.tileir.kernels import ADD, IN_PLACE, MATMUL, SOFTMAX
 from tests.tileir.machines import B200, H200, NO_GPU, PLACEHOLDER, TRITON

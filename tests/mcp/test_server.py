@@ -14,9 +14,9 @@ from mcp import Client, MCPError
 
 from agent.errors import ExitCode
 from tests.mcp.client import answer_of, connected, read, text_of
+from tests.support.pages import ROOT, blocks, rows
 from tests.support.project import PROJECT
 from tests.support.repo import changed, isolate, make_repo, snapshot
-from tests.test_docs import ROOT, blocks, rows
 
 GUIDE = ROOT / "docs" / "mcp.md"
 VERBS = ["begin", "next", "try", "finish"]

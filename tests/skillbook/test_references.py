@@ -14,7 +14,7 @@ from agent.skillbook import SHIPPED, references, shipped
 from agent.skillbook.markdown import parse
 from agent.skillbook.references import CONTENTS, DOCS
 from agent.state import Run
-from tests.test_docs import rows
+from tests.support.pages import rows
 
 RUN_JSON = DOCS / "run_json.md"
 _SPAN = re.compile(r"`([^`\n]+)`")
