@@ -66,14 +66,15 @@ def rows(path: Path, first: str) -> list[list[str]]:
 
 def shown(path: Path) -> list[str]:
     """The shell commands of a page's code blocks, in order, without their comments."""
-    lines = [line for block in blocks(path, "sh") for line in _joined(block)]
-    for block in blocks(path, "console"):
-        lines += [line[2:] for line in _joined(block) if line.startswith("$ ")]
-    return [command for line in lines if (command := re.sub(r"(^|\s+)#.*", "", line))]
-
-
-def _joined(block: str) -> list[str]:
-    return re.sub(r"\\\n\s*", "", block).splitlines()
+    found: list[str] = []
+    for language, body in FENCE.findall(text(path)):
+        lines = re.sub(r"\\\n\s*", "", body).splitlines()
+        if language == "console":
+            lines = [line[2:] for line in lines if line.startswith("$ ")]
+        elif language != "sh":
+            continue
+        found += [command for line in lines if (command := re.sub(r"(^|\s+)#.*", "", line))]
+    return found
 
 
 def is_call(command: str) -> bool:
