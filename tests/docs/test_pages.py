@@ -116,20 +116,20 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 
 
 def test_the_guides_give_the_numbers_of_the_code() -> None:
-    from agent.harness.measuring.pairs import Timing
+    from agent.harness.measuring.pairs import BlockTiming
     from agent.measuring.decision import Rules
-    from agent.measuring.measurement import Plan
+    from agent.measuring.measurement import ComparisonPlan
     from agent.options import Options
     from tile_agent_pytest.bench import GRAPH_LAUNCHES, SHORT_MS
 
     told = " ".join(" ".join(map(text, GUIDES)).split())
-    rules, defaults, plan = Rules(), Options(), Plan()
+    rules, defaults, plan = Rules(), Options(), ComparisonPlan()
     for phrase in (
         f"*process pairs*: {plan.looks[0]}, and {plan.looks[1]} where {plan.looks[0]} do not",
         f"settle it; {plan.sure_after} where every config",
         f"error rate of {100 * plan.sure_alpha:.3g} %",
         f"({plan.least} at least",
-        f"blocks of {Timing().block_ms:.0f} ms",
+        f"blocks of {BlockTiming().block_ms:.0f} ms",
         f"taken again every {defaults.recalibrate_every} iterations",
         f"{100 * plan.alpha:.3g} % on each side",
         f"slower by more than {100 * rules.regression:.0f} %",
