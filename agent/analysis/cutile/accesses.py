@@ -15,6 +15,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.masks import conditions, upper_bound
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import ONE, ZERO, Size
 from agent.analysis.cutile.dialect import CT, CUTILE
@@ -240,19 +241,12 @@ def _bounds_of_mask(
     source: Source, mask: cst.BaseExpression | None
 ) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
     """`offsets` and `n` of each `offsets < n` that a mask consists of."""
-    match value_of(source, mask) if mask is not None else None:
-        case None | cst.Name(value="None" | "True"):
-            return
-        case cst.BinaryOperation(left=left, operator=cst.BitAnd(), right=right):
-            yield from _bounds_of_mask(source, left)
-            yield from _bounds_of_mask(source, right)
-        case cst.Comparison(
-            left=left, comparisons=[cst.ComparisonTarget(operator=cst.LessThan(), comparator=right)]
-        ):
-            yield left, right
-        case other:
-            code = source.code(other) if other is not None else ""
-            raise NotRegular(f"its mask `{code}` is no bound of an index")
+    for condition in conditions(source, mask):
+        if isinstance(condition, cst.Name) and condition.value == "True":
+            continue
+        if (bound := upper_bound(condition)) is None:
+            raise NotRegular(f"its mask `{source.code(condition)}` is no bound of an index")
+        yield bound
 
 
 def _launches_in_plain_sight(source: Source, kernel: Kernel) -> Sequence[Launch | None]:

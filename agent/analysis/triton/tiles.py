@@ -13,6 +13,7 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.masks import conditions, upper_bound
 from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.index_ranges import (
@@ -247,35 +248,14 @@ class _TileReader:
         """Axis -> the comparison of the mask."""
         mask = argument(self.call, 1 if self.source.name(self.call.func) == LOAD else 2, "mask")
         found: dict[int, _Bound] = {}
-        if mask is None or self.source.code(mask) == "None":
-            return found
-        for part in self._conjuncts(mask):
-            match value_of(self.source, part):
-                case cst.Comparison(
-                    left=left,
-                    comparisons=[cst.ComparisonTarget(operator=cst.LessThan(), comparator=right)],
-                ):
-                    span = span_of(self.source, left)
-                    if span is not None and span.axis is not None and span.axis not in found:
-                        found[span.axis] = self._bound(span, right)
-                        continue
-            raise self.refusal(f"has a mask that is no bound: `{self.source.code(part)}`")
+        for condition in conditions(self.source, mask, even="EVEN_"):
+            bound = upper_bound(condition)
+            span = span_of(self.source, bound[0]) if bound is not None else None
+            if bound is None or span is None or span.axis is None or span.axis in found:
+                code = self.source.code(condition)
+                raise self.refusal(f"has a mask that is no bound: `{code}`")
+            found[span.axis] = self._bound(span, bound[1])
         return found
-
-    def _conjuncts(self, mask: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-        behind = value_of(self.source, mask)
-        if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.BitAnd):
-            yield from self._conjuncts(behind.left)
-            yield from self._conjuncts(behind.right)
-        elif (
-            isinstance(behind, cst.BinaryOperation)
-            and isinstance(behind.operator, cst.BitOr)
-            and isinstance(behind.right, cst.Name)
-            and behind.right.value.startswith("EVEN_")
-        ):
-            yield from self._conjuncts(behind.left)
-        else:
-            yield behind
 
     def _bound(self, span: Span, right: cst.BaseExpression) -> _Bound:
         starts = list(span.starts)

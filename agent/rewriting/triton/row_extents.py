@@ -149,8 +149,8 @@ class Reading:
         self, node: cst.CSTNode, one: Mapping[str, RowExtent], other: Mapping[str, RowExtent]
     ) -> None:
         """What Triton asks of a name that a loop or a branch changes: one shape on every way."""
-        for name in one.keys() & other.keys():
-            if one[name] != other[name]:
+        for name, extent in one.items():
+            if other.get(name, extent) != extent:
                 raise self._refuse(node, f"would make tiles of different shapes of `{name}`")
 
     # --- expressions ----------------------------------------------------------------------------
