@@ -7,6 +7,7 @@ import importlib.metadata
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -63,16 +64,32 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file, its module first."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Every module that a file imports, at its top or inside a function, as a dotted name."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     package = list(path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*above, *([node.module] if node.module else [])])
             yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def top(module: str) -> str:
+    """The package that a module belongs to."""
+    return module.split(".")[0]
 
 
 def unit(path: Path) -> str:
@@ -84,7 +101,7 @@ def attributes(path: Path) -> set[str]:
     """Dotted names of two parts that a file uses: 'sys.stdout', 'os.system'."""
     return {
         f"{node.value.id}.{node.attr}"
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
 
@@ -93,7 +110,7 @@ def calls(path: Path) -> set[str]:
     """Names that a file calls."""
     return {
         node.func.id
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
 
@@ -105,14 +122,17 @@ def test_every_part_has_its_tier() -> None:
     assert {unit(path) for path in FILES} - {"__init__"} == set(RANK)
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_imports_point_one_way(path: Path) -> None:
-    mine = unit(path)
-    for module in imports(path):
-        parts = module.split(".")
-        if parts[0] != "agent" or parts[1] in (mine, "__version__"):
-            continue
-        assert RANK[parts[1]] > RANK[mine], f"{mine} may not import {module}"
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path in FILES:
+        mine = unit(path)
+        for module in imports(path):
+            parts = module.split(".")
+            if parts[0] != "agent" or parts[1] in (mine, "__version__"):
+                continue
+            if RANK[parts[1]] <= RANK[mine]:
+                wrong.append(f"{name_of(path)}: {mine} may not import {module}")
+    assert wrong == []
 
 
 def test_the_packages_have_no_cycles() -> None:
@@ -136,15 +156,16 @@ def test_the_packages_have_no_cycles() -> None:
     assert not left
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_the_gpu_packages_are_imported_in_workers_only(path: Path) -> None:
-    assert not [m for m in imports(path) if m.split(".")[0] in HEAVY]
+def test_the_gpu_packages_are_imported_in_workers_only() -> None:
+    assert [f"{name_of(p)}: {m}" for p in FILES for m in imports(p) if top(m) in HEAVY] == []
 
 
-@pytest.mark.parametrize("path", PLUGIN_FILES, ids=name_of)
-def test_what_runs_beside_the_users_code_imports_nothing_of_ours(path: Path) -> None:
+def test_what_runs_beside_the_users_code_imports_nothing_of_ours() -> None:
     allowed = {*sys.stdlib_module_names, "pytest", "torch", "tile_agent_pytest"}
-    assert {module.split(".")[0] for module in imports(path)} <= allowed
+    others = [
+        f"{name_of(p)}: {m}" for p in PLUGIN_FILES for m in imports(p) if top(m) not in allowed
+    ]
+    assert others == []
 
 
 def test_the_plugin_works_where_our_package_cannot_be_imported() -> None:
@@ -195,16 +216,24 @@ def test_only_the_command_line_ends_the_process() -> None:
 # --- what a file looks like ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [*FILES, *PLUGIN_FILES], ids=name_of)
-def test_a_file_says_what_it_is_for(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-    assert docstring
-    assert docstring.splitlines()[0].endswith((".", ":", "?"))
+def test_a_file_says_what_it_is_for() -> None:
+    assert [name_of(path) for path in (*FILES, *PLUGIN_FILES) if not is_introduced(path)] == []
 
 
-@pytest.mark.parametrize("path", [*FILES, *PLUGIN_FILES], ids=name_of)
-def test_a_file_fits_into_a_head(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= LARGEST_FILE
+def is_introduced(path: Path) -> bool:
+    """Whether the first line of its docstring is a sentence."""
+    module = nodes(path)[0]
+    assert isinstance(module, ast.Module)
+    first, *_ = (ast.get_docstring(module) or "").splitlines() or [""]
+    return first.endswith((".", ":", "?"))
+
+
+def test_a_file_fits_into_a_head() -> None:
+    lengths = {
+        name_of(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in (*FILES, *PLUGIN_FILES)
+    }
+    assert {name: length for name, length in lengths.items() if length > LARGEST_FILE} == {}
 
 
 # --- starting fast ------------------------------------------------------------------------------
