@@ -27,7 +27,7 @@ PROPOSERS = (PLAYBOOK, MODEL, COMMAND, ASSISTANT)
 T = TypeVar("T")
 
 
-class Form(StrEnum):
+class ValueForm(StrEnum):
     """What a person gives, where that is not simply the value of the field."""
 
     AS_IT_IS = "as it is"
@@ -56,7 +56,7 @@ class Option:
     min: int | None = None
     env: str = ""
     """The variable that gives it where the command line does not."""
-    form: Form = Form.AS_IT_IS
+    form: ValueForm = ValueForm.AS_IT_IS
     run_only: bool = False
     """It says who writes candidates; `begin` lacks it, because there an assistant does."""
 
@@ -112,7 +112,7 @@ class ModelOptions:
             "What waiting for it may take in a run.",
             name="model_time_budget_s",
             min=0,
-            form=Form.SECONDS,
+            form=ValueForm.SECONDS,
         ),
     ] = None
     request_timeout_s: Annotated[
@@ -121,7 +121,7 @@ class ModelOptions:
             "Of one request, retries included.",
             name="model_request_timeout_s",
             min=1,
-            form=Form.SECONDS,
+            form=ValueForm.SECONDS,
         ),
     ] = 300.0
     choose: Annotated[
@@ -136,7 +136,7 @@ class ModelOptions:
         Option(
             "A run's folder of recorded exchanges, which answer instead of the network.",
             name="model_replay",
-            form=Form.FOLDER,
+            form=ValueForm.FOLDER,
         ),
     ] = ""
 
@@ -152,11 +152,12 @@ class CommandOptions:
             "by its file; {kernel} by the kernel's.",
             name="command",
             env="TILE_AGENT_COMMAND",
-            form=Form.WORDS,
+            form=ValueForm.WORDS,
         ),
     ] = ()
     timeout_s: Annotated[
-        float, Option("Kill it after so long.", name="command_timeout_s", min=1, form=Form.SECONDS)
+        float,
+        Option("Kill it after so long.", name="command_timeout_s", min=1, form=ValueForm.SECONDS),
     ] = 900.0
     pass_env: Annotated[
         tuple[str, ...], Option("A variable it gets although its name looks like a secret.")
@@ -167,7 +168,9 @@ class CommandOptions:
 class Options:
     """What a run may do, and when it stops."""
 
-    only: Annotated[tuple[str, ...], Option("Try only this optimization.", form=Form.ENTRIES)] = ()
+    only: Annotated[
+        tuple[str, ...], Option("Try only this optimization.", form=ValueForm.ENTRIES)
+    ] = ()
     compare_on: Annotated[
         tuple[str, ...],
         Option(
@@ -181,10 +184,10 @@ class Options:
     ] = 2
     keep_going: Annotated[bool, Option("Go on after an improvement under 2 %.")] = False
     time_budget_s: Annotated[
-        float | None, Option("Stop after so many seconds.", min=0, form=Form.SECONDS)
+        float | None, Option("Stop after so many seconds.", min=0, form=ValueForm.SECONDS)
     ] = None
     iteration_timeout_s: Annotated[
-        float, Option("Give one iteration at most so many seconds.", min=1, form=Form.SECONDS)
+        float, Option("Give one iteration at most so many seconds.", min=1, form=ValueForm.SECONDS)
     ] = 600.0
     recalibrate_every: int = 5
     """Iterations after which the noise floor is measured again."""
@@ -199,7 +202,7 @@ class Options:
             "Who writes candidates: playbook, model, command, or a chain such as playbook,model.",
             name="proposer",
             env="TILE_AGENT_PROPOSER",
-            form=Form.CHAIN,
+            form=ValueForm.CHAIN,
             run_only=True,
         ),
     ] = (PLAYBOOK,)
@@ -255,7 +258,7 @@ class Setting:
     @property
     def repeatable(self) -> bool:
         """Whether several values may be given, each by itself."""
-        single = (Form.CHAIN, Form.WORDS, Form.PLAYBOOK_FIRST)
+        single = (ValueForm.CHAIN, ValueForm.WORDS, ValueForm.PLAYBOOK_FIRST)
         return self.kind == tuple[str, ...] and self.option.form not in single
 
     def help(self, several: str) -> str:
@@ -274,7 +277,7 @@ _PLAYBOOK_FIRST = Setting(
     default=False,
     option=Option(
         "Let the program go through the playbook before it is your turn, which may take an hour.",
-        form=Form.PLAYBOOK_FIRST,
+        form=ValueForm.PLAYBOOK_FIRST,
     ),
 )
 """All that is left of `proposers` where an assistant leads."""

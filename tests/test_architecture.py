@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.playbook import ADVICE, PLAYBOOK
+
 ROOT = Path(__file__).parent.parent
 AGENT = ROOT / "agent"
 FILES = sorted(AGENT.rglob("*.py"))
@@ -93,7 +95,7 @@ def top(module: str) -> str:
 
 
 def unit(path: Path) -> str:
-    """'setup' for agent/session.py, 'harness' for agent/harness/processes/worker_session.py."""
+    """'session' for agent/session.py, 'harness' for agent/harness/processes/worker_session.py."""
     return path.relative_to(AGENT).parts[0].removesuffix(".py")
 
 
@@ -154,6 +156,29 @@ def test_the_packages_have_no_cycles() -> None:
     while free := {name for name, needs in left.items() if not needs & left.keys()}:
         left = {name: needs for name, needs in left.items() if name not in free}
     assert not left
+
+
+def test_one_language_knows_nothing_of_the_other() -> None:
+    """And what both share knows neither."""
+    wrong = []
+    for path in FILES:
+        room, *inner = path.relative_to(AGENT).parts
+        if room not in ("analysis", "rewriting", "playbook") or len(inner) < 2:
+            continue
+        others = {"common": ("cutile", "triton"), "cutile": ("triton",), "triton": ("cutile",)}
+        foreign = [m for m in imports(path) if any(f".{o}." in m for o in others[inner[0]])]
+        wrong += [f"{name_of(path)}: {module}" for module in foreign]
+    assert wrong == []
+
+
+def test_the_playbook_holds_entries_and_nothing_else() -> None:
+    folders = {path.parent.name: [] for path in (AGENT / "playbook").glob("*/*.py")}
+    for path in (AGENT / "playbook").rglob("*.py"):
+        if path.parent.name in folders and path.name != "__init__.py":
+            folders[path.parent.name].append(path.stem.replace("_", "-"))
+    entries = {entry.name for entry in (*PLAYBOOK, *ADVICE)}
+    assert {name for names in folders.values() for name in names} == entries
+    assert {path.name for path in (AGENT / "playbook").glob("*.py")} == {"__init__.py", "base.py"}
 
 
 def test_the_gpu_packages_are_imported_in_workers_only() -> None:
@@ -226,6 +251,15 @@ def is_introduced(path: Path) -> bool:
     assert isinstance(module, ast.Module)
     first, *_ = (ast.get_docstring(module) or "").splitlines() or [""]
     return first.endswith((".", ":", "?"))
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in (*FILES, *PLUGIN_FILES):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name_of(path))
+    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
 
 
 def test_a_file_fits_into_a_head() -> None:

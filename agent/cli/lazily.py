@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 
-class Place(NamedTuple):
+class CommandPlace(NamedTuple):
     """Where a command is, and the first paragraph of its help."""
 
     module: str
@@ -20,64 +20,72 @@ class Place(NamedTuple):
     help: str
 
 
-PLACES: Mapping[str, Place] = {
-    "run": Place(
+PLACES: Mapping[str, CommandPlace] = {
+    "run": CommandPlace(
         "runs",
         "Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert.",
     ),
-    "resume": Place("runs", "Go on with a run that was interrupted."),
-    "status": Place("status", "Say how the runs of this repository stand, and what to do next."),
-    "stop": Place(
+    "resume": CommandPlace("runs", "Go on with a run that was interrupted."),
+    "status": CommandPlace(
+        "status", "Say how the runs of this repository stand, and what to do next."
+    ),
+    "stop": CommandPlace(
         "status", "Ask a run that is alive to end as Ctrl-C would end it: cleanly, to be resumed."
     ),
-    "begin": Place(
+    "begin": CommandPlace(
         "assistant",
         "Begin a run that you lead: branch and baseline; go on with `tile-agent next`.",
     ),
-    "next": Place("assistant", "Say which ONE optimization to carry out, and in which file."),
-    "try": Place("assistant", "Have the draft tested, measured, and kept or reverted."),
-    "finish": Place(
+    "next": CommandPlace(
+        "assistant", "Say which ONE optimization to carry out, and in which file."
+    ),
+    "try": CommandPlace("assistant", "Have the draft tested, measured, and kept or reverted."),
+    "finish": CommandPlace(
         "assistant", "End the run: origin against best, measured afresh, and the summary."
     ),
-    "doctor": Place("inspect", "Say what this machine can do: GPU, driver, toolchains, backends."),
-    "classify": Place(
+    "doctor": CommandPlace(
+        "inspect", "Say what this machine can do: GPU, driver, toolchains, backends."
+    ),
+    "classify": CommandPlace(
         "inspect",
         "Estimate what bounds a kernel, and list the optimizations in the order that follows.",
     ),
-    "verify": Place(
+    "verify": CommandPlace(
         "inspect", "Run the correctness tests on the committed kernel, as the loop does."
     ),
-    "bench": Place("inspect", "Run the perf tests on the committed kernel once, as the loop does."),
-    "calibrate": Place(
+    "bench": CommandPlace(
+        "inspect", "Run the perf tests on the committed kernel once, as the loop does."
+    ),
+    "calibrate": CommandPlace(
         "inspect",
         "Compare the committed kernel with itself: which effects can be told from noise here.",
     ),
-    "lint": Place(
+    "lint": CommandPlace(
         "lint",
         "Check a cuTile kernel by its source: what will not compile or launch, and what is slow.",
     ),
-    "explain": Place(
+    "explain": CommandPlace(
         "explain", "Compile what the tests launch and say what came out: no GPU is needed."
     ),
-    "diagnose": Place(
+    "diagnose": CommandPlace(
         "diagnose",
         "Say what holds a kernel back: memory, compute, latency, occupancy, locality, scheduling.",
     ),
-    "autotune": Place(
+    "autotune": CommandPlace(
         "autotune",
         "Let a cuTile kernel search its best config on its first call, and remember it.",
     ),
-    "mcp": Place(
+    "mcp": CommandPlace(
         "mcp",
         "Serve the loop and its views over MCP, on stdin and stdout, for an assistant to start.",
     ),
-    "playbook": Place("playbook", "The optimizations that the loop can apply."),
-    "tileir": Place(
+    "playbook": CommandPlace("playbook", "The optimizations that the loop can apply."),
+    "tileir": CommandPlace(
         "tileir",
         "Prepare, verify and time a Triton kernel for Triton's Tile IR backend. "
         "What this machine cannot do is said, step by step.",
     ),
-    "skill": Place("skill", "Skills that tell coding assistants how to drive tile-agent."),
+    "skill": CommandPlace("skill", "Skills that tell coding assistants how to drive tile-agent."),
 }
 
 

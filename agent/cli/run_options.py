@@ -19,9 +19,9 @@ from agent.options import (
     ASSISTANT,
     PLAYBOOK,
     PROPOSERS,
-    Form,
     Request,
     Setting,
+    ValueForm,
     filled,
     settings,
     signed,
@@ -75,19 +75,19 @@ def value(setting: Setting, given: Any) -> Any:
         UsageError: it is none.
     """
     match setting.option.form:
-        case Form.SECONDS:
+        case ValueForm.SECONDS:
             return seconds(setting.flag, given)
-        case Form.ENTRIES:
+        case ValueForm.ENTRIES:
             return entries(given)
-        case Form.CHAIN:
+        case ValueForm.CHAIN:
             return proposers(given)
-        case Form.WORDS:
+        case ValueForm.WORDS:
             return words(setting.flag, given)
-        case Form.FOLDER:
+        case ValueForm.FOLDER:
             return str(given.absolute()) if given else ""
-        case Form.PLAYBOOK_FIRST:
+        case ValueForm.PLAYBOOK_FIRST:
             return (PLAYBOOK, ASSISTANT) if given else (ASSISTANT,)
-        case Form.AS_IT_IS:
+        case ValueForm.AS_IT_IS:
             return tuple(given or ()) if setting.repeatable else given
 
 
@@ -96,11 +96,11 @@ def _typed(setting: Setting) -> tuple[Any, Any]:
     if setting.repeatable:
         return list[str] | None, None
     match setting.option.form:
-        case Form.CHAIN:
+        case ValueForm.CHAIN:
             return str, ",".join(setting.default)
-        case Form.WORDS:
+        case ValueForm.WORDS:
             return str, shlex.join(setting.default)
-        case Form.FOLDER:
+        case ValueForm.FOLDER:
             return Path | None, None
     return setting.kind, setting.default
 
