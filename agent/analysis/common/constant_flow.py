@@ -1,4 +1,4 @@
-"""What a compile-time constant does inside a kernel: is it a tile size and nothing else?
+"""Dataflow of a compile-time constant inside a kernel: whether it is a tile size only.
 
 A tile size may change only if no result depends on it. It may shape tiles, step loops, and take
 part in addresses and masks. It may not reach a stored value: then it is part of the mathematics

@@ -1,4 +1,4 @@
-"""What two kernel languages differ in, as data; and finding kernels and launches, which they share.
+"""The names of a kernel language, as data; how its kernels and launches are found.
 
 A `Dialect` holds fully qualified names only. Whoever asks what a kernel does with a tile (the
 classification here, the playbook's tile sizes) asks in these terms and works for both languages.

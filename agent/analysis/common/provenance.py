@@ -1,4 +1,4 @@
-"""Which constants of a kernel are nothing but tile sizes, and which integers set them.
+"""Which constants of a kernel are tile sizes only, and the integer literals that set them.
 
 A tile size can be changed when
 

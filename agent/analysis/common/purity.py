@@ -1,4 +1,4 @@
-"""Whether an expression of host code can be evaluated once more, or once less, unnoticed."""
+"""Whether an expression of host code has no side effects, so that it may be evaluated again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which assignment a name's value comes from at one place of a function.
+"""Reaching definitions: the assignment that gives a name its value at a place of a function.
 
 `Source.resolve` follows names that are assigned once. Kernels in several passes assign `i` and
 `offsets` once a pass, so that an index can only be understood from the assignment that reaches it.

@@ -1,4 +1,4 @@
-"""Sizes as values that can be compared: what an integer expression comes to, as far as is known.
+"""Symbolic sizes: integer expressions in a canonical form, compared as far as known statically.
 
 Two expressions of the same size have equal `Size`s: `(n + 63) // 64` in the host code and
 `ct.num_tiles(x, 0, (64,))` in the kernel, if `n` is `x.shape[0]`. What the code does not tell is a

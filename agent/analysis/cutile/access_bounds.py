@@ -1,4 +1,4 @@
-"""How far a cuTile kernel's accesses reach, as conditions that the host can ask at each launch.
+"""Upper bounds of a cuTile kernel's indices, as conditions that the host checks at each launch.
 
 A block's index is below the grid's extent and a loop's variable below where the loop stops, so that
 the host can say, without the kernel, that no index of an access leaves its array.

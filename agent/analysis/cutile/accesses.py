@@ -1,4 +1,4 @@
-"""Gathers and scatters that touch whole tiles: which tile, and why it lies inside the array.
+"""Gathers and scatters of whole tiles: which tile, and why it lies inside the array.
 
 `ct.gather` answers an index outside the array with its padding, element by element. `ct.load` does
 that too, but only for a tile that begins inside: a tile wholly outside is undefined. So the index

@@ -1,4 +1,4 @@
-"""Which blocks of the grid a cuTile kernel is launched with, and where it asks for its own."""
+"""The grid of a cuTile launch, and where the kernel reads its block index."""
 
 from __future__ import annotations
 

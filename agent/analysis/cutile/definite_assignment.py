@@ -1,4 +1,4 @@
-"""Which uses of a variable cuTile refuses as potentially undefined.
+"""Definite assignment: which uses of a variable cuTile refuses as potentially undefined.
 
 Python asks at run time whether a name is bound; cuTile has to know before. A branch that the
 compiler may decide, on constants, is taken to define what either side defines.

@@ -1,4 +1,4 @@
-"""Which tiles of a cuTile kernel are certainly float32, and which are small, by its text.
+"""Element types of a cuTile kernel's tiles, as far as known statically: float32, or small.
 
 Rounding modes and flushing to zero exist for float32 alone: on a tile of another type cuda-tile
 refuses to compile. What a kernel loads has the type of the caller's array, so that only a cast, an

@@ -1,4 +1,4 @@
-"""How large arrays, grids and counts are, as far as the code of a kernel and of its launch tells.
+"""Symbolic extents of arrays, grids and counts, from the code of a kernel and of its launch.
 
 Extents are taken to be at least one.
 """

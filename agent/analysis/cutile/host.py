@@ -1,4 +1,4 @@
-"""What the host code around a launch tells of what it passes: values, and types."""
+"""Values and types that the host code around a cuTile launch passes, where known statically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tile indices that count one after the other: `block * TILE + ct.arange(TILE)` and its relatives.
+"""Index ranges of a cuTile kernel: `block * TILE + ct.arange(TILE)` and its relatives.
 
 Such a run of elements is a tile of the array, so that `ct.load` can fetch it whole.
 """

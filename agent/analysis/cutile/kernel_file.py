@@ -1,4 +1,4 @@
-"""A file of cuTile kernels: what of it cuTile compiles, and what Python runs meanwhile."""
+"""A file of cuTile kernels: what cuTile compiles, and what Python evaluates meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cuTile kernel is compiled for where nothing runs: a signature, from the source alone.
+"""The signature that a cuTile kernel is compiled for where nothing runs, from the source alone.
 
 Ahead of time the compiler has to be told what a launch would show it: which parameters are arrays,
 of which type and how many dimensions, and what the constants are. What the source does not tell is

@@ -1,4 +1,4 @@
-"""The shape of a tile in a cuTile kernel, as far as the code that computes it tells."""
+"""Static shapes of the tiles of a cuTile kernel."""
 
 from __future__ import annotations
 

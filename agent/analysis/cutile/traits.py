@@ -1,4 +1,4 @@
-"""What the decision tree asks of a kernel, read from its source."""
+"""Traits of a cuTile kernel that decide which search is written for it."""
 
 from __future__ import annotations
 

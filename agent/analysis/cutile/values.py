@@ -1,4 +1,4 @@
-"""What is known of a value in a kernel before it is compiled: is it surely a run-time value?
+"""Which values of a cuTile kernel are known at run time only, and may be no constants.
 
 All answers err on the side of 'not known'. A closure's variable, an argument of a helper, or a
 parameter with an annotation from another module may all be constants.

@@ -1,4 +1,4 @@
-"""What a Triton kernel does with its run-time parameters: sizes, and memory it reads and writes."""
+"""Run-time parameters of a Triton kernel: sizes, and pointers to memory it reads and writes."""
 
 from __future__ import annotations
 

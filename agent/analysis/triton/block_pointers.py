@@ -1,4 +1,4 @@
-"""Block pointers of Triton kernels: where they are made, moved on, and used."""
+"""Block pointers of Triton kernels: where they are made, advanced, and used."""
 
 from __future__ import annotations
 

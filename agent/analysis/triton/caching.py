@@ -1,4 +1,4 @@
-"""Which loads of a Triton kernel are read once, and which again, by the program or by others."""
+"""Reuse of a Triton kernel's loads: read once, or again by this program or by others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which `triton.Config`s are worth tuning over, by formula, for a kernel's tile constants.
+"""The `triton.Config`s worth tuning over, by formula, for a kernel's tile constants.
 
 They follow what Helion seeds its search with for H100 and what the Triton tutorials list: at most
 32768 fp32 accumulators, 8 warps from 16384 of them, as many stages as shared memory holds; 8 to 32

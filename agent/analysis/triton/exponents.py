@@ -1,4 +1,4 @@
-"""Which values of a Triton kernel are exponents, and where they get their scale.
+"""Values of a Triton kernel that are exponents, and where they are scaled.
 
 An exponent is what `tl.exp` is taken of, and what that is computed from: `qk` and `m` of
 `tl.exp(qk - m)`. Where all of them are scaled by log2(e), `tl.exp2` gives what `tl.exp` gave.

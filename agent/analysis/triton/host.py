@@ -1,4 +1,4 @@
-"""The host's side of a Triton kernel: its launches, their grids, and what ties them to the kernel.
+"""Host code of a Triton kernel: its launches, their grids, and what ties them to the kernel.
 
 A fact such as "the grid has one program for each block of n" joins an expression of the host to
 parameters of the kernel. `HostView` knows which host expression a parameter stands for.

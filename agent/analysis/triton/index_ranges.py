@@ -1,4 +1,4 @@
-"""Runs of element numbers in a Triton kernel: `pid * BLOCK + tl.arange(0, BLOCK)`."""
+"""Index ranges of a Triton kernel: `pid * BLOCK + tl.arange(0, BLOCK)`."""
 
 from __future__ import annotations
 

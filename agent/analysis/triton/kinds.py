@@ -1,4 +1,4 @@
-"""What kind of kernel it is, by its syntax tree: which hints of Tile IR pay depends on it.
+"""The kind of a Triton kernel, by its syntax tree: it decides which hints of Tile IR pay.
 
 The kinds and their decision tree are those of TensorRT-LLM's kernel-tileir-optimization skill. It
 decides by words of the file; here the question is what the stored values are computed from:

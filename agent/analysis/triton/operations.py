@@ -1,4 +1,4 @@
-"""What a Triton kernel calls: names without their module, and where its stored values come from."""
+"""Operations that a Triton kernel calls, and what its stored values are computed from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the addresses of a Triton kernel come from."""
+"""Base pointers of the addresses of a Triton kernel."""
 
 from __future__ import annotations
 

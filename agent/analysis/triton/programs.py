@@ -1,4 +1,4 @@
-"""Which programs of the grid a Triton kernel is launched as, and where it asks which one it is."""
+"""The program grid of a Triton launch, and where the kernel reads its program ids."""
 
 from __future__ import annotations
 

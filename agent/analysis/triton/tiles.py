@@ -1,4 +1,4 @@
-"""Loads and stores of two-dimensional tiles in Triton kernels, read as what TMA would be told.
+"""Two-dimensional tiles that Triton kernels load and store, as TMA is told of them.
 
 `tl.load(a_ptr + rows[:, None] * stride + cols[None, :], mask=...)` touches a tile: it begins at
 some row and column of an array that ends somewhere. A tensor descriptor says the same directly.

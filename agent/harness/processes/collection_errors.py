@@ -1,4 +1,4 @@
-"""What pytest says of tests that it cannot collect, in the one line that decides."""
+"""The line of pytest's output that says why tests cannot be collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this machine can do with another interpreter: that of the user's environment."""
+"""What another interpreter can do on this machine: that of the user's environment."""
 
 from __future__ import annotations
 

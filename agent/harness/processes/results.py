@@ -1,4 +1,4 @@
-"""What a worker brought back, as values."""
+"""What a worker returned, as values."""
 
 from __future__ import annotations
 

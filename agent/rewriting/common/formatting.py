@@ -1,4 +1,4 @@
-"""Laying out new calls over several lines, where one line would be too long to read."""
+"""Formats new calls over several lines where one line would be too long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters of a kernel and what its launches give for them, changed together.
+"""Changes a kernel's parameters and the arguments of its launches together.
 
 `ct.launch` hands a kernel its arguments by position, in one tuple. A parameter can be added or
 dropped only where every launch shows that tuple, and where nothing else names the kernel: a tuner

@@ -1,4 +1,4 @@
-"""Writing expressions and statements around the block indices of a cuTile kernel."""
+"""Writes expressions and statements around the block indices of a cuTile kernel."""
 
 from __future__ import annotations
 

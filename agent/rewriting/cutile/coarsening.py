@@ -1,4 +1,4 @@
-"""Giving a block more of what it has one of: which index is the block's, and a grid that shrinks.
+"""Gives a block several items where it had one, with a grid that shrinks accordingly.
 
 Shared by the entries that widen a tile along an axis on which each block had a single element.
 """

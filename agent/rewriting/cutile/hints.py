@@ -1,4 +1,4 @@
-"""Compiler hints in `@ct.kernel(...)`: reading and setting them, for all kernels alike."""
+"""Reads and sets compiler hints in `@ct.kernel(...)`, for all kernels of a file alike."""
 
 from __future__ import annotations
 

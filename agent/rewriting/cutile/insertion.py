@@ -1,4 +1,4 @@
-"""Writing into a file of cuTile kernels what it does not hold yet: a constant, a helper, a name."""
+"""Inserts a constant, a helper or a name into a file of cuTile kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads and stores of tiles that tensor descriptors can serve, and what takes their place."""
+"""Rewrites loads and stores of tiles to tensor descriptors."""
 
 from __future__ import annotations
 

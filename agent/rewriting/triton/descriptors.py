@@ -1,4 +1,4 @@
-"""What tensor descriptors need of the host: arrays that fit, and memory for the descriptors."""
+"""Host code that tensor descriptors need: arrays that fit, and memory for the descriptors."""
 
 from __future__ import annotations
 

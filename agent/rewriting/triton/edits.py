@@ -1,4 +1,4 @@
-"""Changing what a Triton kernel takes and what its launches give, with the layout of the file."""
+"""Changes a Triton kernel's parameters and its launches, in the formatting of the file."""
 
 from __future__ import annotations
 

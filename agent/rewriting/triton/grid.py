@@ -1,4 +1,4 @@
-"""Grids of Triton launches: taking block sizes from the config, and whether one may be changed."""
+"""Rewrites grids of Triton launches to take block sizes from the config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays as the host tells the tensor memory accelerator of them."""
+"""Describes arrays to the tensor memory accelerator, in host code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of Triton kernels that stream memory, which the compiler may pipeline or unroll."""
+"""Sets options of the loops of Triton kernels that stream memory: stages, unrolling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of Triton launches: `num_warps` and `num_stages`, which every launch has by default."""
+"""Sets `num_warps` and `num_stages` of Triton launches, which every launch has by default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting a Triton kernel into a loop over its programs, and launching fewer of them."""
+"""Wraps a Triton kernel in a loop over its programs, and launches fewer of them."""
 
 from __future__ import annotations
 

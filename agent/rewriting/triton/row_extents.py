@@ -1,4 +1,4 @@
-"""Along what the values of a Triton kernel with one row a program have elements, line by line.
+"""Infers which values of a kernel with one row a program vary along the row, line by line.
 
 Reading a kernel so is also where it is refused: at the first line that may mix rows.
 """

@@ -1,4 +1,4 @@
-"""Giving each program of a Triton kernel several rows, where it had one: a second dimension.
+"""Gives each program of a Triton kernel several rows, as a second dimension of its tiles.
 
 Every value of such a kernel is one number for all rows, one for each row, a tile of columns that
 all rows share, or a tile of both. With `rows` a column of numbers and `cols` a row of them,
