@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.warm_python import run_python
 
 RUN = """
 import importlib.util, json, sys
@@ -79,10 +78,5 @@ def disagreement(
         paths[-1].write_text(text)
     first, *others = map(str, paths)
     task = json.dumps([wrapper, calls, first, others, rounding])
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, task],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python(RUN, task, TRITON_INTERPRET="1")
     return "" if done.returncode == 0 else done.stderr
