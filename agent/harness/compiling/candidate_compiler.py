@@ -74,7 +74,7 @@ class ForkedCompiler:
                 for checkout, folder in zip(checkouts, folders, strict=True)
             ]
             ended = [
-                None if worker is None else _end(worker, folder, deadline)
+                None if worker is None else end(worker, folder, deadline)
                 for worker, folder in zip(started, folders, strict=True)
             ]
             with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -84,16 +84,8 @@ class ForkedCompiler:
         self, checkout: Checkout, tests: Sequence[str], scratch: Path
     ) -> WorkerProcess | None:
         try:
-            job, variables = prepare(checkout, tests, self.wanted, self.timeout_s, scratch)
-            job["answers"] = str(scratch / "answers")
-            return self.server.fork(
-                {
-                    "cwd": str(checkout.root),
-                    "log": str(self.logs / f"compile-{next(self._numbers):04d}.log"),
-                    "env": variables | {"TMPDIR": str(scratch)},
-                    "artifacts": job,
-                }
-            )
+            log = self.logs / f"compile-{next(self._numbers):04d}.log"
+            return fork(self.server, checkout, tests, self.wanted, self.timeout_s, scratch, log)
         except Exception as problem:
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
@@ -116,7 +108,39 @@ class ForkedCompiler:
             log.write(f"{text}\n")
 
 
-def _end(worker: WorkerProcess, scratch: Path, deadline: float) -> ScriptEnd:
+def fork(
+    server: ForkServer,
+    checkout: Checkout,
+    tests: Sequence[str],
+    wanted: Wanted,
+    timeout_s: float,
+    scratch: Path,
+    log: Path,
+) -> WorkerProcess:
+    """Start compiling what the tests of a checkout launch, in a process that has imported it all.
+
+    Args:
+        server: is forked.
+        checkout: where the kernel and its tests lie.
+        tests: files or node ids.
+        wanted: what to compile.
+        timeout_s: for all of it.
+        scratch: an empty folder for the job, its answers and its temporary files.
+        log: file for the output.
+    """
+    job, variables = prepare(checkout, tests, wanted, timeout_s, scratch)
+    job["answers"] = str(scratch / "answers")
+    return server.fork(
+        {
+            "cwd": str(checkout.root),
+            "log": str(log),
+            "env": variables | {"TMPDIR": str(scratch)},
+            "artifacts": job,
+        }
+    )
+
+
+def end(worker: WorkerProcess, scratch: Path, deadline: float) -> ScriptEnd:
     """Wait for a worker and read what it has answered, whole or not."""
     code: int | None
     fate, code = "the compiling process is done", 0
