@@ -8,6 +8,9 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 DEMO   ?= triton_layer_norm
 
+# Some containers forbid it: every process of the tests would then compile all of the package anew.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help demo test test-fast lint types docs generate ci clean
 
 help:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -27,6 +28,16 @@ from tile_agent_pytest.facts import facts
 from tile_agent_pytest.wire import Channel, Message
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
+EXTRAS = (
+    "anyio.pytest_plugin",
+    "anyio._backends._asyncio",
+    "pytest_benchmark.plugin",
+    "xdist.plugin",
+    "xdist.looponfail",
+    "torch.distributed.tensor",
+)
+"""What else is imported, of what is installed: plugins, which pytest would compile anew in every
+worker, and what `torch.testing.assert_close` imports when it is first called."""
 WORKER_MARK = "TILE_AGENT_WORKER"
 MAX_REQUEST_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -193,6 +204,11 @@ def _preload() -> tuple[list[str], dict[str, str]]:
             imported.append(name)
         except Exception as problem:
             missing[name] = f"{type(problem).__name__}: {problem}"
+    for name in EXTRAS:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
     return imported, missing
 
 
