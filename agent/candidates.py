@@ -10,7 +10,7 @@ from agent.environment import describe
 from agent.events import Candidate, Started
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
-from agent.harness.compiling.duplicate_filter import CandidateFilter
+from agent.harness.compiling.candidate_filter import CandidateFilter
 from agent.harness.processes.worker_session import Checkout
 from agent.prompting import render
 from agent.proposers.base import Proposal

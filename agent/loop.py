@@ -34,7 +34,7 @@ from agent.events import (
     StopReason,
     Verified,
 )
-from agent.harness.compiling.duplicate_filter import in_short
+from agent.harness.compiling.candidate_filter import in_short
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.measuring.judge import Judge
 from agent.harness.measuring.subset import Cost, comparison_s, representative

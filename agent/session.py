@@ -28,7 +28,7 @@ from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import KINDS, Selection, discover
 from agent.harness.measuring.gpu import GpuWatch, exclusive
 from agent.harness.measuring.judge import PytestJudge
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import Journal, read, replay
 from agent.loop import Effects

@@ -26,7 +26,7 @@ from agent.environment import describe, probe
 from agent.events import TestPlan
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.judge import PytestJudge, TimedPass
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Calibration, Failure

@@ -198,7 +198,7 @@ def test_the_plugin_works_where_our_package_cannot_be_imported() -> None:
     script = (
         "import sys\n"
         "sys.modules['agent'] = None\n"
-        "import tile_agent_pytest.server, tile_agent_pytest.worker, tile_agent_pytest.plugin\n"
+        "import tile_agent_pytest.fork_server, tile_agent_pytest.worker, tile_agent_pytest.plugin\n"
     )
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 

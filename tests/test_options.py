@@ -13,7 +13,7 @@ from mcp import Client
 from typer.main import get_command
 
 from agent.cli.main import app
-from agent.cli.run_options import COLUMNS, asking, rows
+from agent.cli.run_parameters import COLUMNS, asking, rows
 from agent.options import (
     ASSISTANT,
     COMMAND,

@@ -50,10 +50,10 @@ if __name__ == "__main__":
 
         main(json.load(sys.stdin))
     elif sys.argv[1] == "program":
-        from tile_agent_pytest.supervisor import supervise
+        from tile_agent_pytest.program_supervisor import supervise
 
         supervise(int(sys.argv[2]), sys.argv[3:])
     else:
-        from tile_agent_pytest.server import serve
+        from tile_agent_pytest.fork_server import serve
 
         serve(int(sys.argv[1]))

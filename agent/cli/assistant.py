@@ -9,8 +9,8 @@ import typer
 
 from agent.cli import output
 from agent.cli.observe import announce, observer
-from agent.cli.options import Json
-from agent.cli.run_options import asking
+from agent.cli.run_parameters import asking
+from agent.cli.shared_options import Json
 from agent.errors import UsageError
 
 if TYPE_CHECKING:

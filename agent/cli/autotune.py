@@ -10,7 +10,7 @@ import typer
 
 from agent.cli import output
 from agent.cli.diff import unified
-from agent.cli.options import Json, Kernel, Python
+from agent.cli.shared_options import Json, Kernel, Python
 
 if TYPE_CHECKING:
     from agent.harness.compiling.configs import CompiledConfig

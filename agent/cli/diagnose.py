@@ -11,7 +11,7 @@ import typer
 
 from agent.cli import output
 from agent.cli.explain import checkout_of, look_at
-from agent.cli.options import Json, Kernel, Python, Tests
+from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
     from agent.causes import Diagnosis

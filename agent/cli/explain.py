@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json, Kernel, Python, Tests
+from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
     from agent.harness.compiling.artifacts import Evidence, Wanted

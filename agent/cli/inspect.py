@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json, Kernel, Python, Tests
 from agent.cli.reference import (
     REFERENCE,
     SHAPES,
@@ -22,6 +21,7 @@ from agent.cli.reference import (
     Rtol,
     Sizes,
 )
+from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
     from agent.measuring.measurement import Failure

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json
+from agent.cli.shared_options import Json
 
 FOUND = 3
 """Exit code when an error was found: an answer, not a fault."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json
+from agent.cli.shared_options import Json
 
 app = typer.Typer(help="The optimizations that the loop can apply.", no_args_is_help=True)
 Backend = Annotated[str | None, typer.Option(help="Only those of 'cutile' or 'triton'.")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json
+from agent.cli.shared_options import Json
 
 if TYPE_CHECKING:
     from agent.skillbook.install import Change

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agent.cli import output
-from agent.cli.options import Json, Kernel, Python
 from agent.cli.reference import (
     REFERENCE,
     SHAPES,
@@ -21,6 +20,7 @@ from agent.cli.reference import (
     Rtol,
     Sizes,
 )
+from agent.cli.shared_options import Json, Kernel, Python
 
 if TYPE_CHECKING:
     from agent.analysis.triton.kinds import KernelKind

@@ -1,4 +1,4 @@
-"""Which candidates are worth a GPU's time, by what they compile to."""
+"""Candidates that compile to the code of another one; what has been timed is remembered."""
 
 from __future__ import annotations
 

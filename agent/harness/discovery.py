@@ -10,8 +10,8 @@ from pathlib import Path
 from agent.errors import UsageError, WorkerError
 from agent.events import TestPlan
 from agent.harness.processes.collection_errors import fault
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Item
-from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 
 CORRECTNESS, PERF = "correctness", "perf"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from tests.support.workers import Project, start_server
 
 

@@ -14,7 +14,7 @@ from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.evidence import CUTILE, TEST, TRITON, evidence
 from tests.support.repo import write

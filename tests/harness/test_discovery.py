@@ -10,7 +10,7 @@ import pytest
 from agent.errors import UsageError
 from agent.events import TestPlan
 from agent.harness.discovery import Selection, discover
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import Project
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import WrongImport
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import Project, collected, nodeids, start_server
 

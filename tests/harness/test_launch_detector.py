@@ -12,7 +12,7 @@ import pytest
 from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge, Verification
 from agent.harness.measuring.pairs import BlockTiming, WorkerPairs
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import ComparisonPlan, Failure

@@ -12,7 +12,7 @@ import pytest
 
 from agent.events import TestPlan
 from agent.harness.measuring.pairs import BlockTiming, WorkerPairs
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.measurement import Failure
 from tests.support.workers import Project, start_server

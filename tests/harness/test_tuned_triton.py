@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from agent.harness.processes.server import ForkServer
 from tests.support.workers import Project, start_server
 
 pytest.importorskip("triton", reason="triton is not installed")

@@ -14,7 +14,7 @@ import pytest
 from agent.evidence.model import Artifact
 from agent.harness.compiling.artifacts import Evidence, Wanted, collect, read
 from agent.harness.compiling.candidate_compiler import end, fork
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.repo import write
 from tests.support.workers import start_server

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psutil
 
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Pass
-from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
 
 KERNEL = "def answer():\n    return 42\n"

@@ -9,7 +9,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import Definition, binds, definition, value_of
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.programs import NUM_PROGRAMS, PROGRAM_ID
+from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
 from agent.syntax import Source, argument, descendants, positional
 
 TL = "triton.language."

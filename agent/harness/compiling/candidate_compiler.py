@@ -19,8 +19,8 @@ from typing import Protocol
 from agent.errors import WorkerError, WorkerTimedOut
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, read
+from agent.harness.processes.fork_server import ForkServer, WorkerProcess
 from agent.harness.processes.script import ScriptEnd, read_answers
-from agent.harness.processes.server import ForkServer, WorkerProcess
 from agent.harness.processes.worker_session import Checkout
 
 TIMEOUT_S = 60.0

@@ -21,8 +21,8 @@ from agent.errors import WorkerError
 from agent.events import TestPlan
 from agent.harness.measuring.failures import import_failure
 from agent.harness.measuring.pairs import BlockTiming
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, Stop, WorkerSession
 from agent.measuring.screening import Look
 from agent.measuring.statistics import geometric_mean

@@ -28,8 +28,8 @@ from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScr
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.measuring.records import RecordError, read_records
 from agent.harness.measuring.subset import Cost
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, TestResult
-from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import (

@@ -28,8 +28,8 @@ from agent.harness.measuring.failures import (
 )
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.records import RecordError, numbered, read_records, short_names
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from agent.harness.processes.server import ForkServer
 from agent.harness.processes.worker_session import Checkout, Stop, WorkerSession
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure, unmeasured

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import tile_agent_pytest
 from agent.errors import UsageError
-from agent.harness.processes.server import worker_environment
+from agent.harness.processes.fork_server import worker_environment
 from agent.redaction import is_secret
-from tile_agent_pytest.server import kill_tree, variable_of
-from tile_agent_pytest.supervisor import KILL_TIMEOUT_S
+from tile_agent_pytest.process_tree import kill_tree, variable_of
+from tile_agent_pytest.program_supervisor import KILL_TIMEOUT_S
 from tile_agent_pytest.wire import Channel, Closed, Message
 
 HEAD_BYTES = TAIL_BYTES = 256 * 2**10

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
-from agent.harness.processes.server import worker_environment
-from tile_agent_pytest.server import kill_tree
+from agent.harness.processes.fork_server import worker_environment
+from tile_agent_pytest.process_tree import kill_tree
 
 
 @dataclass(frozen=True)

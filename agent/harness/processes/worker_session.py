@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from agent.errors import WorkerDied, WrongImport
 from agent.harness.processes.collection_errors import fault
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Pass, read_collection, read_pass
-from agent.harness.processes.server import ForkServer
 
 
 @dataclass(frozen=True)

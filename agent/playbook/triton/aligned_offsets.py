@@ -23,7 +23,7 @@ from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
 from agent.syntax import Source, descendants

@@ -25,7 +25,7 @@ from agent.analysis.triton.arguments import names_in, rewritten
 from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.rewriting.common.formatting import NewCall, laid_out
 from agent.rewriting.triton.descriptors import (

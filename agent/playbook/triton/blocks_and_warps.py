@@ -25,7 +25,7 @@ from agent.analysis.triton.configs import Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
 from agent.rewriting.common.tile_sizes import ChangeableTiles
-from agent.rewriting.triton.options import DEFAULTS, check, now, setting_options
+from agent.rewriting.triton.launch_options import DEFAULTS, check, now, setting_options
 from agent.syntax import Source
 
 MOST_VARIANTS = 8

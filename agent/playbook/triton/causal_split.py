@@ -26,7 +26,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import RANGES, belongs_to, holds_at, span_of, steps_of
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, removing, writing
 from agent.syntax import Source, descendants, edited, keyword, positional

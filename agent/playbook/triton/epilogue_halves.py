@@ -22,7 +22,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, preceded

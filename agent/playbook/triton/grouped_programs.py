@@ -25,7 +25,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
-from agent.analysis.triton.programs import ProgramIndex, program_indices, unused
+from agent.analysis.triton.program_ids import ProgramIndex, program_indices, unused
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, parenthesized, preceded, removing, writing
 from agent.syntax import Source, descendants, positional

@@ -30,7 +30,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.triton.tile_descriptors import TileDescriptors, tile_variants
 from agent.rewriting.triton.described import (

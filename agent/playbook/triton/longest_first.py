@@ -25,7 +25,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES
-from agent.analysis.triton.programs import ProgramIndex, program_indices
+from agent.analysis.triton.program_ids import ProgramIndex, program_indices
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, writing
 from agent.rewriting.triton.persistence import WAITS

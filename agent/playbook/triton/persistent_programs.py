@@ -33,7 +33,7 @@ from agent.analysis.triton.configs import shared_bytes
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit
-from agent.rewriting.triton.options import now, setting_options
+from agent.rewriting.triton.launch_options import now, setting_options
 from agent.rewriting.triton.persistence import (
     Pipelined,
     Rounds,

@@ -27,7 +27,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import (
     Edit,
@@ -40,7 +40,7 @@ from agent.rewriting.triton.edits import (
     writing,
 )
 from agent.rewriting.triton.grid import grid_from_meta, without_unused
-from agent.rewriting.triton.options import check_builtins, ramp
+from agent.rewriting.triton.launch_options import check_builtins, ramp
 from agent.syntax import Source, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")

@@ -37,7 +37,7 @@ from agent.rewriting.triton.edits import (
     writing,
 )
 from agent.rewriting.triton.grid import changeable, check_own_grid, count_at
-from agent.rewriting.triton.options import check_builtins, is_plain_or_ramp, ramp
+from agent.rewriting.triton.launch_options import check_builtins, is_plain_or_ramp, ramp
 from agent.rewriting.triton.persistence import count_of
 from agent.rewriting.triton.rows import RowKernel, row_kernel
 from agent.syntax import Source, descendants, is_commented

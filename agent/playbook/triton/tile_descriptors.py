@@ -29,7 +29,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
 from agent.analysis.triton.index_ranges import holds_at
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import TileAccess
 from agent.playbook.base import Optimization
 from agent.rewriting.common.formatting import NewCall, laid_out

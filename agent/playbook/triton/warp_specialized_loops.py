@@ -28,14 +28,14 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, torch_module, triton_module
-from agent.analysis.triton.programs import unused
+from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import LOAD
 from agent.playbook.base import Optimization
 from agent.playbook.triton.tile_descriptors import TileDescriptors
 from agent.rewriting.triton.described import MAKE, check_hardware
 from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
+from agent.rewriting.triton.launch_options import check, setting_options
 from agent.rewriting.triton.loops import PLAIN, ranging
-from agent.rewriting.triton.options import check, setting_options
 from agent.syntax import Source, assigned, descendants, keyword
 
 FIRST_RIGHT = 100

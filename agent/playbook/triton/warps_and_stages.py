@@ -23,7 +23,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
-from agent.rewriting.triton.options import DEFAULTS, check, now, setting_options
+from agent.rewriting.triton.launch_options import DEFAULTS, check, now, setting_options
 from agent.syntax import Source
 
 WARPS = (1, 2, 4, 8, 16, 32)

@@ -24,10 +24,10 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight
-from agent.analysis.triton.programs import one_block
+from agent.analysis.triton.program_ids import one_block
 from agent.playbook.base import Optimization
 from agent.rewriting.triton.edits import Edit, giving
-from agent.rewriting.triton.options import check_builtins, is_plain_or_ramp, ramp
+from agent.rewriting.triton.launch_options import check_builtins, is_plain_or_ramp, ramp
 from agent.syntax import Source
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)

@@ -15,7 +15,7 @@ from agent.analysis.triton.arguments import LOCKS, names_in, run_time
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, torch_module
 from agent.analysis.triton.pointers import root
-from agent.analysis.triton.programs import (
+from agent.analysis.triton.program_ids import (
     NUM_PROGRAMS,
     ProgramIndex,
     one_block,

@@ -11,7 +11,7 @@ import pytest
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.workers import start_server
 

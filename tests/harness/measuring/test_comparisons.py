@@ -14,7 +14,7 @@ from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import BlockTiming as BlockTiming
 from agent.harness.measuring.pairs import WorkerPairs
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
 from agent.measuring.decision import Rules, Status, decide

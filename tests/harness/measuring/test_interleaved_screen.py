@@ -11,7 +11,7 @@ import pytest
 from agent.events import TestPlan
 from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, InterleavedScreen, groups
 from agent.harness.measuring.pairs import BlockTiming
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.screening import Look
 from tests.support.workers import Project, start_server

@@ -13,7 +13,7 @@ from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge, TimedPass, Verification
 from agent.harness.measuring.pairs import BlockTiming as BlockTiming
 from agent.harness.measuring.pairs import WorkerPairs
-from agent.harness.processes.server import ForkServer
+from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Calibration, ComparisonPlan, Failure

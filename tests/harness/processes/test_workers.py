@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from agent.errors import UsageError, WorkerDied, WorkerTimedOut
+from agent.harness.processes.fork_server import ForkServer, worker_environment
 from agent.harness.processes.results import TestResult
-from agent.harness.processes.server import ForkServer, worker_environment
 from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import (
     Project,
@@ -469,7 +469,7 @@ def test_every_descriptor_closed_and_then_a_hang(
     project: Project, server: ForkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The conversation is over although the worker lives: it is killed after a grace time."""
-    monkeypatch.setattr("agent.harness.processes.server.EXIT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("agent.harness.processes.fork_server.EXIT_TIMEOUT_S", 1.0)
     body = "import os, time\ndef test():\n    os.closerange(0, 4096)\n    time.sleep(600)\n"
     begin = time.monotonic()
     assert "closed its connection without an answer" in died(project, server, body)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tile_agent_pytest.server import (
+from tile_agent_pytest.process_tree import (
     become_subreaper,
     children,
     die_with_parent,

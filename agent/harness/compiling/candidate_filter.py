@@ -1,4 +1,4 @@
-"""Which candidates of a run need no timing, by what they compile to."""
+"""Which candidates of a run are not timed: they cannot run, or compile to what has been timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program grid of a Triton launch, and where the kernel reads its program ids."""
+"""Where a Triton kernel reads its program ids; what its launches give as a grid, `host` tells."""
 
 from __future__ import annotations
 

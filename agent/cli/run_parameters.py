@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.cli import output
-from agent.cli.options import SEVERAL, Json, Yes
+from agent.cli.shared_options import SEVERAL, Json, Yes
 from agent.errors import UsageError
 from agent.options import (
     ASSISTANT,

@@ -1,4 +1,4 @@
-"""The parent's side of the fork server: starts it, asks it for workers, sets their deadlines."""
+"""The parent's side of the fork server: starts it, forks workers, kills those past a deadline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Self
 import tile_agent_pytest
 from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
 from agent.redaction import is_secret
-from tile_agent_pytest.server import MAX_REQUEST_BYTES
+from tile_agent_pytest.fork_server import MAX_REQUEST_BYTES
 from tile_agent_pytest.wire import Channel, Closed, Message
 
 START_TIMEOUT_S = 180.0

@@ -12,7 +12,6 @@ inherits what a worker leaves behind (a daemon, a `setsid` grandchild) and kills
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -21,10 +20,17 @@ import select
 import signal
 import socket
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 from tile_agent_pytest.facts import facts
+from tile_agent_pytest.process_tree import (
+    become_subreaper,
+    children,
+    die_with_parent,
+    kill_tree,
+    variable_of,
+    wake_on_child_exit,
+)
 from tile_agent_pytest.wire import Channel, Message
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -40,8 +46,6 @@ EXTRAS = (
 worker, and what `torch.testing.assert_close` imports when it is first called."""
 WORKER_MARK = "TILE_AGENT_WORKER"
 MAX_REQUEST_BYTES = 4096
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def serve(control_fd: int) -> None:
@@ -163,38 +167,6 @@ class Server:
                 kill_tree(pid)
 
 
-def kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants. Stops them first, so that none forks meanwhile."""
-    tree = [pid]
-    for member in tree:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(member, signal.SIGSTOP)
-        tree += [child for child in children(member) if child not in tree]
-    for member in reversed(tree):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(member, signal.SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    """Child processes of every thread of `pid`; empty when it is gone."""
-    found: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                found += [int(child) for child in (task / "children").read_text().split()]
-    return found
-
-
-def variable_of(pid: int, name: str) -> str | None:
-    """A variable that a process was started with; None when there is none, or no such process."""
-    with contextlib.suppress(OSError):
-        for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-            known, _, value = entry.partition(b"=")
-            if known.decode(errors="replace") == name:
-                return value.decode(errors="replace")
-    return None
-
-
 def _preload() -> tuple[list[str], dict[str, str]]:
     imported: list[str] = []
     missing: dict[str, str] = {}
@@ -210,26 +182,3 @@ def _preload() -> tuple[list[str], dict[str, str]]:
     gc.collect()
     gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
     return imported, missing
-
-
-def become_subreaper() -> None:
-    """Inherit descendants that lose their parent, instead of init."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent(number: signal.Signals) -> None:
-    """Get this signal when the parent ends, however it ends."""
-    _prctl(_PR_SET_PDEATHSIG, number)
-
-
-def wake_on_child_exit() -> int:
-    """A descriptor that becomes readable when a child has ended; reading it never blocks."""
-    wakeup, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    return wakeup
-
-
-def _prctl(option: int, value: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
