@@ -54,7 +54,7 @@ docs: $(VENV)/.dev
 
 generate: $(VENV)/.dev
 	$(BIN)/python -m tools.cutile_api
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m tools.pages
 
 ci: lint types test demo
 

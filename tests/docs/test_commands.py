@@ -110,7 +110,7 @@ def test_the_page_of_commands_has_every_command_option_and_exit_code() -> None:
 
 def test_no_generated_page_is_stale() -> None:
     done = subprocess.run(
-        [sys.executable, "docs/generate.py", "--check"],
+        [sys.executable, "-m", "tools.pages", "--check"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,7 +1,7 @@
 """Makes the pages that are made from the program: `make generate`.
 
-    python docs/generate.py            write those that are stale
-    python docs/generate.py --check    only name them; exit code 1 where there are any
+    python -m tools.pages            write those that are stale
+    python -m tools.pages --check    only name them; exit code 1 where there are any
 
 They are the commands, the playbook, the rules for cuTile, and the references of the skills.
 """
@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from agent.cli.main import app
 from agent.errors import ExitCode
 
-DOCS = Path(__file__).resolve().parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
 PROGRAM = "tile-agent"
 PRINTED = {
     DOCS / "reference" / "playbook.md": ("playbook", "reference"),
