@@ -12,8 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("agent", "tile_agent_pytest")
-TOOLS = "dev"
-"""The extra that the packages do not import."""
+TOOLS = ("dev", "docs")
+"""The extras that the packages do not import."""
 BY_NAME = ("import_module", "__import__")
 
 
@@ -44,7 +44,7 @@ def declared() -> set[str]:
     """The distributions that pyproject.toml names, but for those of the tools."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    lists = [project["dependencies"], *(extras[name] for name in extras if name != TOOLS)]
+    lists = [project["dependencies"], *(extras[name] for name in extras if name not in TOOLS)]
     lines = (line for requirements in lists for line in requirements)
     return {normal(re.split(r"[^\w.-]", line)[0]) for line in lines}
 
