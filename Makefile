@@ -11,16 +11,17 @@ DEMO   ?= triton_layer_norm
 # Some containers forbid it: every process of the tests would then compile all of the package anew.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-fast lint types docs generate ci clean
+.PHONY: help demo test test-all lint types docs generate ci clean
 
 help:
 	@echo "make demo   run tile-agent on an example kernel to its end (DEMO=$(DEMO))"
-	@echo "make test   run the tests"
+	@echo "make test   the tests that find most faults, in a few minutes"
+	@echo "make test-all  all tests"
 	@echo "make lint   ruff: rules and formatting"
 	@echo "make types  mypy"
 	@echo "make docs   the documentation as a site, in build/site"
 	@echo "make generate  the pages and references that are made from the program"
-	@echo "make ci     lint, types, test and demo, as .ci/run does"
+	@echo "make ci     lint, types, test-all and demo, as .ci/run does"
 
 $(VENV)/.demo: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,11 +37,14 @@ $(VENV)/.dev: $(VENV)/.demo
 demo: $(VENV)/.demo
 	./examples/demo.sh $(CURDIR)/$(BIN) $(DEMO)
 
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# Neighbours share what they have set up; a worker that is done takes over half of another's rest.
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
-test-fast: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
+test: $(VENV)/.dev
+	$(PYTEST) -m "not full"
+
+test-all: test
+	$(PYTEST) -m full
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -56,7 +60,7 @@ generate: $(VENV)/.dev
 	$(BIN)/python -m tools.cutile_api
 	$(BIN)/python -m tools.pages
 
-ci: lint types test demo
+ci: lint types test-all demo
 
 clean:
 	rm -rf build dist $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -178,7 +178,7 @@ def attempt(repo: Path, phase: str = "-", moment: str = "-") -> int:
 PHASES = [phase.value for phase in Phase if phase not in (Phase.SETUP, Phase.DONE)]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
     tmp_path: Path, phase: str

@@ -686,7 +686,7 @@ for i in itertools.count():
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_kill_9_at_any_moment(repo: Path) -> None:
     before = snapshot(repo)
     for moment in range(12):

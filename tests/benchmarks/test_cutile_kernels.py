@@ -115,7 +115,7 @@ def test_it_compiles(spec: Spec) -> None:
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.full
 @every_kernel
 def test_its_correctness_tests_pass_on_the_cpu(spec: Spec) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tile-cpu"]

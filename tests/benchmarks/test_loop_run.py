@@ -41,7 +41,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
 
 
 @needs_triton
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_without_time_for_an_iteration_has_a_baseline(spec: Spec, tmp_path: Path) -> None:
     record = run_loop(spec, tmp_path / "work", Limits(budget_s=1, deadline_s=300))
     assert "problem" not in record, record["log"]
@@ -57,7 +57,7 @@ def test_a_run_without_time_for_an_iteration_has_a_baseline(spec: Spec, tmp_path
 
 
 @needs_triton
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_past_its_deadline_is_ended_with_all_its_processes(
     spec: Spec, tmp_path: Path
 ) -> None:

@@ -306,7 +306,7 @@ def torch_version(x):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_version_is_timed_when_it_agrees(spec: Spec, tmp_path: Path) -> None:
     write(spec.folder, {"reference.py": REFERENCE})
     clock = Clock(spec, tmp_path / "lock")

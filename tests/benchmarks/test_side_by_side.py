@@ -62,14 +62,14 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_slow_version_takes_longer(versions: dict[str, dict[str, Any]]) -> None:
     assert versions["origin"]["latency_ms"] > 20 * versions["best"]["latency_ms"] > 0
     low, high = versions["best"]["quartiles_ms"]
     assert low <= versions["best"]["latency_ms"] <= high
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_version_without_a_figure_says_why(versions: dict[str, dict[str, Any]]) -> None:
     without = {label: v["why"] for label, v in versions.items() if v.get("latency_ms") is None}
     assert "off by" in without.pop("wrong")
@@ -78,7 +78,7 @@ def test_a_version_without_a_figure_says_why(versions: dict[str, dict[str, Any]]
     assert without.keys() <= {"torch.compile"}  # which needs a C++ compiler on the CPU
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_version_that_works_in_place_does_so_on_its_own_inputs(
     versions: dict[str, dict[str, Any]],
 ) -> None:

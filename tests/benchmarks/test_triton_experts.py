@@ -13,7 +13,7 @@ from tests.benchmarks.triton_experts import called
 
 pytest.importorskip("triton", reason="triton is not installed")
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.full,
     pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU, which the benchmark uses"),
 ]
 

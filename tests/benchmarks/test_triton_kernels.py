@@ -96,7 +96,7 @@ def test_the_playbook_has_something_to_try(spec: Spec) -> None:
     assert block_holds_a_row or {"block-size", "blocks-and-warps"} & applying
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @every_kernel
 def test_it_compiles_as_its_perf_test_launches_it(spec: Spec, tmp_path: Path) -> None:
     repository = make_repository(spec, tmp_path)

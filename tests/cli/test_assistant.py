@@ -134,7 +134,7 @@ class Assistant:
         self.verdicts.append((answer["row"]["status"], answer["resumed"]))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_an_assistant_that_forgets_everything_and_is_killed_leads_a_run_to_its_end(
     repo: Path,
 ) -> None:
@@ -162,7 +162,7 @@ def test_an_assistant_that_forgets_everything_and_is_killed_leads_a_run_to_its_e
     assert "another block size" in message
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_playbook_goes_first_where_that_is_asked_for(repo: Path) -> None:
     end = tile_agent(repo, *BEGIN, "--playbook-first", "--only", "block-size", "--patience", "1")
     assert end.code == 0, end.err

@@ -162,7 +162,7 @@ def test_apply_replaces_nothing(tmp_path: Path, to: str, saying: str) -> None:
 # --- verify and bench ---------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_every_step_on_a_blackwell(tmp_path: Path) -> None:
     env = of_blackwell(tmp_path, FAKE_TILE_IR="fast")
     found = tileir(tmp_path, "bench", ADD, *VERIFY, "--json", env=env)
@@ -180,7 +180,7 @@ def test_every_step_on_a_blackwell(tmp_path: Path) -> None:
     assert value["abort"] is None
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_speedup_is_a_reason_to_stop(tmp_path: Path) -> None:
     env = of_blackwell(tmp_path, FAKE_TILE_IR="slow")
     done = tileir(tmp_path, "bench", ADD, *VERIFY, env=env)

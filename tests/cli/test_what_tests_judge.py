@@ -44,7 +44,7 @@ def test_correctness_tests_without_a_launch(tmp_path: Path) -> None:
         assert end.err.splitlines()[-1] == f"tile-agent: {says}"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_perf_test_without_a_launch(tmp_path: Path) -> None:
     idle = TEST.replace("tile_bench(lambda: double(x),", "tile_bench(lambda: 2 * x,")
     end = tile_agent(repo(tmp_path, idle), "run", "--yes", "--kernel", "double.py")

@@ -22,7 +22,7 @@ COMPILES_AN_ENTRY = 1
 COMPILE_TIMEOUT_S = 90
 ENTRIES = {e.name for e in (*for_backend("triton"), *ADVICE) if e.backend == "triton"}
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ INDEX = "a package index, and an environment that it may change"
 KEY = "the key of a model's provider"
 LACKING = {
     "make demo": f"{INDEX}; .ci/run makes it",
-    "make test": "the time of all tests, of which this is one; .ci/run makes it",
+    "make test": "the time of the tests, of which this is one; .ci/run makes it",
     "uv tool install '.[triton]'": INDEX,
     "pipx install '.[triton]'": INDEX,
     "python -m pip install torch": INDEX,
@@ -177,7 +177,7 @@ def journals(repo: Path) -> set[Path]:
 # --- the tests ----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 def test_the_commands_of_a_page_do_what_it_says(page: Path, repo: Path) -> None:
     limit(repo, ONE_ITERATION if page == TRIES else CALIBRATION)

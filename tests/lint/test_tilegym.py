@@ -53,7 +53,7 @@ def tilegym(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "tilegym"
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_no_false_finding(tilegym: Path) -> None:
     found = set()
     kernels = 0

@@ -25,7 +25,7 @@ def repo(tmp_path: Path) -> Path:
     return make_repo(tmp_path, PROJECT)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_loop(repo: Path) -> None:
     async def use(client: Client) -> None:
         async def call(tool: str, **arguments: Any) -> dict[str, Any]:

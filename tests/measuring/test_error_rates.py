@@ -51,7 +51,7 @@ def regressed(found: list[Verdict]) -> float:
     return sum("slower" in verdict.reason for verdict in found) / len(found)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("surroundings", "most"), [(QUIET, 0.01), (TYPICAL, 0.01), (HOSTILE, 0.02)]
 )
@@ -59,7 +59,7 @@ def test_an_edit_that_changes_nothing_is_not_kept(surroundings: Surroundings, mo
     assert kept(verdicts(surroundings, ONE, trials=1000)) <= most
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("surroundings", "gain", "least"),
     [(QUIET, 0.01, 0.90), (TYPICAL, 0.05, 0.95), (TYPICAL, 0.03, 0.90), (HOSTILE, 0.05, 0.95)],
@@ -68,13 +68,13 @@ def test_a_real_improvement_is_kept(surroundings: Surroundings, gain: float, lea
     assert kept(verdicts(surroundings, {"c": 1 - gain})) >= least
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("surroundings", [TYPICAL, HOSTILE])
 def test_unchanged_configs_are_not_called_slower(surroundings: Surroundings) -> None:
     assert regressed(verdicts(surroundings, EIGHT, trials=200)) <= 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("surroundings", [TYPICAL, HOSTILE])
 def test_one_slower_config_among_eight_reverts(surroundings: Surroundings) -> None:
     """Though the other seven are faster, and the whole with them."""

@@ -84,7 +84,7 @@ def killed_in_its_program(repo: Path, run: list[str]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_outlives_every_program_and_its_own_death(repo: Path) -> None:
     before = snapshot(repo)
     limits = ["--command-timeout-s", "2", "--max-iterations", "2"]

@@ -22,7 +22,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_run_with_a_model_killed_while_it_asks_and_resumed(tmp_path: Path) -> None:
     """A skip for a forbidden answer, a row for a good one, an end where nobody answers."""
     repo = make_repo(tmp_path, PROJECT)

@@ -96,7 +96,7 @@ def test_a_wrapper_that_never_launches(tmp_path: Path) -> None:
     assert "add launches none of add_kernel" in wrong(verify(tmp_path, idle))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_in_place_results_are_compared(tmp_path: Path) -> None:
     shapes = {"x": [130]}
     assert verify(tmp_path, IN_PLACE, "x.mul_(2)", shapes)["correct"] is True
@@ -151,7 +151,7 @@ def test_a_kernel_that_raises(tmp_path: Path) -> None:
     assert "missing_package" in wrong(verify(tmp_path, broken))
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_kernel_that_hangs(tmp_path: Path) -> None:
     text = ADD.replace("    out = torch", "    import time; time.sleep(60)\n    out = torch")
     found = verify(tmp_path, text, "x + y", BOTH, "--timeout-s", "5")

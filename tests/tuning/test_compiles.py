@@ -48,7 +48,7 @@ def test_the_tuned_file_compiles(name: str) -> None:
     assert found.ok, list(found.lines())
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "target"),
     [
