@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.support.warm_python import COMMAND_LINE, run_python
 
 KERNEL = '''\
 """Doubles a vector."""
@@ -66,20 +66,15 @@ class Outcome:
         return value
 
 
+MAIN = "from agent.cli import main; main()"
+
+
 def command(*arguments: str) -> list[str]:
     """The command line, as an installed `tile-agent` would run it."""
-    return [sys.executable, "-c", "from agent.cli import main; main()", *arguments]
+    return [sys.executable, "-c", MAIN, *arguments]
 
 
 def tile_agent(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run tile-agent in a folder."""
-    done = subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **(env or {})},
-    )
+    """Run tile-agent in a folder, in a process of its own that need not import it anew."""
+    done = run_python(MAIN, *arguments, imports=COMMAND_LINE, environment=env, cwd=folder)
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -78,5 +78,5 @@ def disagreement(
         paths[-1].write_text(text)
     first, *others = map(str, paths)
     task = json.dumps([wrapper, calls, first, others, rounding])
-    done = run_python(RUN, task, TRITON_INTERPRET="1")
+    done = run_python(RUN, task, environment={"TRITON_INTERPRET": "1"})
     return "" if done.returncode == 0 else done.stderr
