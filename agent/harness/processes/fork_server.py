@@ -75,6 +75,11 @@ class ForkServer:
             self.close()
             raise UsageError(f"{python} has no pytest: {python} -m pip install pytest")
 
+    @property
+    def pid(self) -> int:
+        """The number of the server's process, whose children the workers are."""
+        return self._process.pid
+
     def fork(self, job: Message) -> WorkerProcess:
         """Start a worker on a job. The job's keys are described in `tile_agent_pytest.worker`."""
         mark = str(next(self._marks))

@@ -49,19 +49,11 @@ def died(project: Project, server: ForkServer, body: str) -> str:
     return str(caught.value)
 
 
-def server_pid() -> int:
-    """The one fork server below this process."""
-    (found,) = [
-        p.pid for p in psutil.Process().children() if "tile_agent_pytest" in " ".join(p.cmdline())
-    ]
-    return found
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_is_left(server: ForkServer) -> Iterator[None]:
     """All the tests together leave no process below the server."""
     yield
-    assert eventually(lambda: not descendants(server_pid())), descendants(server_pid())
+    assert eventually(lambda: not descendants(server.pid)), descendants(server.pid)
 
 
 # --- outcomes -----------------------------------------------------------------------------------
@@ -386,7 +378,7 @@ def test_a_hang_ends_at_the_deadline_with_its_whole_process_tree(
     assert len(pids) == 4
     assert eventually(lambda: not any(alive(pid) for pid in pids))
 
-    assert eventually(lambda: not descendants(server_pid())), "the orphan was only forked"
+    assert eventually(lambda: not descendants(server.pid)), "the orphan was only forked"
 
 
 def test_a_hang_in_a_module_ends_at_the_deadline(project: Project, server: ForkServer) -> None:
