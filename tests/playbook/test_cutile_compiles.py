@@ -64,20 +64,34 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
+entries = pytest.mark.parametrize("entry", for_backend("cutile"), ids=lambda entry: entry.name)
+
+
+@entries
+def test_after_compiles(entry: Optimization, tmp_path: Path) -> None:
+    check_after(entry, "sm_90", tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sm", ["sm_80", "sm_100"])
+@entries
+def test_after_compiles_for_other_generations(entry: Optimization, sm: str, tmp_path: Path) -> None:
+    check_after(entry, sm, tmp_path)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("sm", ["sm_80", "sm_90", "sm_100"])
-@pytest.mark.parametrize("entry", for_backend("cutile"), ids=lambda entry: entry.name)
-def test_before_and_after_compile(entry: Optimization, sm: str, tmp_path: Path) -> None:
+@entries
+def test_before_compiles(entry: Optimization, sm: str, tmp_path: Path) -> None:
+    module = load(tmp_path / "before.py", entry.before)
+    assert compiled(module, *ARGUMENTS[entry.name], sm).startswith(b"\x7fELF")
+
+
+def check_after(entry: Optimization, sm: str, folder: Path) -> None:
     kernel, parameters = ARGUMENTS[entry.name]
-    cubins = [
-        compiled(load(tmp_path / "before.py", entry.before), kernel, parameters, sm),
-        compiled(
-            load(tmp_path / "after.py", entry.after),
-            kernel,
-            AFTER.get(entry.name, parameters),
-            sm,
-        ),
-    ]
-    assert all(cubin.startswith(b"\x7fELF") for cubin in cubins)
+    module = load(folder / "after.py", entry.after)
+    cubin = compiled(module, kernel, AFTER.get(entry.name, parameters), sm)
+    assert cubin.startswith(b"\x7fELF")
 
 
 def load(path: Path, text: str) -> ModuleType:

@@ -12,6 +12,7 @@ import pytest
 
 from agent import playbook
 from tests.playbook.test_triton_traps import HEAD, agree, apply, refusal
+from tests.support.triton_compiler import GENERATIONS, compiled
 
 PRODUCT = (
     HEAD
@@ -109,14 +110,12 @@ def test_a_descriptor_that_changes_stays_in_its_loop(tmp_path: Path) -> None:
     agree("twice", [[[20, 36]], [[5, 7]]], "def twice(x):\n    return 2 * x\n", new, tmp_path)
 
 
-@pytest.mark.parametrize("sm", [80, 90, 100])
+@GENERATIONS
 @pytest.mark.parametrize("fit", [True, False])
-def test_they_compile(sm: int, fit: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("compiler")
+def test_they_compile(sm: int, fit: bool, tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="triton is not installed")
-    from tests.playbook.test_triton_compiles import P, compiled
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    P = "*fp32"
     sizes: list[Any] = [*["i32"] * 6, 64, 64, 32, fit]
     for text, kernel, types in (
         (PRODUCT, "matmul_kernel", [P, P, P, *sizes]),

@@ -13,7 +13,7 @@ from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
 from agent.playbook.base import Optimization
 from agent.syntax import Source
-from tests.support.triton_compiler import BY_16, compiled
+from tests.support.triton_compiler import BY_16, GENERATIONS, compiled
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
@@ -67,29 +67,48 @@ AFTER: dict[str, list[Any]] = {
 """Types of the parameters after, where they differ."""
 
 
-pytestmark = pytest.mark.usefixtures("fresh_compiler")
+pytestmark = pytest.mark.usefixtures("compiler")
 entries = pytest.mark.parametrize("entry", for_backend("triton"), ids=lambda entry: entry.name)
 
 
+@entries
+def test_after_compiles(entry: Optimization, tmp_path: Path) -> None:
+    check_after(entry, 90, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sm", [80, 100])
+@entries
+def test_after_compiles_for_other_generations(entry: Optimization, sm: int, tmp_path: Path) -> None:
+    check_after(entry, sm, tmp_path)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("sm", [80, 90, 100])
 @entries
-def test_before_and_after_compile(entry: Optimization, sm: int, tmp_path: Path) -> None:
-    kernel, types, options, options_after = KERNELS[entry.name]
-    after = AFTER.get(entry.name, types)
-    for name, text, given, settings in (
-        ("before", entry.before, types, options),
-        ("after", entry.after, after, options_after),
-    ):
-        path = tmp_path / f"{name}.py"
-        path.write_text(text)
-        if "make_block_ptr" in text and NO_BLOCK_POINTERS:
-            with pytest.raises(triton.CompilationError, match="have been removed"):
-                compiled(path, kernel, given, sm, settings)
-            continue
-        assert compiled(path, kernel, given, sm, settings).asm["cubin"]
+def test_before_compiles(entry: Optimization, sm: int, tmp_path: Path) -> None:
+    kernel, types, options, _ = KERNELS[entry.name]
+    check(entry.before, kernel, types, sm, options, tmp_path)
 
 
-@pytest.mark.parametrize("sm", [80, 90, 100])
+def check_after(entry: Optimization, sm: int, folder: Path) -> None:
+    kernel, types, _, options = KERNELS[entry.name]
+    check(entry.after, kernel, AFTER.get(entry.name, types), sm, options, folder)
+
+
+def check(
+    text: str, kernel: str, types: list[Any], sm: int, options: dict[str, int], folder: Path
+) -> None:
+    path = folder / "kernel.py"
+    path.write_text(text)
+    if "make_block_ptr" in text and NO_BLOCK_POINTERS:
+        with pytest.raises(triton.CompilationError, match="have been removed"):
+            compiled(path, kernel, types, sm, options)
+    else:
+        assert compiled(path, kernel, types, sm, options).asm["cubin"]
+
+
+@GENERATIONS
 def test_a_persistent_product_of_one_loop_compiles(sm: int, tmp_path: Path) -> None:
     before = playbook.get("grouped-programs").before
     subject = Subject(Source(before), KernelClass.COMPUTE, Hardware(sm=sm))
@@ -100,7 +119,14 @@ def test_a_persistent_product_of_one_loop_compiles(sm: int, tmp_path: Path) -> N
     assert compiled(path, kernel, [*types, "i32", "i32"], sm, {}).asm["cubin"]
 
 
-@pytest.mark.parametrize(("sm", "stages"), [(80, 2), (90, 3), (100, 3)])
+@pytest.mark.parametrize(
+    ("sm", "stages"),
+    [
+        pytest.param(80, 2, marks=pytest.mark.full),
+        (90, 3),
+        pytest.param(100, 3, marks=pytest.mark.full),
+    ],
+)
 def test_a_row_that_does_not_fit_ahead_is_not_pipelined(
     sm: int, stages: int, tmp_path: Path
 ) -> None:

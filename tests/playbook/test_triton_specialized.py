@@ -80,7 +80,7 @@ def test_stages_go_with_it(name: str, host: bool) -> None:
         assert (f"num_stages={stages}" in new) == (stages != 3), "3 is the default"
 
 
-@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.usefixtures("compiler")
 def test_descriptors_of_the_authors_own(tmp_path: Path) -> None:
     """No constant says whether there are any; the compiler adds a group of four warps."""
     text = f"{PRODUCT}{HOST}"

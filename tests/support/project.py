@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.warm_python import COMMAND_LINE, run_python
+from tests.support.warm_workers import python_of_workers
 
 KERNEL = '''\
 """Doubles a vector."""
@@ -76,5 +77,12 @@ def command(*arguments: str) -> list[str]:
 
 def tile_agent(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
     """Run tile-agent in a folder, in a process of its own that need not import it anew."""
-    done = run_python(MAIN, *arguments, imports=COMMAND_LINE, environment=env, cwd=folder)
+    done = run_python(
+        MAIN,
+        *arguments,
+        imports=COMMAND_LINE,
+        environment=env,
+        cwd=folder,
+        executable=python_of_workers(),
+    )
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -6,6 +6,13 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+GENERATIONS = pytest.mark.parametrize(
+    "sm",
+    [pytest.param(80, marks=pytest.mark.full), 90, pytest.param(100, marks=pytest.mark.full)],
+)
+"""For which a test compiles: the one that all are measured on, and in the full tier the others."""
 BY_16 = ":16"
 """After the type of an integer that 16 divides, as it does every pointer here."""
 

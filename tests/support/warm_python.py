@@ -36,6 +36,7 @@ def run_python(
     imports: tuple[str, ...] = TRITON,
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    executable: str = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
     """What `python -c program arguments` gives, without input.
 
@@ -46,21 +47,25 @@ def run_python(
             Triton may run, which it decides at its import.
         environment: of the program, on top of this process's own.
         cwd: the folder it runs in, if not this one.
+        executable: what it takes for its interpreter.
     """
     whole = {**os.environ, **(environment or {})}
-    warm = _warm(imports, whole.get("TRITON_INTERPRET"))
+    warm = _warm(executable, imports, whole.get("TRITON_INTERPRET"))
     return warm.run(program, arguments, whole, cwd or Path.cwd())
 
 
 @cache
-def _warm(imports: tuple[str, ...], interpreted: str | None) -> _Warm:
-    return _Warm(imports, {} if interpreted is None else {"TRITON_INTERPRET": interpreted})
+def _warm(executable: str, imports: tuple[str, ...], interpreted: str | None) -> _Warm:
+    environment = {} if interpreted is None else {"TRITON_INTERPRET": interpreted}
+    return _Warm(executable, imports, environment)
 
 
 class _Warm:
-    def __init__(self, imports: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, executable: str, imports: tuple[str, ...], environment: Mapping[str, str]
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, __file__, *imports],
+            [sys.executable, __file__, executable, *imports],
             stdin=subprocess.PIPE,  # closed when the tests end, which ends the process
             stdout=subprocess.PIPE,
             text=True,
@@ -88,8 +93,9 @@ class _Warm:
             return subprocess.CompletedProcess(program, code, out.read_text(), err.read_text())
 
 
-def serve(imports: list[str]) -> None:
+def serve(executable: str, imports: list[str]) -> None:
     """Fork for each job, and wait for it."""
+    sys.executable = executable
     for name in names(imports):
         with contextlib.suppress(ImportError):  # of an optional dependency
             importlib.import_module(name)
@@ -141,4 +147,4 @@ def do(job: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1:])
+    serve(sys.argv[1], sys.argv[2:])
