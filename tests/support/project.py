@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,7 +78,22 @@ def command(*arguments: str) -> list[str]:
 
 
 def tile_agent(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run tile-agent in a folder, in a process of its own that need not import it anew."""
+    """Run tile-agent in a folder, in a process of its own that need not import it anew.
+
+    Where PYTHONPATH puts other packages first, it has to: those here are imported already.
+    """
+    whole = {**os.environ, **(env or {})}
+    if "PYTHONPATH" in whole:
+        cold = subprocess.run(
+            command(*arguments),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=whole,
+        )
+        return Outcome(cold.returncode, cold.stdout, cold.stderr)
     done = run_python(
         MAIN,
         *arguments,
