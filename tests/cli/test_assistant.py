@@ -187,6 +187,7 @@ def refused(end: Outcome) -> str:
     return error
 
 
+@pytest.mark.full
 def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
     begun: Path,
 ) -> None:

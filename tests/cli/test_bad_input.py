@@ -237,6 +237,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
+@pytest.mark.full
 def test_detached_head_works_and_says_so(repo: Path) -> None:
     git(repo, "checkout", "--quiet", "--detach")
     end = tile_agent(repo, "run", "--kernel", "double.py", "--only", "eviction-policy")

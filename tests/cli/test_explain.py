@@ -56,6 +56,7 @@ def test_the_difference_an_edit_makes(tmp_path: Path) -> None:
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
+@pytest.mark.full
 @triton
 def test_against_the_same(tmp_path: Path) -> None:
     repo = project(tmp_path, TRITON)
@@ -77,6 +78,7 @@ def test_json(tmp_path: Path) -> None:
     assert "entry @scale_kernel" in first["listing"]
 
 
+@pytest.mark.full
 @cutile
 def test_a_kernel_in_no_repository(tmp_path: Path) -> None:
     write(tmp_path, {"kernel.py": CUTILE})
@@ -86,6 +88,7 @@ def test_a_kernel_in_no_repository(tmp_path: Path) -> None:
     assert "y: 1-dimensional float32 (type assumed, since float16 does not compile)" in end.out
 
 
+@pytest.mark.full
 @triton
 def test_in_no_repository_the_test_beside_the_kernel_is_run(tmp_path: Path) -> None:
     write(tmp_path, {"kernel.py": TRITON, "test_kernel.py": TEST})

@@ -75,6 +75,7 @@ def test_a_run_to_its_end(repo: Path) -> None:
     assert git(repo, "log", "--format=%s", f"main..{result['branch']}").startswith("double: block")
 
 
+@pytest.mark.full
 def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
     write(repo, {"sandbox/perf_results.md": "| by hand |\n"})
     first = tile_agent(repo, "run", "--kernel", "double.py", "--json", "--max-iterations", "1")
@@ -91,7 +92,9 @@ def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
     assert by_hand.read_text() == "| by hand |\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)]
+)
 def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> None:
     process = start(repo, until="baseline")
     process.send_signal(number)
@@ -100,6 +103,7 @@ def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> 
     assert only_run(repo)["standing"] == "interrupted"
 
 
+@pytest.mark.full
 def test_an_interrupted_run_is_resumed(repo: Path) -> None:
     before = snapshot(repo)
     process = start(repo, until="screen")
@@ -118,6 +122,7 @@ def test_an_interrupted_run_is_resumed(repo: Path) -> None:
     assert differing - ours == {f"refs/heads/{end.json['branch']}", "git info/exclude"}
 
 
+@pytest.mark.full
 def test_a_killed_run_leaves_no_process_and_is_resumed(repo: Path) -> None:
     process = start(repo, until="screen")
     workers = psutil.Process(process.pid).children(recursive=True)
@@ -130,6 +135,7 @@ def test_a_killed_run_leaves_no_process_and_is_resumed(repo: Path) -> None:
     assert tile_agent(repo, "resume").code == ExitCode.DONE
 
 
+@pytest.mark.full
 def test_stop_ends_a_run_from_elsewhere(repo: Path) -> None:
     process = start(repo, until="screen")
     assert tile_agent(repo, "resume").code == ExitCode.USAGE  # it is alive
@@ -141,6 +147,7 @@ def test_stop_ends_a_run_from_elsewhere(repo: Path) -> None:
     assert only_run(repo)["next"] == f"tile-agent resume {end.json['stopped']}"
 
 
+@pytest.mark.full
 def test_a_candidate_that_hangs_is_killed_with_its_children(repo: Path) -> None:
     """The iteration's deadline covers the whole process tree."""
     hanging = PROJECT["tests/test_double.py"].replace(
@@ -165,6 +172,7 @@ def test_a_candidate_that_hangs_is_killed_with_its_children(repo: Path) -> None:
     assert asleep == []
 
 
+@pytest.mark.full
 def test_a_run_in_a_src_layout_and_from_a_subfolder(tmp_path: Path) -> None:
     test = PROJECT["tests/test_double.py"].replace("from double", "from pkg.ops.double")
     repo = make_repo(
@@ -238,6 +246,7 @@ def test_playbook_list_and_show(tmp_path: Path) -> None:
         assert "When:" in shown["prose"]
 
 
+@pytest.mark.full
 def test_a_branch_that_could_not_move_is_not_pointed_at(repo: Path) -> None:
     process = start(repo, until="screen")
     (branch,) = git(repo, "branch", "--list", "tile-agent/*", "--format=%(refname:short)").split()
@@ -250,6 +259,7 @@ def test_a_branch_that_could_not_move_is_not_pointed_at(repo: Path) -> None:
     assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
 
 
+@pytest.mark.full
 def test_a_run_that_kept_nothing_shows_what_was_tried(repo: Path) -> None:
     end = tile_agent(repo, "run", "--kernel", "double.py", "--only", "eviction-policy")
     assert end.code == ExitCode.NO_IMPROVEMENT, end.err
