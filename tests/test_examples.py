@@ -79,7 +79,9 @@ def test_an_example_is_complete(example: str) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("folder", ["the example", "the repository"])
+@pytest.mark.parametrize(
+    "folder", ["the example", pytest.param("the repository", marks=pytest.mark.full)]
+)
 def test_the_usual_expressions_select_triton_tests(folder: str) -> None:
     cwd = EXAMPLES / "triton_softmax" if folder == "the example" else ROOT
     correctness = collected("triton_softmax", "test_ and triton and not test_perf", cwd)
@@ -91,7 +93,9 @@ def test_the_usual_expressions_select_triton_tests(folder: str) -> None:
 
 
 @needs_cutile
-@pytest.mark.parametrize("folder", ["the example", "the repository"])
+@pytest.mark.parametrize(
+    "folder", ["the example", pytest.param("the repository", marks=pytest.mark.full)]
+)
 def test_the_usual_expressions_select_cutile_tests(folder: str) -> None:
     cwd = EXAMPLES / "cutile_softmax" if folder == "the example" else ROOT
     correctness = collected("cutile_softmax", "test_ and cutile and not test_perf", cwd)
@@ -102,6 +106,7 @@ def test_the_usual_expressions_select_cutile_tests(folder: str) -> None:
     assert all(name.startswith("test_perf_softmax_cutile") for name in perf)
 
 
+@pytest.mark.full
 @needs_triton
 @pytest.mark.parametrize("example", TRITON.values())
 def test_a_triton_example_passes_in_the_interpreter(example: str, tmp_path: Path) -> None:
@@ -126,6 +131,7 @@ def test_a_cutile_example_says_why_it_is_skipped(example: str) -> None:
     assert "cuTile kernels run on an NVIDIA GPU only" in result.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "example",
     [pytest.param(example, marks=needs_triton) for example in TRITON.values()]

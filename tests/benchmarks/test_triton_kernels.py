@@ -109,6 +109,7 @@ def test_it_compiles_as_its_perf_test_launches_it(spec: Spec, tmp_path: Path) ->
     assert all(result["launch"]["timed"] and result["registers"] for result in results)
 
 
+@pytest.mark.full
 @every_kernel
 def test_its_correctness_tests_pass_in_the_interpreter(spec: Spec) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]

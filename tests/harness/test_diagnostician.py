@@ -136,6 +136,7 @@ def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: P
     assert any("scale_kernel(TILE=1024) for sm_90 is not compiled" in s for s in found.evidence)
 
 
+@pytest.mark.full
 def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     configs = "[triton.Config({'BLOCK': block}) for block in (512, 1024, 2048)]"
