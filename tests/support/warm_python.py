@@ -20,7 +20,6 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 TRITON = ("torch", "triton", "triton.language")
 COMMAND_LINE = ("agent.*", "pandas", "scipy.special")
 """All of the package, and what it imports when it needs it."""
+
+_KEPT: dict[tuple[str, tuple[str, ...], str | None], _Warm] = {}
 
 
 def run_python(
@@ -54,10 +55,15 @@ def run_python(
     return warm.run(program, arguments, whole, cwd or Path.cwd())
 
 
-@cache
 def _warm(executable: str, imports: tuple[str, ...], interpreted: str | None) -> _Warm:
     environment = {} if interpreted is None else {"TRITON_INTERPRET": interpreted}
-    return _Warm(executable, imports, environment)
+    key = (executable, imports, interpreted)
+    kept = _KEPT.get(key)
+    if kept is not None and kept.process.poll() is not None:
+        kept.forget()  # a test has killed whatever it had below it
+        kept = None
+    _KEPT[key] = kept or _Warm(executable, imports, environment)
+    return _KEPT[key]
 
 
 class _Warm:
@@ -72,6 +78,12 @@ class _Warm:
             cwd=ROOT,
             env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
         )
+
+    def forget(self) -> None:
+        """Close what led to a process that is gone."""
+        for stream in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()  # type: ignore[union-attr]
 
     def run(
         self, program: str, arguments: tuple[str, ...], environment: Mapping[str, str], cwd: Path
