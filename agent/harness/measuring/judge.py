@@ -270,7 +270,7 @@ class PytestJudge:
                 interpreted=self._watch is None,
             )
             logs = {
-                name: self._logs / f"{next(self._numbers):04d}-lineup.log"
+                name: self._logs / f"{next(self._numbers):04d}-screen.log"
                 for name in (INCUMBENT, *names)
             }
             seen |= line.look(incumbent, {name: variants[name] for name in names}, logs)
