@@ -41,9 +41,16 @@ EXTRAS = (
     "xdist.plugin",
     "xdist.looponfail",
     "torch.distributed.tensor",
+    "triton.experimental.gluon",
+    "triton.language.extra.libdevice",
+    "numpy.random",
+    "xdist.newhooks",
+    "pytest_benchmark.hookspec",
+    "pytest_benchmark.storage.file",
 )
 """What else is imported, of what is installed: plugins, which pytest would compile anew in every
-worker, and what `torch.testing.assert_close` imports when it is first called."""
+worker, what `torch.testing.assert_close` imports when it is first called, and what Triton does at
+its first launch."""
 WORKER_MARK = "TILE_AGENT_WORKER"
 MAX_REQUEST_BYTES = 4096
 
@@ -176,9 +183,15 @@ def _preload() -> tuple[list[str], dict[str, str]]:
             imported.append(name)
         except Exception as problem:
             missing[name] = f"{type(problem).__name__}: {problem}"
-    for name in EXTRAS:
+    for name in (*EXTRAS, *_plugins_of_pytest()):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
     return imported, missing
+
+
+def _plugins_of_pytest() -> list[str]:
+    """Those that every session loads."""
+    names = getattr(sys.modules.get("_pytest.config"), "default_plugins", ())
+    return [f"_pytest.{name}" for name in names]

@@ -51,18 +51,14 @@ def take_first_configs() -> None:
         tuner.do_bench = property(lambda _: lambda kernel_call, quantiles: [0.0, 0.0, 0.0])  # noqa: ARG005
 
 
-def triton_choices(file_names: Iterable[str]) -> dict[str, str]:
-    """What the autotuned Triton kernels of those files use now, for each value of their keys."""
-    wanted = set(file_names)
-    found = {}
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or os.path.realpath(file) not in wanted:
-            continue
-        for name, tuner in autotuners(module):
-            for key, config in tuner.cache.items():
-                found[f"{name} ({', '.join(map(str, key))})"] = str(config)
-    return found
+def triton_choices(modules: Iterable[Any]) -> dict[str, str]:
+    """What the autotuned Triton kernels of those modules use now, for each value of their keys."""
+    return {
+        f"{name} ({', '.join(map(str, key))})": str(config)
+        for module in modules
+        for name, tuner in autotuners(module)
+        for key, config in tuner.cache.items()
+    }
 
 
 def autotuners(module: Any) -> Iterator[tuple[str, Any]]:

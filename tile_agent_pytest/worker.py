@@ -193,7 +193,7 @@ class PytestSession:
         return {
             "event": "ran",
             "tests": tests,
-            "modules": modules,
+            "modules": sorted({os.path.realpath(module.__file__) for module in modules}),
             "chosen": self._chosen | tuned.triton_choices(modules),
             "notes": list(guards.notes) if guards else [],
             "seconds": time.perf_counter() - begin,
@@ -337,15 +337,14 @@ def _thinned(samples: Sequence[float]) -> list[float]:
     return list(samples[::step])
 
 
-def loaded_from(file_name: str) -> list[str]:
-    """Files of the imported modules that bear the kernel's file name, symlinks resolved."""
-    files = {
-        os.path.realpath(file)
+def loaded_from(file_name: str) -> list[Any]:
+    """The imported modules whose file bears the kernel's name."""
+    return [
+        module
         for module in list(sys.modules.values())
         if isinstance(file := getattr(module, "__file__", None), str)
         and os.path.basename(file) == file_name  # noqa: PTH119 - may be no path at all
-    }
-    return sorted(files)
+    ]
 
 
 def _clip(text: str) -> str:

@@ -48,7 +48,7 @@ def test_double_triton():
 
 
 def test_perf_double_triton(tile_bench):
-    x = torch.ones(8192)
+    x = torch.ones(2048)
     tile_bench(lambda: double(x), warmup_ms=1, rep_ms=20)
 """
 PROJECT = {"double.py": KERNEL, "tests/test_double.py": TEST, "pyproject.toml": "[tool.pytest]\n"}
