@@ -26,7 +26,7 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 def test_every_generation(tmp_path: Path) -> None:
     text = CUTILE_MATMUL.replace("torch.float32", "torch.float16")
-    found = evidence(tmp_path, text, 80, 90, 100, alone=True)
+    found = evidence(tmp_path, text, 80, 90, 100)
     assert [a.sm for a in found.artifacts] == [80, 90, 100]
     mixes = [artifact.instructions for artifact in found.artifacts]
     assert [set(mix.tensor_core) for mix in mixes] == [{"HMMA"}, {"HGMMA"}, {"UTCHMMA"}]
@@ -110,7 +110,7 @@ def test_an_unaligned_array(tmp_path: Path) -> None:
 
 
 def test_a_product_without_tensor_cores(tmp_path: Path) -> None:
-    artifact = only(evidence(tmp_path, CUTILE_MATMUL, alone=True))
+    artifact = only(evidence(tmp_path, CUTILE_MATMUL))
     assert not artifact.instructions.tensor_core
     assert any("using FMA instructions" in remark.text for remark in artifact.remarks)
     assert any("TF32" in line for line in suggestions(artifact, multiplies=True))

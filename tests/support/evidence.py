@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import sys
-import tempfile
-import time
-from functools import cache
 from pathlib import Path
 
-import pytest
-
 from agent.evidence.model import Artifact
-from agent.harness.compiling.artifacts import Evidence, Wanted, collect, read
-from agent.harness.compiling.candidate_compiler import end, fork
-from agent.harness.processes.fork_server import ForkServer
+from agent.harness.compiling.artifacts import Evidence, Wanted, collect
 from agent.harness.processes.worker_session import Checkout
 from tests.support.repo import write
-from tests.support.workers import start_server
+from tests.support.warm_python import warm_interpreter
 
 TIMEOUT_S = 120.0
 
@@ -96,44 +87,21 @@ def evidence(
     text: str,
     *targets: int,
     test: str = TEST,
-    python: str = sys.executable,
+    python: str = "",
     timeout_s: float = TIMEOUT_S,
-    alone: bool = False,
     **wanted: object,
 ) -> Evidence:
-    """Compile what the test launches: in a fork of a warm process, where nothing asks for another.
-
-    `explain` starts a process of its own, which takes seconds to import torch and Triton; the tests
-    with an interpreter or a deadline of their own go that way, and `alone` those that read what
-    cuTile's compiler remarks, which it does only where cuda.tile is imported for that.
-    """
+    """Compile what the test launches, with the tests' own interpreter where none is named."""
     write(folder, {"kernel.py": text, "test_kernel.py": test})
     checkout = Checkout(folder, (folder,), "kernel.py")
     settings = Wanted(
         "cutile" if "cuda.tile" in text else "triton",
         targets or (90,),
-        python=python,
+        python=python or warm_interpreter(),
         has_gpu=False,
         **wanted,  # type: ignore[arg-type]
     )
-    tests = ("test_kernel.py",) if test else ()
-    if alone or python != sys.executable or timeout_s != TIMEOUT_S:
-        return collect(checkout, tests, settings, timeout_s)
-    with tempfile.TemporaryDirectory() as folder_of_job:
-        scratch = Path(folder_of_job)
-        deadline = time.monotonic() + timeout_s
-        worker = fork(_server(), checkout, tests, settings, timeout_s, scratch, scratch / "log")
-        return read(checkout, settings, end(worker, scratch, deadline), deadline)
-
-
-@cache
-def _server() -> ForkServer:
-    """One of this process, as on a machine with a GPU: Triton compiles."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("TRITON_INTERPRET", raising=False)
-        server = start_server(Path(tempfile.mkdtemp()) / "server.log")
-    atexit.register(server.close)
-    return server
+    return collect(checkout, ("test_kernel.py",) if test else (), settings, timeout_s)
 
 
 def only(found: Evidence) -> Artifact:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.warm_python import COMMAND_LINE, run_python
-from tests.support.warm_workers import python_of_workers
+from tests.support.warm_python import run_python
 
 KERNEL = '''\
 """Doubles a vector."""
@@ -78,28 +75,6 @@ def command(*arguments: str) -> list[str]:
 
 
 def tile_agent(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
-    """Run tile-agent in a folder, in a process of its own that need not import it anew.
-
-    Where PYTHONPATH puts other packages first, it has to: those here are imported already.
-    """
-    whole = {**os.environ, **(env or {})}
-    if "PYTHONPATH" in whole:
-        cold = subprocess.run(
-            command(*arguments),
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=whole,
-        )
-        return Outcome(cold.returncode, cold.stdout, cold.stderr)
-    done = run_python(
-        MAIN,
-        *arguments,
-        imports=COMMAND_LINE,
-        environment=env,
-        cwd=folder,
-        executable=python_of_workers(),
-    )
+    """Run tile-agent in a folder, in a process of its own that need not import it anew."""
+    done = run_python(MAIN, *arguments, environment=env, cwd=folder, kind="command-line")
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -1,8 +1,10 @@
-"""A Python that has made its imports already, and runs each program in a fork of itself.
+"""Pythons that have made their imports already, and run each program in a fork of themselves.
 
 Importing torch and Triton takes three seconds, and what the command line needs takes one; a small
-kernel in the interpreter, or a refused command, takes a tenth of one. Run as a script, this file is
-that process: it imports what it is told to, takes a job a line, and answers with its exit code.
+kernel in the interpreter, or a refused command, takes a tenth of one. Three processes wait: one for
+the command line, one for Triton's interpreter and one for its compiler, which Triton chooses
+between when it is imported. Run as a script, this file is such a process: it makes its imports at
+the first call, and answers each with the exit code of its fork.
 """
 
 from __future__ import annotations
@@ -14,136 +16,224 @@ import importlib
 import json
 import os
 import pkgutil
+import runpy
+import select
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+import tile_agent_pytest
+from tile_agent_pytest import fork_server
+from tile_agent_pytest.process_tree import wake_on_child_exit
 
 ROOT = Path(__file__).parents[2]
-TRITON = ("torch", "triton", "triton.language")
-COMMAND_LINE = ("agent.*", "pandas", "scipy.special")
-"""All of the package, and what it imports when it needs it."""
+PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
+IMPORTS = {
+    "command-line": ("agent.*", "pandas", "scipy.special"),
+    "interpreter": (*fork_server.PRELOADED, *fork_server.EXTRAS),
+    "compiler": (*fork_server.PRELOADED, *fork_server.EXTRAS),
+}
+"""What each has imported; `package.*` stands for all of a package but what runs it."""
+READS_ITS_VARIABLES = "cuda.tile"
+"""Not imported before: it reads its variables then, and is imported in no time."""
+MOST_BYTES = 2**20
+PYTHON = """\
+#!{python} -IS
+import json, os, signal, socket, sys
 
-_KEPT: dict[tuple[str, tuple[str, ...], str | None], _Warm] = {}
+arguments = sys.argv[1:]
+if arguments[:1] and arguments[0].startswith({package!r}) and arguments[1:2] != ["program"]:
+    kind = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "compiler"
+    warm = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        warm.connect({folder!r} + "/" + kind)
+    except OSError:  # the tests are over, and somebody goes on with their run
+        pass
+    else:
+        files = [0, 1, 2, *(int(word) for word in arguments if word.isdigit())]
+        job = dict(argv=arguments, files=files, cwd=os.getcwd(), environment=dict(os.environ))
+        socket.send_fds(warm, [json.dumps(job).encode()], files)
+        for file in files[3:]:
+            os.close(file)
+        code = int(warm.recv(100) or b"1")
+        if code < 0:
+            os.kill(os.getpid(), -code)
+        sys.exit(code)
+os.execv({python!r}, [{python!r}, *arguments])
+"""
 
 
 def run_python(
     program: str,
     *arguments: str,
-    imports: tuple[str, ...] = TRITON,
     environment: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    executable: str = sys.executable,
+    kind: str = "",
 ) -> subprocess.CompletedProcess[str]:
     """What `python -c program arguments` gives, without input.
 
     Args:
         program: its text.
         arguments: its `sys.argv[1:]`.
-        imports: what is imported before. One process is kept for each, and for each way in which
-            Triton may run, which it decides at its import.
         environment: of the program, on top of this process's own.
         cwd: the folder it runs in, if not this one.
-        executable: what it takes for its interpreter.
+        kind: of the process that runs it; by `TRITON_INTERPRET` where it is not said.
     """
     whole = {**os.environ, **(environment or {})}
-    warm = _warm(executable, imports, whole.get("TRITON_INTERPRET"))
-    return warm.run(program, arguments, whole, cwd or Path.cwd())
+    kind = kind or ("interpreter" if whole.get("TRITON_INTERPRET") == "1" else "compiler")
+    with contextlib.ExitStack() as stack:
+        out, err = (stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2))
+        nothing = stack.enter_context(Path(os.devnull).open())
+        warm = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        warm.connect(str(_folder() / kind))
+        job = {
+            "argv": ["-c", *arguments],
+            "program": program,
+            "files": [0, 1, 2],
+            "cwd": str(cwd or Path.cwd()),
+            "environment": whole,
+        }
+        socket.send_fds(warm, [json.dumps(job).encode()], [f.fileno() for f in (nothing, out, err)])
+        code = int(warm.recv(100))
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(program, code, out.read(), err.read())
 
 
-def _warm(executable: str, imports: tuple[str, ...], interpreted: str | None) -> _Warm:
-    environment = {} if interpreted is None else {"TRITON_INTERPRET": interpreted}
-    key = (executable, imports, interpreted)
-    kept = _KEPT.get(key)
-    if kept is not None and kept.process.poll() is not None:
-        kept.forget()  # a test has killed whatever it had below it
-        kept = None
-    _KEPT[key] = kept or _Warm(executable, imports, environment)
-    return _KEPT[key]
+def warm_interpreter() -> str:
+    """The path of a Python that runs what tile-agent has for the user's in such forks.
+
+    Anything else it is asked to run, it runs as the tests' own.
+    """
+    return str(_folder() / "python")
 
 
-class _Warm:
-    def __init__(
-        self, executable: str, imports: tuple[str, ...], environment: Mapping[str, str]
-    ) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, executable, *imports],
-            stdin=subprocess.PIPE,  # closed when the tests end, which ends the process
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
-        )
-
-    def forget(self) -> None:
-        """Close what led to a process that is gone."""
-        for stream in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()  # type: ignore[union-attr]
-
-    def run(
-        self, program: str, arguments: tuple[str, ...], environment: Mapping[str, str], cwd: Path
-    ) -> subprocess.CompletedProcess[str]:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        with tempfile.TemporaryDirectory() as folder:
-            out, err = Path(folder, "out"), Path(folder, "err")
-            job = {
-                "program": program,
-                "argv": ["-c", *arguments],
-                "out": str(out),
-                "err": str(err),
-                "cwd": str(cwd),
-                "environment": dict(environment),
-            }
-            self.process.stdin.write(json.dumps(job) + "\n")
-            self.process.stdin.flush()
-            code = json.loads(self.process.stdout.readline())
-            return subprocess.CompletedProcess(program, code, out.read_text(), err.read_text())
+@cache
+def _folder() -> Path:
+    """Where the waiting processes are reached; they end with this one."""
+    folder = Path(tempfile.mkdtemp(prefix="tile-agent-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    python = folder / "python"
+    text = PYTHON.format(python=sys.executable, package=PACKAGE, folder=str(folder))
+    python.write_text(text, encoding="utf-8")
+    python.chmod(0o755)
+    environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
+    for kind in IMPORTS:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with listener:
+            listener.bind(str(folder / kind))
+            listener.listen()
+            process = subprocess.Popen(
+                [sys.executable, __file__, str(listener.fileno()), kind, str(python)],
+                stdin=subprocess.PIPE,
+                pass_fds=[listener.fileno()],
+                cwd=ROOT,
+                env=environment | ({"TRITON_INTERPRET": "1"} if kind == "interpreter" else {}),
+                start_new_session=True,  # a test that interrupts its group interrupts no other's
+            )
+        _kept.append(process)
+    return folder
 
 
-def serve(executable: str, imports: list[str]) -> None:
-    """Fork for each job, and wait for it."""
-    sys.executable = executable
-    for name in names(imports):
-        with contextlib.suppress(ImportError):  # of an optional dependency
-            importlib.import_module(name)
+_kept: list[subprocess.Popen[bytes]] = []
+"""Their pipes are open as long as this process lives."""
+
+
+def serve(listener: socket.socket, kind: str) -> None:
+    """Fork for everyone who calls; end whom nobody waits for any more."""
+    callers: dict[int, socket.socket] = {}
+    wakeup = wake_on_child_exit()
+    has_imported = False
+    while True:
+        ready, _, _ = select.select([listener, 0, wakeup, *callers.values()], [], [])
+        if 0 in ready:  # nothing comes there but its end
+            break
+        for pid, caller in list(callers.items()):
+            if caller in ready:  # nor from a caller
+                _end(pid)
+                callers.pop(pid).close()
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+            for pid, code in _ended():
+                if (caller := callers.pop(pid, None)) is not None:
+                    with contextlib.suppress(OSError):
+                        caller.send(str(code).encode())
+                    caller.close()
+        if listener in ready:
+            has_imported = has_imported or _import(IMPORTS[kind])
+            caller, _ = listener.accept()
+            data, files, _, _ = socket.recv_fds(caller, MOST_BYTES, 8)
+            if (pid := os.fork()) == 0:
+                for ours in (listener, caller, *callers.values()):
+                    ours.close()
+                os.close(wakeup)
+                _do(json.loads(data), files)
+            callers[pid] = caller
+            for file in files:
+                os.close(file)
+    for pid in callers:
+        _end(pid)
+
+
+def _import(names: tuple[str, ...]) -> bool:
+    for name in names:
+        package = name.removesuffix(".*")
+        wanted = [package, *(_modules(package) if package != name else ())]
+        for each in wanted:
+            if each != READS_ITS_VARIABLES:
+                with contextlib.suppress(ImportError):  # of an optional dependency
+                    importlib.import_module(each)
     gc.collect()
     gc.freeze()
-    for line in sys.stdin:
-        if (child := os.fork()) == 0:
-            do(json.loads(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+    return True
 
 
-def names(imports: list[str]) -> Iterator[str]:
-    """The modules; `package.*` stands for all of a package but what runs it."""
-    for name in imports:
-        package = name.removesuffix(".*")
-        yield package
-        if package != name:
-            found = importlib.import_module(package).__path__
-            below = (module.name for module in pkgutil.walk_packages(found, f"{package}."))
-            yield from (module for module in below if not module.endswith("__main__"))
+def _modules(package: str) -> Iterator[str]:
+    found = importlib.import_module(package).__path__
+    below = (module.name for module in pkgutil.walk_packages(found, f"{package}."))
+    yield from (module for module in below if not module.endswith("__main__"))
 
 
-def do(job: dict[str, Any]) -> None:
-    """Run a job in this process, and end it as Python would."""
-    for number, name in ((1, "out"), (2, "err")):
-        os.dup2(os.open(job[name], os.O_WRONLY | os.O_CREAT), number)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGTERM)
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended[0], os.waitstatus_to_exitcode(ended[1])
+
+
+def _do(job: dict[str, Any], files: list[int]) -> NoReturn:
+    """Run a job in this process, as Python would, and end it as Python would."""
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for file, number in zip(files, job["files"], strict=True):
+        if file != number:
+            os.dup2(file, number)
+            os.close(file)
     os.chdir(job["cwd"])
     os.environ.clear()
     os.environ.update(job["environment"])
-    sys.path[0] = ""
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    tempfile.tempdir = None  # what TMPDIR was before
     sys.argv = job["argv"]
+    sys.path[0] = "" if sys.argv[0] == "-c" else str(Path(sys.argv[0]).parent)
+    _prefer(os.environ.get("PYTHONPATH", ""))
     code = 0
     try:
-        exec(compile(job["program"], "<string>", "exec"), {"__name__": "__main__"})
+        _run(job)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         if isinstance(end.code, str):
@@ -158,5 +248,27 @@ def do(job: dict[str, Any]) -> None:
     os._exit(code)
 
 
+def _run(job: dict[str, Any]) -> None:
+    if "program" in job:
+        exec(compile(job["program"], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        runpy.run_path(job["argv"][0], run_name="__main__")
+
+
+def _prefer(python_path: str) -> None:
+    """Import from those folders first, and what they hold anew."""
+    folders = [folder for folder in python_path.split(os.pathsep) if folder]
+    sys.path[1:1] = folders
+    held = {path.name.split(".")[0] for folder in folders for path in Path(folder).glob("*")}
+    for name in list(sys.modules):
+        if name.split(".")[0] in held:
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
 if __name__ == "__main__":
-    serve(sys.argv[1], sys.argv[2:])
+    sys.path.pop(0)  # the folder of this file, put there because it was run by path
+    sys.path.insert(0, "")  # each job's own
+    if sys.argv[2] == "command-line":
+        sys.executable = sys.argv[3]
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
