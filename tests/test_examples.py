@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.warm_python import warm_interpreter
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
 TRITON = {"softmax": "triton_softmax", "layer_norm": "triton_layer_norm", "matmul": "triton_matmul"}
@@ -51,7 +53,7 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     }
     environment["CUDA_VISIBLE_DEVICES"] = ""
     return subprocess.run(
-        [sys.executable, *arguments],
+        [warm_interpreter(), *arguments],
         cwd=cwd,
         env=environment,
         capture_output=True,

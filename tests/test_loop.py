@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from agent.state import Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ORIGIN, STEPS
 from tests.support.scripted import KERNEL, ScriptedCompiler, ScriptedRun, Step, kernel
+from tests.support.warm_python import run_python
 
 REPO_ROOT = Path(__file__).parent.parent
 
@@ -164,13 +163,8 @@ def outcome(repo: Path) -> tuple[str, str, list[str]]:
 
 
 def attempt(repo: Path, phase: str = "-", moment: str = "-") -> int:
-    end = subprocess.run(
-        [sys.executable, "-m", "tests.support.scripted_run", str(repo), phase, moment],
-        cwd=REPO_ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = "import sys, tests.support.scripted_run as run; run.main(*sys.argv[1:])"
+    end = run_python(program, str(repo), phase, moment, cwd=REPO_ROOT, kind="command-line")
     assert end.returncode in (0, -9), end.stderr
     return end.returncode
 

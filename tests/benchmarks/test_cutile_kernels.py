@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from agent.syntax import Source
 from benchmarks.spec import Spec, find
 from tests.support.project import tile_agent
 from tests.support.repo import isolate
+from tests.support.warm_python import warm_interpreter
 
 WANTED = {
     "softmax",
@@ -118,7 +118,7 @@ def test_it_compiles(spec: Spec) -> None:
 @pytest.mark.full
 @every_kernel
 def test_its_correctness_tests_pass_on_the_cpu(spec: Spec) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tile-cpu"]
+    command = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tile-cpu"]
     done = subprocess.run(
         [*command, "-k", "test_ and cutile and not test_perf"],
         cwd=spec.folder,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from benchmarks.loop_run import environment
 from benchmarks.tables import report
 from tests.benchmarks.test_tables import record, results, timing
 from tests.support.repo import isolate
+from tests.support.warm_python import warm_interpreter
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def playbook(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the benchmark."""
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks.playbook", str(out), *arguments],
+        [warm_interpreter(), "-m", "benchmarks.playbook", str(out), *arguments],
         cwd=ROOT,
         env=environment(),
         capture_output=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from benchmarks.spec import Spec, find
 from tests.benchmarks.test_cutile_kernels import defined
 from tests.support.project import tile_agent
 from tests.support.repo import isolate
+from tests.support.warm_python import warm_interpreter
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -112,7 +112,7 @@ def test_it_compiles_as_its_perf_test_launches_it(spec: Spec, tmp_path: Path) ->
 @pytest.mark.full
 @every_kernel
 def test_its_correctness_tests_pass_in_the_interpreter(spec: Spec) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "-k", "test_ and triton and not test_perf"],
         cwd=spec.folder,

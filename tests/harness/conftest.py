@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
             patch.delenv(name)  # a worker of pytest-xdist would pass for one to pytest-benchmark
         for name, value in secrets.items():
             patch.setenv(name, value)
-        running = start_server(log, TRITON_INTERPRET="1")
+        running = start_server(log, python=sys.executable, TRITON_INTERPRET="1")
     with running:
         yield running
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.evidence import CUTILE, TEST, TRITON, evidence
 from tests.support.repo import write
+from tests.support.warm_python import warm_interpreter
 from tests.support.workers import start_server
 
 H200 = Gpu("NVIDIA H200", "GPU-0", 90, 143771, "580.159.04")
@@ -53,7 +53,7 @@ def compiling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkS
 
 
 def wanted(backend: str) -> Wanted:
-    return Wanted(backend, (90,), python=sys.executable, has_gpu=False)
+    return Wanted(backend, (90,), python=warm_interpreter(), has_gpu=False)
 
 
 def test_the_longest_timing_of_several(compiling_server: ForkServer, tmp_path: Path) -> None:

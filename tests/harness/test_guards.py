@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge, Verification
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.decision import Rules
+from tests.support.warm_python import warm_interpreter
 from tests.support.workers import Project, start_server
 
 pytest.importorskip("triton", reason="triton is not installed")
@@ -70,6 +70,7 @@ def last_kernel(y_ptr):
 """
 TESTS = """\
 import pytest
+from tests.support.warm_python import warm_interpreter
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernel import *
@@ -188,7 +189,7 @@ def run(folder: Path, *options: str) -> tuple[dict[str, str], str]:
     report.unlink(missing_ok=True)
     arguments = ["-p", "no:tile_agent", "-p", "tile_agent_pytest.plugin", f"--junitxml={report}"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--color=no", *arguments, *options],
+        [warm_interpreter(), "-m", "pytest", "-q", "--color=no", *arguments, *options],
         cwd=folder,
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def editable(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "import __editable___finder; __editable___finder.install()\n"
     )
     (site / "__editable___finder.py").write_text(FINDER.format(mapping=mapping))
-    with start_server(site / "server.log", PYTHONPATH=str(site)) as server:
+    with start_server(site / "server.log", python=sys.executable, PYTHONPATH=str(site)) as server:
         yield server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +68,9 @@ def counted(tmp_path: Path) -> Iterator[tuple[ForkServer, Path]]:
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(SITE.format(count=str(count)))
-    with start_server(tmp_path / "server.log", PYTHONPATH=str(site)) as server:
+    with start_server(
+        tmp_path / "server.log", python=sys.executable, PYTHONPATH=str(site)
+    ) as server:
         yield server, count
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +10,8 @@ from typing import Any, TypeVar
 import anyio
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextResourceContents
+
+from tests.support.warm_python import warm_interpreter
 
 TIMEOUT_S = 400.0
 T = TypeVar("T")
@@ -22,7 +23,7 @@ def connected(folder: Path, use: Callable[[Client], Awaitable[T]], *, legacy: bo
     With `legacy` the client speaks the protocol of before 2026-07-28, as many assistants do.
     """
     server = StdioServerParameters(
-        command=sys.executable,
+        command=warm_interpreter(),
         args=["-m", "agent", "mcp", "--repository", str(folder)],
         env=dict(os.environ),
     )

@@ -1,15 +1,14 @@
 """Runs a scripted run in a process of its own and kills it at a chosen point.
 
-Usage: scripted_run.py REPO PHASE MOMENT. The process dies at the first time that the phase comes to
-the moment: `before` its effect, `after` it, with half of its event on disk (`torn`), or once the
-event is on disk (`written`). A phase of `-` never comes.
+The process dies at the first time that the phase comes to the moment: `before` its effect, `after`
+it, with half of its event on disk (`torn`), or once the event is on disk (`written`). A phase of
+`-` never comes.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 from agent.events import Event
@@ -20,9 +19,9 @@ from tests.support.scenario import STEPS
 from tests.support.scripted import ScriptedRun
 
 
-def main(repo: Path, phase: str, moment: str) -> None:
+def main(repo: str, phase: str, moment: str) -> None:
     """Begin the run or go on with it."""
-    scripted = ScriptedRun(repo, STEPS)
+    scripted = ScriptedRun(Path(repo), STEPS)
     path = scripted.folder / "journal.jsonl"
 
     def reached(state: Run, now: str) -> bool:
@@ -60,7 +59,3 @@ def main(repo: Path, phase: str, moment: str) -> None:
         run, journal = scripted.begin()
     effects = {each: wrapped(effect) for each, effect in scripted.effects().table().items()}
     assert drive(run, journal, effects, observe).phase is Phase.DONE
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

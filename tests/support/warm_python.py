@@ -37,6 +37,7 @@ from tile_agent_pytest.process_tree import wake_on_child_exit
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
+AGENT = str(Path(PACKAGE).parent / "agent")
 IMPORTS = {
     "command-line": ("agent.*", "pandas", "scipy.special"),
     "interpreter": (*fork_server.PRELOADED, *fork_server.EXTRAS),
@@ -51,16 +52,24 @@ PYTHON = """\
 import json, os, signal, socket, sys
 
 arguments = sys.argv[1:]
-if arguments[:1] and arguments[0].startswith({package!r}) and arguments[1:2] != ["program"]:
+words = arguments[1:] if arguments[:1] == ["-P"] else arguments
+program, first, *_ = *words[:2], "", ""
+files = [0, 1, 2]
+kind = ""
+of_agent = program == "-m" and first.partition(".")[0] in ("agent", "benchmarks")
+if of_agent or program.startswith({agent!r}):
+    kind = "command-line"
+elif program == "-m" or program.startswith({package!r}) and first != "program":
     kind = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "compiler"
+    files += [int(first)] if first.isdigit() else []
+if kind:
     warm = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         warm.connect({folder!r} + "/" + kind)
     except OSError:  # the tests are over, and somebody goes on with their run
         pass
     else:
-        files = [0, 1, 2, *(int(word) for word in arguments if word.isdigit())]
-        job = dict(argv=arguments, files=files, cwd=os.getcwd(), environment=dict(os.environ))
+        job = dict(argv=words, files=files, cwd=os.getcwd(), environment=dict(os.environ))
         socket.send_fds(warm, [json.dumps(job).encode()], files)
         for file in files[3:]:
             os.close(file)
@@ -110,9 +119,10 @@ def run_python(
 
 
 def warm_interpreter() -> str:
-    """The path of a Python that runs what tile-agent has for the user's in such forks.
+    """The path of a Python that runs modules, and tile-agent's programs, in such forks.
 
-    Anything else it is asked to run, it runs as the tests' own.
+    Anything else it runs as the tests' own would. Who ends it ends the fork, but the fork is no
+    child of it: what counts processes needs the tests' own Python.
     """
     return str(_folder() / "python")
 
@@ -123,7 +133,7 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tile-agent-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     python = folder / "python"
-    text = PYTHON.format(python=sys.executable, package=PACKAGE, folder=str(folder))
+    text = PYTHON.format(python=sys.executable, agent=AGENT, package=PACKAGE, folder=str(folder))
     python.write_text(text, encoding="utf-8")
     python.chmod(0o755)
     environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
@@ -229,7 +239,7 @@ def _do(job: dict[str, Any], files: list[int]) -> NoReturn:
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     tempfile.tempdir = None  # what TMPDIR was before
     sys.argv = job["argv"]
-    sys.path[0] = "" if sys.argv[0] == "-c" else str(Path(sys.argv[0]).parent)
+    sys.path[:1] = _path_of(sys.argv[0])
     _prefer(os.environ.get("PYTHONPATH", ""))
     code = 0
     try:
@@ -248,9 +258,19 @@ def _do(job: dict[str, Any], files: list[int]) -> NoReturn:
     os._exit(code)
 
 
+def _path_of(program: str) -> list[str]:
+    """What Python puts first on its path, but for a folder, where `runpy` does."""
+    if program in ("-c", "-m"):
+        return [""]
+    return [PACKAGE] if Path(program).parent == Path(PACKAGE) else []
+
+
 def _run(job: dict[str, Any]) -> None:
     if "program" in job:
         exec(compile(job["program"], "<string>", "exec"), {"__name__": "__main__"})
+    elif job["argv"][0] == "-m":
+        sys.argv = job["argv"][1:]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(job["argv"][0], run_name="__main__")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import textwrap
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ import psutil
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Pass
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
+from tests.support.warm_python import warm_interpreter
 
 KERNEL = "def answer():\n    return 42\n"
 TEST = "from kernel import answer\n\n\ndef test_answer():\n    assert answer() == 42\n"
@@ -77,9 +77,9 @@ def nodeids(arm: WorkerSession) -> list[str]:
     return [item.nodeid for item in collected(arm).items]
 
 
-def start_server(log: Path, **environment: str) -> ForkServer:
-    """A fork server on this interpreter."""
-    return ForkServer(sys.executable, environment, log)
+def start_server(log: Path, *, python: str = "", **environment: str) -> ForkServer:
+    """A fork server, of a warm interpreter where none is named."""
+    return ForkServer(python or warm_interpreter(), environment, log)
 
 
 def descendants(pid: int) -> set[int]:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.warm_python import warm_interpreter
+
 ct = pytest.importorskip("cuda.tile", reason="the cuda-tile package is not installed")
 
 from tile_agent_pytest.tile_cpu import TileCpu, UnsupportedVersion, dtypes, hook  # noqa: E402
@@ -137,7 +139,7 @@ def test_generators_and_streams_can_be_made() -> None:
 def test_the_examples_pass_with_the_option_and_time_nothing() -> None:
     command = ["pytest", "examples/cutile_softmax", "--tile-cpu", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300
+        [warm_interpreter(), "-m", *command], cwd=ROOT, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout
     assert " passed, 1 skipped" in done.stdout

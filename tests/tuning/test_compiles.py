@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from agent.harness.compiling.cutile import compile_file
 from agent.playbook.cutile.autotune import kernel_named, plan_for
 from agent.syntax import Source
 from agent.tuning import SearchPlan
+from tests.support.warm_python import warm_interpreter
 
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 pytestmark = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
@@ -52,7 +52,7 @@ def check_tuned(name: str, *targets: str) -> None:
     """As it is imported: with its hints gone from the decorator."""
     file = file_of(name, "tuned")
     found = compile_file(
-        Source(file.read_text()), file, python=sys.executable, targets=targets, timeout_s=120
+        Source(file.read_text()), file, python=warm_interpreter(), targets=targets, timeout_s=120
     )
     assert found.ok, list(found.lines())
 
@@ -75,7 +75,7 @@ def test_every_config_compiles(name: str, target: str) -> None:
     (signature,) = signatures(chosen.form.source)
     configs = chosen.configs_for(int(target.removeprefix("sm_")))
     found = compile_configs(
-        signature, file, configs, python=sys.executable, target=target, timeout_s=300
+        signature, file, configs, python=warm_interpreter(), target=target, timeout_s=300
     )
     assert [result.config for result in found] == configs
     assert all(result.ok for result in found), [str(result) for result in found]
@@ -86,7 +86,7 @@ def test_a_config_that_does_not_compile_is_an_answer() -> None:
     (signature,) = signatures(Source(file.read_text()))
     configs = [{"TILE_S": 48, "occupancy": None}, {"TILE_S": 32, "occupancy": 2}]
     bad, good = compile_configs(
-        signature, file, configs, python=sys.executable, target="sm_90", timeout_s=120
+        signature, file, configs, python=warm_interpreter(), target="sm_90", timeout_s=120
     )
     assert not bad.ok
     assert "power" in (bad.error or "")
@@ -98,7 +98,7 @@ def test_what_is_not_done_in_time_is_an_answer() -> None:
     file = file_of("rope", "fixed")
     (signature,) = signatures(Source(file.read_text()))
     found = compile_configs(
-        signature, file, [{}, {}], python=sys.executable, target="sm_90", timeout_s=0.05
+        signature, file, [{}, {}], python=warm_interpreter(), target="sm_90", timeout_s=0.05
     )
     assert [result.error for result in found] == ["not done after 0.05 s: killed"] * 2
 
@@ -107,4 +107,6 @@ def test_no_architecture() -> None:
     file = file_of("rope", "fixed")
     (signature,) = signatures(Source(file.read_text()))
     with pytest.raises(UsageError, match="--compile hopper: name an architecture such as sm_90"):
-        compile_configs(signature, file, [{}], python=sys.executable, target="hopper", timeout_s=60)
+        compile_configs(
+            signature, file, [{}], python=warm_interpreter(), target="hopper", timeout_s=60
+        )

@@ -72,12 +72,12 @@ def test_triton_that_asks_for_too_much(compiling_server: ForkServer, tmp_path: P
     assert "BLOCK_K=32" in text
     roots = [
         checkout(tmp_path, example, "origin"),
-        checkout(tmp_path, example, "large", "BLOCK_K=32", "BLOCK_K=1024"),
+        checkout(tmp_path, example, "large", "BLOCK_K=32", "BLOCK_K=512"),
     ]
     origin, large = compiled(compiling_server, tmp_path, "triton", *roots)
     assert origin.problem is None
     assert large.problem is not None and "shared memory" in large.problem
-    out = DuplicateFilter().filter_out(origin, [("sha", "BLOCK_K=1024", large)])
+    out = DuplicateFilter().filter_out(origin, [("sha", "BLOCK_K=512", large)])
     assert out == {"sha": large.problem}
 
 

@@ -726,7 +726,10 @@ def test_the_servers_death_ends_its_workers(tmp_path: Path) -> None:
         tmp_path / "project", test="import kernel, time\ndef test(): time.sleep(600)\n"
     )
     known = set(psutil.Process().children())
-    with start_server(tmp_path / "server.log") as server, project.arm(server) as arm:
+    with (
+        start_server(tmp_path / "server.log", python=sys.executable) as server,
+        project.arm(server) as arm,
+    ):
         tests = nodeids(arm)
         (process,) = set(psutil.Process().children()) - known
         workers = descendants(process.pid)
@@ -749,7 +752,7 @@ from tests.support.workers import Project, nodeids, start_server
 
 folder = Path(sys.argv[1])
 project = Project(folder / "project")
-server = start_server(folder / "server.log")
+server = start_server(folder / "server.log", python=sys.executable)
 arms = [project.arm(server) for _ in range(2)]
 print("ready", flush=True)
 arms[0].run(nodeids(arms[0]), deadline_in(600))
