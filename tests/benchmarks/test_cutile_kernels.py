@@ -105,6 +105,7 @@ def test_the_playbook_has_something_to_try(spec: Spec) -> None:
     assert {"occupancy-hint", "load-latency"} <= applying
 
 
+@pytest.mark.full
 @needs_compiler
 @every_kernel
 def test_it_compiles(spec: Spec) -> None:

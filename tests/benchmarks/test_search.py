@@ -229,6 +229,7 @@ def end_at_once() -> None:
     os._exit(1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("task", "ends"), [(time_three, "b"), (hang, "hangs")])
 def test_a_version_that_ends_its_process_is_passed_by(record: Record, task: Any, ends: str) -> None:
     in_children(partial(task, record), record, float("inf"))
@@ -238,6 +239,7 @@ def test_a_version_that_ends_its_process_is_passed_by(record: Record, task: Any,
     assert set(record.data["evals"]) == ({"a", "b", "c"} if ends == "b" else {"a", "hangs"})
 
 
+@pytest.mark.full
 def test_a_version_that_the_time_did_not_suffice_for_is_not_blamed(
     record: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +268,7 @@ def test_the_kernels_files_make_one_document(tmp_path: Path) -> None:
     assert (tmp_path / "search.md").read_text() == report(results)
 
 
+@pytest.mark.full
 def test_one_process_at_a_time_holds_the_lock(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     text = f"from benchmarks.search_timing import locked\nwith locked({str(lock)!r}): print(1)"

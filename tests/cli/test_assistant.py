@@ -216,6 +216,7 @@ def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
     assert journal_of(begun) == recorded
 
 
+@pytest.mark.full
 def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None:
     assert "nothing is offered" in refused(tile_agent(begun, "next", "--decline", "no", "--json"))
     first = tile_agent(begun, "next", "--json").json

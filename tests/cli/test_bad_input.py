@@ -204,6 +204,7 @@ def test_no_such_interpreter(repo: Path) -> None:
     refused(repo, "--kernel", "double.py", "--python", "/no/python", saying="--python")
 
 
+@pytest.mark.full
 def test_another_run_is_alive(repo: Path) -> None:
     slow = TEST + "\n\ndef test_slow_triton():\n    import time\n    time.sleep(600)\n"
     edit("tests/test_double.py", slow)(repo)

@@ -92,9 +92,8 @@ def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
     assert by_hand.read_text() == "| by hand |\n"
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> None:
     process = start(repo, until="baseline")
     process.send_signal(number)
@@ -269,6 +268,7 @@ def test_a_run_that_kept_nothing_shows_what_was_tried(repo: Path) -> None:
     assert (repo / table).read_text() == (repo / "sandbox/perf_results.md").read_text()
 
 
+@pytest.mark.full
 def test_an_answer_of_no_begins_nothing(repo: Path) -> None:
     before = snapshot(repo)
     for answer in (b"n\n", b"\x04"):  # ^D: the end of the input

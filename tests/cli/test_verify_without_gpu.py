@@ -20,6 +20,7 @@ from tests.backends.test_machine import BARE, FULL
 from tests.support.processes import alive, mark
 from tests.support.project import PROJECT, Outcome, tile_agent
 from tests.support.repo import isolate, write
+from tests.support.tiers import others_full
 from tests.support.workers import eventually
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -81,7 +82,7 @@ def compiling(folder: Path) -> list[psutil.Process]:
 # --- it compiles --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["softmax", "matmul", "rms_norm"])
+@pytest.mark.parametrize("name", others_full(["softmax", "matmul", "rms_norm"]))
 def test_the_examples_compile_for_three_gpus(name: str, tmp_path: Path) -> None:
     shutil.copytree(EXAMPLES / f"cutile_{name}", tmp_path / "example")
     end = tile_agent(tmp_path / "example", "verify", "--kernel", f"{name}.py", "--json")
@@ -171,6 +172,7 @@ def test_a_target_that_the_compiler_does_not_know(tmp_path: Path) -> None:
     assert "sm_75" in end.json["kernels"][0]["error"]
 
 
+@pytest.mark.full
 def test_a_compile_past_its_deadline_is_killed(tmp_path: Path) -> None:
     begin = time.monotonic()
     end = verify(tmp_path, HUGE, "--json", "--timeout-s", "6")

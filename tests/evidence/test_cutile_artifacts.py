@@ -24,6 +24,7 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return only(evidence(tmp_path_factory.mktemp("scaled"), CUTILE))
 
 
+@pytest.mark.full
 def test_every_generation(tmp_path: Path) -> None:
     text = CUTILE_MATMUL.replace("torch.float32", "torch.float16")
     found = evidence(tmp_path, text, 80, 90, 100)
@@ -109,6 +110,7 @@ def test_an_unaligned_array(tmp_path: Path) -> None:
     assert any("move less than 64 bits" in s for s in suggestions(artifact, multiplies=False))
 
 
+@pytest.mark.full
 def test_a_product_without_tensor_cores(tmp_path: Path) -> None:
     artifact = only(evidence(tmp_path, CUTILE_MATMUL))
     assert not artifact.instructions.tensor_core
@@ -116,6 +118,7 @@ def test_a_product_without_tensor_cores(tmp_path: Path) -> None:
     assert any("TF32" in line for line in suggestions(artifact, multiplies=True))
 
 
+@pytest.mark.full
 def test_every_config_of_a_tuner(tmp_path: Path) -> None:
     text = CUTILE.replace(
         "    ct.launch(torch.cuda.current_stream(), grid, scale_kernel, (x, y, TILE))",

@@ -60,6 +60,7 @@ def scaled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return only(evidence(tmp_path_factory.mktemp("scaled"), TRITON))
 
 
+@pytest.mark.full
 def test_every_generation(tmp_path: Path) -> None:
     found = evidence(tmp_path, TRITON, 80, 90, 100, 120)
     assert [a.sm for a in found.artifacts] == [80, 90, 100, 120]
@@ -114,6 +115,7 @@ def test_an_option_without_effect_is_named(scaled: Artifact, tmp_path: Path) -> 
     assert unchanged([scaled], [other])
 
 
+@pytest.mark.full
 def test_every_config_of_the_autotuner(tmp_path: Path) -> None:
     found = evidence(tmp_path, AUTOTUNED)
     assert [str(a.launch) for a in found.artifacts] == [
@@ -143,6 +145,7 @@ def test_a_compile_that_takes_too_long_leaves_nothing_behind(
     assert not alive(tmp_path, "artifacts")
 
 
+@pytest.mark.full
 def test_a_test_that_never_ends(tmp_path: Path) -> None:
     test = TEST.replace("    tile_bench", "    import time\n    time.sleep(600)\n    tile_bench")
     with pytest.raises(UsageError, match="cannot be run: not done after 6 s: killed"):
@@ -171,6 +174,7 @@ def test_tests_that_launch_nothing(tmp_path: Path) -> None:
         evidence(tmp_path, TRITON, test="def test_nothing():\n    pass\n")
 
 
+@pytest.mark.full
 def test_only_perf_tests_count_where_there_are_any(tmp_path: Path) -> None:
     both = TEST + "\n\ndef test_other():\n    from kernel import scale_kernel as k\n"
     both += "    x = torch.ones(64, device='cuda')\n    k[(1,)](x, x, 64, BLOCK=64)\n"

@@ -153,6 +153,7 @@ def test_another_error_is_told_in_one_line(
     assert "\n" not in found.reason
 
 
+@pytest.mark.full
 def test_one_that_does_not_end_is_killed(
     checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

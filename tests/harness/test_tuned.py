@@ -74,6 +74,7 @@ def counted(tmp_path: Path) -> Iterator[tuple[ForkServer, Path]]:
         yield server, count
 
 
+@pytest.mark.full
 def test_one_worker_tunes_and_the_others_are_handed_its_choice(
     counted: tuple[ForkServer, Path], tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_package_of_the_same_name_is_not_taken_for_ours(repo: Path) -> None:
     assert answer == {"runs": []}
 
 
+@pytest.mark.full
 def test_a_command_that_is_killed_is_an_error(repo: Path) -> None:
     others = {child.pid for child in psutil.Process().children()}  # the tests share some
 
@@ -77,6 +78,7 @@ def test_a_command_that_is_killed_is_an_error(repo: Path) -> None:
     assert standing(repo) == "interrupted"
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="the death signal is Linux's")
 def test_a_command_ends_with_whoever_called_it(repo: Path) -> None:
     """Even with a SIGKILL, which leaves the caller no last word."""

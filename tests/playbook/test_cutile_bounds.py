@@ -19,6 +19,7 @@ TAILED = (torch.randn(5, 128),), (torch.randn(3, 150),), (torch.randn(2, 20),)
 """Rows of whole tiles of 64, rows with a tail, and rows shorter than a tile."""
 
 
+@pytest.mark.full
 def test_every_form_of_an_index_that_the_host_can_bound(tmp_path: Path) -> None:
     """The CPU execution refuses an unchecked tile that leaves its array."""
     kernel = (
@@ -99,6 +100,7 @@ def test_bounds_of_a_persistent_kernel(tmp_path: Path) -> None:
     assert "checked = m > x.shape[0] or TILE > x.shape[1]" in new
 
 
+@pytest.mark.full
 def test_a_tile_size_that_changes_after_the_check(tmp_path: Path) -> None:
     """The condition names the tile size, and so follows it."""
     kernel = (

@@ -48,6 +48,7 @@ COPY = "o = ct.bid(0) * stride + ct.arange(8, dtype=ct.int32)\nct.scatter(y, o, 
 SIXTEEN = {"divisor": 16}
 
 
+@pytest.mark.full
 def test_added_arguments_are_laid_out_as_the_others() -> None:
     text = kernel(COPY, "\n    x,  # in\n    y,  # out\n    stride,  # of both\n", (
         "\n        x,\n        y,\n        x.stride(0),  # elements\n    "

@@ -27,8 +27,11 @@ FP32 = ("load-without-tma", "static-shapes", "store-without-tma")
 """Examples that multiply by an fp32 number and store the product as it is."""
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 TF32 = 2e-3
+FULL = pytest.mark.full
 CASES = [
-    pytest.param(entry, dtype, id=f"{entry.name}-{dtype}")
+    pytest.param(
+        entry, dtype, id=f"{entry.name}-{dtype}", marks=() if dtype == torch.float32 else FULL
+    )
     for entry in for_backend("cutile")
     for dtype in TOLERANCE
     if dtype == torch.float32 or entry.name not in FP32

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 
 from tests.support.rewriting import HEAD, ROWS, file, refusal, rewritten, subject  # noqa: E402
+from tests.support.tiers import others_full  # noqa: E402
 
 # --- persistent-blocks --------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ def run(a, b):
 """
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("order", others_full([(0, 1, 2), (1, 0, 2), (2, 1, 0), (1, 2, 0)]))
 def test_a_batch_that_counts_before_the_tiles_comes_last(
     order: tuple[int, int, int], tmp_path: Path
 ) -> None:

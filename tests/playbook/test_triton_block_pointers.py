@@ -79,6 +79,7 @@ def twice(x):
 )
 
 
+@pytest.mark.full
 def test_two_block_pointers_in_one_statement(tmp_path: Path) -> None:
     new = apply("block-descriptors", PRODUCT)
     assert "acc += tl.dot(\n                a_desc.load([a_0, a_1]),\n" in new

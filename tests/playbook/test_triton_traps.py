@@ -320,6 +320,7 @@ def test_tiles_in_groups_already() -> None:
     assert "no program id" in refusal("grouped-programs", text)
 
 
+@pytest.mark.full
 def test_grouped_tuned_even_and_persistent(tmp_path: Path) -> None:
     old = playbook.get("grouped-programs").before
     old = old.replace("    grid = (", "    m = 64\n    n = 64\n    grid = (")

@@ -209,6 +209,7 @@ def test_an_honest_change_may_be_tried(replacements: tuple[tuple[str, str], ...]
     assert changed(*replacements) == ()
 
 
+@pytest.mark.full
 def test_every_rewrite_of_the_playbook_may_be_tried() -> None:
     entries = [entry for entry in PLAYBOOK if isinstance(entry, Optimization)]
     assert len(entries) > 30

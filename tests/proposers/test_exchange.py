@@ -141,6 +141,7 @@ def test_a_resumed_run_goes_on_within_a_recording(tmp_path: Path) -> None:
     assert written.usage.requests == 1
 
 
+@pytest.mark.full
 def test_an_interrupted_request_is_kept_and_holds_up_nobody(tmp_path: Path) -> None:
     """The process that asks is interrupted as Ctrl-C interrupts a run."""
     with LlmServer(Reply(silent=True)) as server:

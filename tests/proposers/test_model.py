@@ -179,6 +179,7 @@ def test_the_responses_of_openai(keys: None, tmp_path: Path) -> None:
     assert refused.reason.startswith("the model refused: ")
 
 
+@pytest.mark.full
 def test_a_huge_answer(keys: None, tmp_path: Path) -> None:
     with LlmServer(says(source="#" * 1_000_001)) as server:
         outcome = writer(server, "openai", tmp_path).write(BRIEF, Run())

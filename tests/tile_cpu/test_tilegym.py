@@ -16,6 +16,7 @@ from tests.tile_cpu import tilegym_core, tilegym_suites, tilegym_wheel  # noqa: 
 from tile_agent_pytest.tile_cpu import TileCpu, hook  # noqa: E402
 
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.skipif(
         torch.cuda.is_available(), reason="tilegym caches what it asks of a GPU, and here is one"
     ),

@@ -143,7 +143,8 @@ def shown(tmp_path: Path, text: str, name: str, env: dict[str, str]) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("enabled", [pytest.param("0", marks=pytest.mark.full), "1"])
+@pytest.mark.full
+@pytest.mark.parametrize("enabled", ["0", "1"])
 def test_stock_triton_sees_what_it_saw(tmp_path: Path, enabled: str) -> None:
     pytest.importorskip("triton")
     env = {"ENABLE_TILE": enabled, "TRITON_INTERPRET": "0"}

@@ -81,6 +81,7 @@ def test_every_config_compiles(name: str, target: str) -> None:
     assert all(result.ok for result in found), [str(result) for result in found]
 
 
+@pytest.mark.full
 def test_a_config_that_does_not_compile_is_an_answer() -> None:
     file = file_of("rope", "fixed")
     (signature,) = signatures(Source(file.read_text()))

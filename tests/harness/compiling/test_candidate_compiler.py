@@ -66,6 +66,7 @@ def test_cutile_hints_and_comments(compiling_server: ForkServer, tmp_path: Path)
     }
 
 
+@pytest.mark.full
 def test_triton_that_asks_for_too_much(compiling_server: ForkServer, tmp_path: Path) -> None:
     example = "triton_matmul"
     text = (EXAMPLES / example / "matmul.py").read_text()

@@ -81,6 +81,7 @@ def test_who_fails_leaves_and_the_others_stay(look, broken: str) -> None:  # typ
     assert seen["a"].log_ratio < 0 < seen["c"].log_ratio
 
 
+@pytest.mark.full
 def test_who_hangs_leaves_at_the_deadline(look) -> None:  # type: ignore[no-untyped-def]
     hanging = sleeping(0.001, "    time.sleep(600)\n")
     assert look(sleeping(0.002), {"b": hanging, "a": sleeping(0.001)}, timeout_s=6) == {}

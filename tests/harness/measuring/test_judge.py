@@ -18,6 +18,7 @@ from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
 from agent.measuring.statistics import Comparison
+from tests.support.tiers import others_full
 from tests.support.workers import Project
 
 STEPPED = """
@@ -245,7 +246,7 @@ def test_the_same_code_against_itself(judge: PytestJudge, make: Make) -> None:
     assert all(2.0 <= level < 4 for level in calibration.levels_ms.values())
 
 
-@pytest.mark.parametrize("kind", ["judge", "self_timed"])
+@pytest.mark.parametrize("kind", others_full(["judge", "self_timed"]))
 def test_the_first_work_of_a_worker_does_not_count(
     request: pytest.FixtureRequest, make: Make, kind: str
 ) -> None:
@@ -282,6 +283,7 @@ def test_one_config_that_regresses_reverts_the_rest(judge: PytestJudge, make: Ma
     assert "large is" in verdict.reason
 
 
+@pytest.mark.full
 def test_fewer_pairs_are_taken_where_the_deadline_is_near(
     server: ForkServer, make: Make, logs: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from agent.errors import UsageError, WorkerDied, WorkerTimedOut
 from agent.harness.processes.fork_server import ForkServer, worker_environment
 from agent.harness.processes.results import TestResult
 from agent.harness.processes.worker_session import deadline_in
+from tests.support.tiers import others_full
 from tests.support.workers import (
     Project,
     alive,
@@ -721,6 +722,7 @@ def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
         ForkServer("/bin/false", {}, tmp_path / "server.log")
 
 
+@pytest.mark.full
 def test_the_servers_death_ends_its_workers(tmp_path: Path) -> None:
     project = Project(
         tmp_path / "project", test="import kernel, time\ndef test(): time.sleep(600)\n"
@@ -759,7 +761,7 @@ arms[0].run(nodeids(arms[0]), deadline_in(600))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", others_full([signal.SIGKILL, signal.SIGTERM]))
 def test_the_parents_death_takes_everything_along(tmp_path: Path, number: signal.Signals) -> None:
     project = Project(tmp_path / "project", test=IMPORT + textwrap.dedent(HANG))
     script = HOLDER.replace('Project(folder / "project")', 'Project(folder / "project", TEST)')
