@@ -38,6 +38,7 @@ def playbook(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.full
 @pytest.mark.skipif(probe().gpu is not None, reason="there is a GPU")
 def test_a_kernel_that_cannot_run_is_written_down_and_the_next_one_tried(tmp_path: Path) -> None:
     done = playbook(tmp_path / "out", "cutile/softmax", "cutile/rope")

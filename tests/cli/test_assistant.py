@@ -14,6 +14,8 @@ from agent.errors import ExitCode
 from tests.support.project import KERNEL, PROJECT, Outcome, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
 
+pytestmark = pytest.mark.full  # each needs a run that has been calibrated
+
 BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going")
 
 
@@ -134,7 +136,6 @@ class Assistant:
         self.verdicts.append((answer["row"]["status"], answer["resumed"]))
 
 
-@pytest.mark.full
 def test_an_assistant_that_forgets_everything_and_is_killed_leads_a_run_to_its_end(
     repo: Path,
 ) -> None:
@@ -162,7 +163,6 @@ def test_an_assistant_that_forgets_everything_and_is_killed_leads_a_run_to_its_e
     assert "another block size" in message
 
 
-@pytest.mark.full
 def test_the_playbook_goes_first_where_that_is_asked_for(repo: Path) -> None:
     end = tile_agent(repo, *BEGIN, "--playbook-first", "--only", "block-size", "--patience", "1")
     assert end.code == 0, end.err
@@ -187,7 +187,6 @@ def refused(end: Outcome) -> str:
     return error
 
 
-@pytest.mark.full
 def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
     begun: Path,
 ) -> None:
@@ -216,7 +215,6 @@ def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
     assert journal_of(begun) == recorded
 
 
-@pytest.mark.full
 def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None:
     assert "nothing is offered" in refused(tile_agent(begun, "next", "--decline", "no", "--json"))
     first = tile_agent(begun, "next", "--json").json

@@ -64,6 +64,7 @@ def test_against_the_same(tmp_path: Path) -> None:
     assert end.out.splitlines()[-1] == "  scale_kernel(BLOCK=1024) for sm_90: the same code"
 
 
+@pytest.mark.full
 @cutile
 def test_json(tmp_path: Path) -> None:
     end = explain(project(tmp_path, CUTILE), "--json", "--sm", "80", "--listing")

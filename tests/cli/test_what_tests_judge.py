@@ -24,6 +24,7 @@ def repo(tmp_path: Path, tests: str) -> Path:
     return make_repo(tmp_path, {**PROJECT, "tests/test_double.py": tests})
 
 
+@pytest.mark.full
 def test_verify_needs_no_perf_test_and_bench_no_other(tmp_path: Path) -> None:
     checked = tile_agent(repo(tmp_path / "a", CORRECTNESS), "verify", "--kernel", "double.py")
     assert (checked.code, checked.out) == (0, "right: 1 correctness tests pass\n")
@@ -53,6 +54,7 @@ def test_a_perf_test_without_a_launch(tmp_path: Path) -> None:
     assert end.err.splitlines()[-1] == f"tile-agent: {says}"
 
 
+@pytest.mark.full
 def test_tests_that_skip_themselves(tmp_path: Path) -> None:
     skipping = TEST.replace(
         "\n\n\n", '\n\n\nimport pytest\n\npytestmark = pytest.mark.skip("needs a GPU")\n\n\n', 1

@@ -40,6 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_every_page_is_on_the_site_and_reads_as_on_a_git_host(site: Path) -> None:
     """Markdown is not read alike everywhere: a list that is none here has fewer elements."""
     markdown = MarkdownIt("commonmark").enable("table")

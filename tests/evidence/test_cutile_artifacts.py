@@ -69,6 +69,7 @@ def test_comments_names_and_places_do_not_count(scaled: Artifact, tmp_path: Path
     assert not changes(scaled, other)
 
 
+@pytest.mark.full
 def test_other_arithmetic_is_other_code(scaled: Artifact, tmp_path: Path) -> None:
     other = only(evidence(tmp_path, CUTILE.replace("2 * tile", "ct.exp(tile)")))
     assert other.digest != scaled.digest
@@ -76,11 +77,13 @@ def test_other_arithmetic_is_other_code(scaled: Artifact, tmp_path: Path) -> Non
     assert any(line.startswith("special functions 1 -> ") for line in changes(scaled, other))
 
 
+@pytest.mark.full
 def test_a_larger_tile_in_words(scaled: Artifact, tmp_path: Path) -> None:
     other = only(evidence(tmp_path, CUTILE.replace("TILE = 1024", "TILE = 4096")))
     assert "128-bit loads 2 -> 8" in changes(scaled, other)
 
 
+@pytest.mark.full
 def test_another_grid_is_another_launch_of_the_same_code(scaled: Artifact, tmp_path: Path) -> None:
     other = only(evidence(tmp_path, CUTILE.replace("grid = (", "grid = (1 + ")))
     assert other.digest == scaled.digest
@@ -95,11 +98,13 @@ def test_a_hint_without_effect_is_named(scaled: Artifact, tmp_path: Path) -> Non
     assert unchanged([scaled], [other])
 
 
+@pytest.mark.full
 def test_a_hint_given_at_the_launch(tmp_path: Path) -> None:
     text = CUTILE.replace("grid, scale_kernel", "grid, scale_kernel.replace_hints(occupancy=2)")
     assert dict(only(evidence(tmp_path, text)).launch.options) == {"occupancy": "2"}
 
 
+@pytest.mark.full
 def test_an_unaligned_array(tmp_path: Path) -> None:
     text = CUTILE.replace('device="cuda")', 'device="cuda")[1:]').replace("cdiv(x", "cdiv(y")
     artifact = only(evidence(tmp_path, text))
@@ -144,6 +149,7 @@ def test_every_config_of_a_tuner(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_without_a_test_the_source_is_read(tmp_path: Path) -> None:
     artifact = only(evidence(tmp_path, CUTILE, test=""))
     assert not artifact.launch.captured

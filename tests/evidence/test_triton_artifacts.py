@@ -95,6 +95,7 @@ def test_comments_names_and_places_do_not_count(scaled: Artifact, tmp_path: Path
     assert not changes(scaled, other)
 
 
+@pytest.mark.full
 def test_an_odd_length_is_seen(scaled: Artifact, tmp_path: Path) -> None:
     other = only(evidence(tmp_path, TRITON.replace("2**20,", "2**20 + 1,")))
     assert dict(other.launch.arguments)["n"] == "i32"
@@ -102,12 +103,14 @@ def test_an_odd_length_is_seen(scaled: Artifact, tmp_path: Path) -> None:
     assert "128-bit loads 2 -> 0" in changes(scaled, other)
 
 
+@pytest.mark.full
 def test_options_of_a_launch(scaled: Artifact, tmp_path: Path) -> None:
     other = only(evidence(tmp_path, TRITON.replace("BLOCK=BLOCK)", "BLOCK=BLOCK, num_warps=8)")))
     assert dict(other.launch.options) == {"num_warps": "8"}
     assert "threads a block 128 -> 256" in changes(scaled, other)
 
 
+@pytest.mark.full
 def test_an_option_without_effect_is_named(scaled: Artifact, tmp_path: Path) -> None:
     """Stages pipeline loops with a dot; this kernel has no loop at all."""
     other = only(evidence(tmp_path, TRITON.replace("BLOCK=BLOCK)", "BLOCK=BLOCK, num_stages=5)")))
@@ -126,6 +129,7 @@ def test_every_config_of_the_autotuner(tmp_path: Path) -> None:
     assert [a.launch.grid for a in found.artifacts] == [(2048,), (1024,)]
 
 
+@pytest.mark.full
 def test_a_config_that_cannot_run_is_refused(tmp_path: Path) -> None:
     found = evidence(tmp_path, MATMUL, 90, 120)
     assert [sum(a.instructions.tensor_core.values()) > 0 for a in found.artifacts] == [True, True]
@@ -152,6 +156,7 @@ def test_a_test_that_never_ends(tmp_path: Path) -> None:
         evidence(tmp_path, TRITON, test=test, timeout_s=6)
 
 
+@pytest.mark.full
 def test_a_compiler_that_dies_takes_nothing_along(tmp_path: Path) -> None:
     """Triton's passes end the process where they find their own mistake."""
     text = f"{TRITON}\n\nimport triton.compiler.compiler as _c, os\n_real = _c.compile\n"

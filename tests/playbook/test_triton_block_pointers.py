@@ -91,6 +91,7 @@ def test_two_block_pointers_in_one_statement(tmp_path: Path) -> None:
     agree("matmul", [[[20, 36], [36, 24]], [[5, 7], [7, 9]]], right, new, tmp_path)
 
 
+@pytest.mark.full
 def test_a_descriptor_is_made_above_the_loop_that_makes_block_pointers(tmp_path: Path) -> None:
     new = apply("block-descriptors", ROWS)
     made = "        src_desc = tl.make_tensor_descriptor(x_ptr, [M, N], [stride, 1], [B, B])\n"

@@ -308,6 +308,7 @@ def test_a_program_without_its_key_is_told_how_to_get_it(
     assert isinstance(bench.write(program, pass_env=("ANTHROPIC_API_KEY",)), Written)
 
 
+@pytest.mark.full
 def test_a_program_that_hangs_is_killed_with_its_daemons(bench: Bench) -> None:
     pids = bench.folder.parent / "pids"
     hang = f"""

@@ -53,6 +53,7 @@ def test_a_tuned_kernel_is_not_tuned_again(name: str) -> None:
     assert "is tuned at line" in refusal(written(KINDS[name]))
 
 
+@pytest.mark.full
 def test_the_code_is_as_a_formatter_and_a_linter_leave_it(tmp_path: Path) -> None:
     for name, text in KINDS.items():
         (tmp_path / f"{name}_before.py").write_text(text)

@@ -216,7 +216,7 @@ def test_what_cannot_be_timed_is_a_crash(
 # --- compare ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["judge", "self_timed"])
+@pytest.mark.parametrize("kind", others_full(["judge", "self_timed"]))
 def test_a_fast_candidate_against_a_slow_incumbent_and_the_other_way_round(
     request: pytest.FixtureRequest, make: Make, kind: str
 ) -> None:
@@ -360,7 +360,7 @@ SICK = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["judge", "self_timed"])
+@pytest.mark.parametrize("kind", others_full(["judge", "self_timed"]))
 @pytest.mark.parametrize(("extra", "reason"), SICK)
 def test_an_incumbent_that_fails_is_blamed(
     request: pytest.FixtureRequest, make: Make, extra: str, reason: str, kind: str
@@ -374,7 +374,7 @@ def test_an_incumbent_that_fails_is_blamed(
     assert reason in failure.reason
 
 
-@pytest.mark.parametrize("kind", ["judge", "self_timed"])
+@pytest.mark.parametrize("kind", others_full(["judge", "self_timed"]))
 @pytest.mark.parametrize(("extra", "reason"), SICK)
 def test_a_candidate_that_fails_is_not_blamed_on_the_incumbent(
     request: pytest.FixtureRequest, make: Make, extra: str, reason: str, kind: str
@@ -387,7 +387,7 @@ def test_a_candidate_that_fails_is_not_blamed_on_the_incumbent(
     assert reason in failure.reason
 
 
-@pytest.mark.parametrize("kind", ["judge", "self_timed"])
+@pytest.mark.parametrize("kind", others_full(["judge", "self_timed"]))
 def test_a_candidate_that_is_wrong_when_timed_is_reverted(
     request: pytest.FixtureRequest, make: Make, kind: str
 ) -> None:
@@ -406,6 +406,7 @@ def test_a_candidate_that_hangs_is_a_crash(judge: PytestJudge, make: Make) -> No
     assert failure.reason.startswith("timed out: ")
 
 
+@pytest.mark.full
 def test_a_candidate_that_hangs_at_its_import_is_not_blamed_on_the_incumbent(
     judge: PytestJudge, make: Make
 ) -> None:

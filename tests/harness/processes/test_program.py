@@ -157,6 +157,7 @@ def test_a_program_that_ignores_signals_dies_at_the_deadline(folder: Path) -> No
     assert gone([int((folder / "pids").read_text())])
 
 
+@pytest.mark.full
 def test_lines_of_daemons_die_at_the_deadline(folder: Path) -> None:
     """Each of eight processes forks, leads a session and lets its parent die, again and again."""
     ended = run(
@@ -184,6 +185,7 @@ def test_lines_of_daemons_die_at_the_deadline(folder: Path) -> None:
     assert (folder / "pids").stat().st_size == written
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP])
 def test_a_program_that_turns_on_its_supervisor(folder: Path, number: signal.Signals) -> None:
     """As `pkill python` would. Those that gave up our variables are then out of reach."""
@@ -203,6 +205,7 @@ def test_kill_0_reaches_the_program_alone(folder: Path) -> None:
     assert run(folder, "import os; os.kill(0, 15)").code == -15
 
 
+@pytest.mark.full
 def test_an_interrupt_kills_the_program(folder: Path) -> None:
     def interrupt(*_: object) -> None:
         raise Interrupted

@@ -382,12 +382,14 @@ def test_a_hang_ends_at_the_deadline_with_its_whole_process_tree(
     assert eventually(lambda: not descendants(server.pid)), "the orphan was only forked"
 
 
+@pytest.mark.full
 def test_a_hang_in_a_module_ends_at_the_deadline(project: Project, server: ForkServer) -> None:
     project.write("kernel.py", "import time\ntime.sleep(600)\n")
     with pytest.raises(WorkerTimedOut):
         project.arm(server, timeout_s=1.5)
 
 
+@pytest.mark.full
 def test_a_hang_that_ignores_signals(project: Project, server: ForkServer) -> None:
     body = """
         import signal, time
