@@ -44,14 +44,14 @@ needs_cutile = pytest.mark.skipif(
 )
 
 
-def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def python(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run this interpreter without a GPU and without what the surrounding pytest has set."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("PYTEST_") and name != "TRITON_INTERPRET"
     }
-    environment["CUDA_VISIBLE_DEVICES"] = ""
+    environment |= {"CUDA_VISIBLE_DEVICES": "", **variables}
     return subprocess.run(
         [warm_interpreter(), *arguments],
         cwd=cwd,
@@ -66,7 +66,8 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def collected(example: str, expression: str, cwd: Path) -> list[str]:
     """The names of the tests that `-k expression` selects."""
     command = ["-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
-    result = python(*command, "-k", expression, str(EXAMPLES / example), cwd=cwd)
+    arguments = (*command, "-k", expression, str(EXAMPLES / example))
+    result = python(*arguments, cwd=cwd, TRITON_INTERPRET="1")
     assert result.returncode == 0, result.stdout + result.stderr
     return [line.rpartition("::")[2] for line in result.stdout.splitlines() if "::" in line]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 from pathlib import Path
 
@@ -123,6 +124,7 @@ def test_its_correctness_tests_pass_on_the_cpu(spec: Spec) -> None:
     done = subprocess.run(
         [*command, "-k", "test_ and cutile and not test_perf"],
         cwd=spec.folder,
+        env={**os.environ, "TRITON_INTERPRET": "0"},
         capture_output=True,
         text=True,
         timeout=600,

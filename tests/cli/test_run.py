@@ -19,6 +19,7 @@ from agent.journal import Journal
 from tests.support.history import HISTORY
 from tests.support.project import PROJECT, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
+from tests.support.warm_python import warm_interpreter
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +32,13 @@ def repo(tmp_path: Path) -> Path:
     return make_repo(tmp_path, PROJECT)
 
 
-def start(repo: Path, until: str) -> subprocess.Popen[str]:
-    """Begin a run and wait until its progress says `until`."""
-    process = subprocess.Popen(
-        command("run", "--kernel", "double.py"), cwd=repo, stderr=subprocess.PIPE, text=True
-    )
+def start(repo: Path, until: str, python: str = "") -> subprocess.Popen[str]:
+    """Begin a run and wait until its progress says `until`.
+
+    Its workers are children of a warm interpreter, not of the run, where `python` names no other.
+    """
+    arguments = ("run", "--kernel", "double.py", "--python", python or warm_interpreter())
+    process = subprocess.Popen(command(*arguments), cwd=repo, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while until not in (line := process.stderr.readline()):
         assert line, "the run ended early"
@@ -105,7 +108,7 @@ def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> 
 @pytest.mark.full
 def test_an_interrupted_run_is_resumed(repo: Path) -> None:
     before = snapshot(repo)
-    process = start(repo, until="screen")
+    process = start(repo, until="screen", python=sys.executable)
     workers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGINT)
     assert "tile-agent resume" in finish(process)
@@ -123,7 +126,7 @@ def test_an_interrupted_run_is_resumed(repo: Path) -> None:
 
 @pytest.mark.full
 def test_a_killed_run_leaves_no_process_and_is_resumed(repo: Path) -> None:
-    process = start(repo, until="screen")
+    process = start(repo, until="screen", python=sys.executable)
     workers = psutil.Process(process.pid).children(recursive=True)
     assert workers
     os.kill(process.pid, signal.SIGKILL)

@@ -23,6 +23,7 @@ from tests.support.pages import DOCS, GUIDES, ROOT, is_call, name, shown, words
 from tests.support.processes import alive, mark
 from tests.support.project import tile_agent
 from tests.support.repo import git, isolate, make_repo
+from tests.support.warm_python import warm_interpreter
 
 GPU = "an NVIDIA GPU that runs cuTile"
 INDEX = "a package index, and an environment that it may change"
@@ -114,12 +115,27 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     isolate(monkeypatch, tmp_path)
     mark(monkeypatch, tmp_path)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    scripts = warm_scripts(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{scripts}{os.pathsep}{os.environ['PATH']}")
     made = make_repo(tmp_path, files())
-    (made / ".venv").symlink_to(sys.prefix)
+    (made / ".venv").mkdir()
+    (made / ".venv" / "bin").symlink_to(scripts)
     yield made
     for process in alive(tmp_path, "tile-agent"):
         process.kill()
+
+
+def warm_scripts(folder: Path) -> Path:
+    """The commands of this environment; its interpreter and tile-agent need not import anew."""
+    folder.mkdir()
+    for path in Path(sys.executable).parent.iterdir():
+        (folder / path.name).symlink_to(path)
+    for script_name, first in (("python", ""), ("python3", ""), ("tile-agent", "-m agent")):
+        script = folder / script_name
+        script.unlink(missing_ok=True)
+        script.write_text(f'#!/bin/sh\nexec {warm_interpreter()} {first} "$@"\n')
+        script.chmod(0o755)
+    return folder
 
 
 def limit(repo: Path, limits: str) -> None:

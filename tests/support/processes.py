@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-MARK = "TILE_AGENT_TEST_STARTED_BY"
+from tests.support.warm_python import MARK
 
 
 def mark(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

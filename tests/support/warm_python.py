@@ -35,6 +35,9 @@ import tile_agent_pytest
 from tile_agent_pytest import fork_server
 from tile_agent_pytest.process_tree import wake_on_child_exit
 
+MARK = "TILE_AGENT_TEST_STARTED_BY"
+"""The variable of what one test has started, and may kill."""
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
 AGENT = str(Path(PACKAGE).parent / "agent")
@@ -56,10 +59,11 @@ words = arguments[1:] if arguments[:1] == ["-P"] else arguments
 program, first, *_ = *words[:2], "", ""
 files = [0, 1, 2]
 kind = ""
+is_program = program.startswith({package!r}) and first != "program"
 of_agent = program == "-m" and first.partition(".")[0] in ("agent", "benchmarks")
 if of_agent or program.startswith({agent!r}):
     kind = "command-line"
-elif program == "-m" or program.startswith({package!r}) and first != "program":
+elif "TRITON_INTERPRET" in os.environ if program == "-m" else is_program:
     kind = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "compiler"
     files += [int(first)] if first.isdigit() else []
 if kind:
@@ -121,7 +125,8 @@ def run_python(
 def warm_interpreter() -> str:
     """The path of a Python that runs modules, and tile-agent's programs, in such forks.
 
-    Anything else it runs as the tests' own would. Who ends it ends the fork, but the fork is no
+    Anything else it runs as the tests' own would, also a module where TRITON_INTERPRET is not set:
+    it may set that itself. Who ends it ends the fork, but the fork is no
     child of it: what counts processes needs the tests' own Python.
     """
     return str(_folder() / "python")
@@ -136,7 +141,7 @@ def _folder() -> Path:
     text = PYTHON.format(python=sys.executable, agent=AGENT, package=PACKAGE, folder=str(folder))
     python.write_text(text, encoding="utf-8")
     python.chmod(0o755)
-    environment = {n: v for n, v in os.environ.items() if n != "TRITON_INTERPRET"}
+    environment = {n: v for n, v in os.environ.items() if n not in ("TRITON_INTERPRET", MARK)}
     for kind in IMPORTS:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with listener:

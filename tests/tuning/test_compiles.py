@@ -23,6 +23,8 @@ pytestmark = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is no
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 WORKED = ("rms_norm", "matmul", "rope")
+MOST = 12
+"""Configs of a search that are compiled, from all over it: some take ten seconds each."""
 
 
 def file_of(name: str, kind: str) -> Path:
@@ -69,11 +71,12 @@ def check_tuned(name: str, *targets: str) -> None:
         ("matmul", "sm_120"),
     ],
 )
-def test_every_config_compiles(name: str, target: str) -> None:
+def test_configs_from_all_over_the_search_compile(name: str, target: str) -> None:
     file = file_of(name, "fixed")
     chosen = plan(file)
     (signature,) = signatures(chosen.form.source)
-    configs = chosen.configs_for(int(target.removeprefix("sm_")))
+    every = chosen.configs_for(int(target.removeprefix("sm_")))
+    configs = every[:: -(-len(every) // MOST)]
     found = compile_configs(
         signature, file, configs, python=warm_interpreter(), target=target, timeout_s=300
     )

@@ -48,7 +48,8 @@ class BlockTiming:
     it moves see the same clock. On an H200, a matrix product scattered by 1.3 to 1.4 % a pair with
     eight blocks of 150 ms or four of 300, and by 0.6 % with twenty-four of 20."""
     settle_ms: float = 100.0
-    """Uncounted work of each arm before its first block."""
+    """Uncounted work of each arm before its first block, for a GPU's clock to settle; on a CPU it
+    is as long as a block."""
     quads: int = 6
     """ABBA orders a pair and config; of slow launches, and on a CPU, one."""
     least_samples: int = 25
@@ -242,9 +243,10 @@ class WorkerPairs:
         with self._spending("next pair"):
             self._await_ahead()
         count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
+        settle_ms = timing.settle_ms if self.watch else timing.block_ms
         for whose in order[:2]:
             with _at(whose), self._spending("settle"):
-                arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
+                arms[whose].block(timing.count(settle_ms, estimate_ms[whose]), deadline)
         blocks = []
         slow = not self.watch or max(estimate_ms.values()) > timing.slow_ms
         for quad in range(1 if slow else timing.quads):
