@@ -111,6 +111,7 @@ def test_it_stops(
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
 
 
+@pytest.mark.full
 def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
     steps = (
         Step("comment", (f"# a remark\n{ORIGIN}",)),
@@ -193,6 +194,7 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
+@pytest.mark.full
 def test_a_sandbox_that_is_removed_meanwhile_is_put_back(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     scripted = ScriptedRun(repo, STEPS)

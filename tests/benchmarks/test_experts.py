@@ -46,6 +46,7 @@ def cpu() -> Iterator[TileCpu]:
     sys.path.pop(0)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("spec", find(["cutile"]), ids=lambda spec: spec.name)
 def test_an_expert_agrees_with_pytorch(spec: Spec, cpu: TileCpu) -> None:
     if spec.name not in SMALL:

@@ -68,12 +68,14 @@ def test_a_run_past_its_deadline_is_ended_with_all_its_processes(
     assert not alive
 
 
+@pytest.mark.full
 def test_a_kernel_that_cannot_be_run_says_why(spec: Spec, tmp_path: Path) -> None:
     (spec.folder / "double.py").write_text("def double(x):\n    return 2 * x\n")
     record = run_loop(spec, tmp_path / "work", Limits(budget_s=600, deadline_s=60))
     assert "double.py holds no tile kernel" in record["problem"]
 
 
+@pytest.mark.full
 def test_the_folder_itself_stays_as_it_is(spec: Spec, tmp_path: Path) -> None:
     (spec.folder / "double.py").write_text("def double(x):\n    return 2 * x\n")
     before = sorted(p.name for p in spec.folder.iterdir())

@@ -51,6 +51,7 @@ def test_a_kernel_that_cannot_run_is_written_down_and_the_next_one_tried(tmp_pat
     assert f"cutile/rope: {problem}" in done.stdout
 
 
+@pytest.mark.full
 def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     known = results(softmax=record(timing(origin=0.4, best=0.1), best_source="x = 1\n"))
     (tmp_path / "results.json").write_text(json.dumps(known))

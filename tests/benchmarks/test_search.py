@@ -249,6 +249,7 @@ def test_a_version_that_the_time_did_not_suffice_for_is_not_blamed(
     assert (record.data["pending"], record.data["problem"]) == (None, None)
 
 
+@pytest.mark.full
 def test_a_process_that_gets_nowhere_is_a_problem(record: Record) -> None:
     in_children(end_at_once, record, float("inf"))
     assert record.data["problem"] == "the process that times ended with 1"
@@ -282,6 +283,7 @@ def test_one_process_at_a_time_holds_the_lock(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.full
 @pytest.mark.skipif(probe().gpu is not None, reason="there is a GPU")
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.search", str(tmp_path / "out"), "softmax"]

@@ -70,6 +70,7 @@ def test_another_template(kernel: Path) -> None:
     assert "T1 was asked for" in done.err
 
 
+@pytest.mark.full
 @needs_tileiras
 def test_the_configs_are_compiled(tmp_path: Path) -> None:
     (tmp_path / "scale.py").write_text(sources.IN_PLACE)

@@ -164,7 +164,7 @@ def test_a_candidate_that_hangs_is_killed_with_its_children(repo: Path) -> None:
     git(repo, "commit", "--quiet", "--all", "--message", "hang")
     end = tile_agent(
         repo, "run", "--kernel", "double.py", "--json", "--only", "block-size",
-        "--iteration-timeout-s", "30",  # for the baseline too, on a machine with other things to do
+        "--iteration-timeout-s", "20",  # for the baseline too, on a machine with other things to do
     )  # fmt: skip
     assert end.code == ExitCode.NO_IMPROVEMENT, end.err
     row = end.json["rows"][1]

@@ -57,6 +57,7 @@ def counts(html: str) -> dict[str, int]:
     return {element: len(re.findall(rf"<{element}[ >]", html)) for element in ELEMENTS}
 
 
+@pytest.mark.full
 def test_whoever_reads_the_site_fetches_it_from_nowhere_else(site: Path) -> None:
     fetched = re.compile(r"""<(?:script|img|link)[^>]+(?:src|href)=["']?(?:https?:)?//""")
     pages = list(site.rglob("*.html"))

@@ -56,6 +56,7 @@ def wanted(backend: str) -> Wanted:
     return Wanted(backend, (90,), python=warm_interpreter(), has_gpu=False)
 
 
+@pytest.mark.full
 def test_the_longest_timing_of_several(compiling_server: ForkServer, tmp_path: Path) -> None:
     """By the names that records have; the compile comes from the run's own compiler."""
     pytest.importorskip("cuda.tile")

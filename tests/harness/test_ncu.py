@@ -168,6 +168,7 @@ def test_one_that_does_not_end_is_killed(
     assert not marker.exists()
 
 
+@pytest.mark.full
 def test_the_test_runs_under_it_and_its_page_is_read(
     checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -101,6 +101,7 @@ def test_a_descriptor_is_made_above_the_loop_that_makes_block_pointers(tmp_path:
     agree("twice", [[[20, 36]], [[5, 7]]], "def twice(x):\n    return 2 * x\n", new, tmp_path)
 
 
+@pytest.mark.full
 def test_a_descriptor_that_changes_stays_in_its_loop(tmp_path: Path) -> None:
     batched = (
         ROWS.replace("for row in range(0, M, B):", "for batch in range(0, M):\n        row = 0")

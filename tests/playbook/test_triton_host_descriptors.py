@@ -39,6 +39,7 @@ def agree(wrapper: str, calls: list[list[list[int]]], old: str, new: str, folder
     assert disagreement(wrapper, calls, old, [new], rounding=True, folder=folder) == ""
 
 
+@pytest.mark.full
 def test_a_batch_becomes_a_dimension(tmp_path: Path) -> None:
     old = (BENCHMARKS / "bmm" / "bmm.py").read_text()
     new = described(old)

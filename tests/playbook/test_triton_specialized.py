@@ -64,6 +64,7 @@ def test_a_loop_that_loads_through_pointers_too_is_left_alone() -> None:
     assert "loads through pointers in the same loop" in refusal(text + HOST)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["matmul", "bmm", "attention"])
 @pytest.mark.parametrize("host", [False, True])
 def test_stages_go_with_it(name: str, host: bool) -> None:
@@ -80,6 +81,7 @@ def test_stages_go_with_it(name: str, host: bool) -> None:
         assert (f"num_stages={stages}" in new) == (stages != 3), "3 is the default"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("compiler")
 def test_descriptors_of_the_authors_own(tmp_path: Path) -> None:
     """No constant says whether there are any; the compiler adds a group of four warps."""

@@ -291,6 +291,7 @@ LINEAR = (
 PRODUCTS = [[[300, 40], [40, 200]], [[64, 32], [32, 700]], [[700, 5], [5, 64]]]
 
 
+@pytest.mark.full
 def test_one_number_for_all_tiles(tmp_path: Path) -> None:
     new = apply("grouped-programs", LINEAR, {"group": 4})
     assert (
@@ -300,6 +301,7 @@ def test_one_number_for_all_tiles(tmp_path: Path) -> None:
     agree("matmul", PRODUCTS, LINEAR, new, tmp_path)
 
 
+@pytest.mark.full
 def test_columns_first(tmp_path: Path) -> None:
     old = (
         LINEAR.replace("num_pid_n = tl.cdiv(N, BLOCK_N)", "num_pid_m = tl.cdiv(M, BLOCK_M)")

@@ -113,6 +113,7 @@ def test_a_run_outlives_every_program_and_its_own_death(repo: Path) -> None:
     assert not [path for path in everything if b"correct-horse" in path.read_bytes()]
 
 
+@pytest.mark.full
 def test_a_program_that_is_missing_changes_nothing(repo: Path) -> None:
     before = snapshot(repo)
     run = ["run", "--kernel", "double.py", "--proposer", "command", "--command", "no-such-agent -p"]

@@ -87,6 +87,7 @@ def test_a_replay_says_what_it_lacks(tmp_path: Path) -> None:
         replayed.answer(EXCHANGE)
 
 
+@pytest.mark.full
 def test_what_a_run_records_answers_another_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,6 +118,7 @@ def test_what_a_run_records_answers_another_run(
     assert len(recordings(tmp_path / "again")) == 3
 
 
+@pytest.mark.full
 def test_a_replay_of_a_request_that_timed_out_ends_it_too(tmp_path: Path) -> None:
     with LlmServer(Reply(silent=True)) as server:
         slow = writer(server, "openai", tmp_path / "first", request_timeout_s=0.3)

@@ -182,6 +182,7 @@ def test_a_wrong_reference_is_the_users_to_mend(tmp_path: Path) -> None:
     assert "--reference fails (NameError: name 'z' is not defined)" in done.err
 
 
+@pytest.mark.full
 def test_a_prepared_kernel_computes_the_same_on_stock_triton(tmp_path: Path) -> None:
     source = Source(SOFTMAX)
     text = prepare(source, classify(source), check(source)).text

@@ -49,6 +49,7 @@ def compiled(
     return [compiled for compiled in found if compiled]
 
 
+@pytest.mark.full
 def test_cutile_hints_and_comments(compiling_server: ForkServer, tmp_path: Path) -> None:
     example = "cutile_softmax"
     roots = [

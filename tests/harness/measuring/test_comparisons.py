@@ -246,6 +246,7 @@ def test_a_calibration_says_what_each_config_can_resolve() -> None:
     assert all(0.002 < value < 0.05 for value in calibration.resolvable.values())
 
 
+@pytest.mark.full
 def test_a_line_up_is_a_glance_at_several(judge: PytestJudge, tmp_path: Path) -> None:
     """More than one group of them; who fails is missing, and the time is shared."""
     incumbent = project(tmp_path, "incumbent").checkout()
