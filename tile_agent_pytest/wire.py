@@ -76,7 +76,12 @@ class Channel:
             return None
         body = bytes(self._buffer[_LENGTH.size : end])
         del self._buffer[:end]
-        message: Message = json.loads(body)
+        try:
+            message = json.loads(body)
+        except ValueError:
+            raise Closed from None  # no peer of ours writes that
+        if not isinstance(message, dict):
+            raise Closed
         return message
 
 

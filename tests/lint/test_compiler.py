@@ -16,6 +16,8 @@ from agent.lint.checks.names import COMPILER
 from agent.syntax import Source
 from tests.lint.compiler import HEAD, refusal
 
+pytestmark = pytest.mark.full
+
 COMPILED = [check for check in CHECKS if COMPILER in check.source and check.code != "CT007"]
 """CT007's example is refused for what its launch gives, which nothing shows the compiler."""
 KERNEL = """

@@ -49,6 +49,7 @@ def test_agrees_with_a_gpu(program: Program) -> None:
     assert_same(on_cpu, on_gpu, program.tolerance)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", PROGRAMS, ids=IDS)
 def test_the_compiler_takes_it_too(program: Program) -> None:
     """Its front end checks dtypes and shapes: what it refused would prove nothing here."""

@@ -43,7 +43,7 @@ def read_records(tests: Sequence[TestResult], framework: str) -> tuple[Record, .
     short = short_names([test.nodeid for test in tests])
     records: dict[str, Record] = {}
     for test in tests:
-        for label, latency_ms, samples_ms, method in _found(test, framework):
+        for label, latency_ms, samples_ms, method in _read(test, framework):
             name = short[test.nodeid] if label == "forward" else f"{short[test.nodeid]} {label}"
             unique = numbered(name, records)
             for value in (latency_ms, *samples_ms):
@@ -57,6 +57,16 @@ def read_records(tests: Sequence[TestResult], framework: str) -> tuple[Record, .
 
 Found = tuple[str, float, tuple[float, ...], str]
 """Label, latency in ms, samples in ms, method."""
+
+
+def _read(test: TestResult, framework: str) -> list[Found]:
+    """What it recorded; what it may have recorded instead cannot stop a run."""
+    try:
+        return _found(test, framework)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        raise RecordError(
+            f"{test.nodeid} recorded what cannot be read ({type(problem).__name__}: {problem})"
+        ) from None
 
 
 def _found(test: TestResult, framework: str) -> list[Found]:

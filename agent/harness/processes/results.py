@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.errors import WorkerDied
 from tile_agent_pytest.wire import Message
 
 
@@ -76,34 +79,60 @@ class Collection:
 
 
 def read_collection(message: Message) -> Collection:
-    """From a worker's 'ready' message."""
+    """From a worker's 'ready' message. Raises as `understood` expects."""
     return Collection(
         items=tuple(
-            Item(item["nodeid"], item["name"], tuple(item["fixtures"])) for item in message["items"]
+            Item(str(item["nodeid"]), str(item["name"]), tuple(map(str, item["fixtures"])))
+            for item in message["items"]
         ),
-        errors=tuple((error["nodeid"], error["text"]) for error in message["errors"]),
+        errors=tuple((str(error["nodeid"]), str(error["text"])) for error in message["errors"]),
     )
 
 
 def read_pass(message: Message) -> Pass:
-    """From a worker's 'ran' message."""
+    """From a worker's 'ran' message. Raises as `understood` expects."""
     return Pass(
         tests=tuple(
             TestResult(
-                nodeid=test["nodeid"],
-                outcome=test["outcome"],
-                text=test["text"],
-                exception=test["exception"],
-                properties=tuple((name, value) for name, value in test["properties"]),
-                stdout=test["stdout"],
-                benchmark_s=tuple(test["benchmark_s"]),
-                seconds=test["seconds"],
-                launched=test["launched"],
+                nodeid=str(test["nodeid"]),
+                outcome=str(test["outcome"]),
+                text=str(test["text"]),
+                exception=str(test["exception"]),
+                properties=tuple((str(name), value) for name, value in test["properties"]),
+                stdout=str(test["stdout"]),
+                benchmark_s=tuple(map(float, test["benchmark_s"])),
+                seconds=float(test["seconds"]),
+                launched=bool(test["launched"]),
             )
             for test in message["tests"]
         ),
-        modules=tuple(message["modules"]),
-        seconds=message["seconds"],
-        chosen=message["chosen"],
-        notes=tuple(message["notes"]),
+        modules=tuple(map(str, message["modules"])),
+        seconds=float(message["seconds"]),
+        chosen={str(name): str(config) for name, config in message["chosen"].items()},
+        notes=tuple(map(str, message["notes"])),
     )
+
+
+def read_latencies(latencies_ms: Any, count: int) -> tuple[float, ...]:
+    """So many latencies, each above zero. Raises as `understood` expects."""
+    found = tuple(map(float, latencies_ms))
+    if len(found) != count:
+        raise ValueError(f"{len(found)} latencies where {count} were to be taken")
+    for latency_ms in found:
+        if not (math.isfinite(latency_ms) and latency_ms > 0):
+            raise ValueError(f"a latency of {latency_ms} ms")
+    return found
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """What a worker says may be a candidate's word: what makes no sense is a fault of its own.
+
+    Raises:
+        WorkerDied: the block could not make sense of a message.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+        what = f"no {problem}" if isinstance(problem, KeyError) else str(problem)
+        raise WorkerDied(f"the worker's answer makes no sense: {what}") from None

@@ -13,7 +13,14 @@ from typing import Any, Self
 from agent.errors import WorkerDied, WrongImport
 from agent.harness.processes.collection_errors import fault
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Collection, Pass, read_collection, read_pass
+from agent.harness.processes.results import (
+    Collection,
+    Pass,
+    read_collection,
+    read_latencies,
+    read_pass,
+    understood,
+)
 
 
 @dataclass(frozen=True)
@@ -99,12 +106,13 @@ class WorkerSession:
         """
         if self._collection is None:
             message = self._worker.receive(deadline)
-            if message["event"] == "ended":
+            if message.get("event") == "ended":
                 self._worker.close()
                 said = fault(self._log.read_text("utf-8", "replace"), self.checkout.root)
                 said = said or f"pytest ended with exit code {message['code']}"
                 raise WorkerDied(f"{said} (see {self._log})")
-            self._collection = read_collection(message)
+            with understood():
+                self._collection = read_collection(message)
         return self._collection
 
     def run(self, nodeids: Sequence[str], deadline: float) -> Pass:
@@ -127,25 +135,30 @@ class WorkerSession:
     def next_stop(self, deadline: float) -> Stop | Pass:
         """Where the pass waits now, or the whole pass when it is over. Raises as `run`."""
         message = self._worker.receive(deadline)
-        if message["event"] == "at":
-            return Stop(message["nodeid"], message["config"])
+        with understood():
+            if message["event"] == "at":
+                return Stop(str(message["nodeid"]), str(message["config"]))
         return self._finished(message)
 
     def prepare(self, method: str | None, deadline: float) -> PreparedTiming | str:
         """Have the callable compiled and its sampler chosen; the error's text if that fails."""
         self._worker.send({"op": "prepare", "method": method})
         answer = self._worker.receive(deadline)
-        if answer["event"] != "prepared":
-            raise WorkerDied(_early_end(answer))
-        if "error" in answer:
-            return str(answer["error"])
-        return PreparedTiming(
-            answer["method"], answer["label"], answer["estimate_ms"], answer["launched"]
-        )
+        with understood():
+            if answer["event"] != "prepared":
+                raise WorkerDied(_early_end(answer))
+            if "error" in answer:
+                return str(answer["error"])
+            (estimate_ms,) = read_latencies([answer["estimate_ms"]], 1)
+            return PreparedTiming(
+                str(answer["method"]), str(answer["label"]), estimate_ms, bool(answer["launched"])
+            )
 
     def block(self, count: int, deadline: float) -> tuple[float, ...]:
         """So many samples, in ms."""
-        return tuple(self._ask({"op": "block", "count": count}, deadline)["samples_ms"])
+        answer = self._ask({"op": "block", "count": count}, deadline)
+        with understood():
+            return read_latencies(answer["samples_ms"], count)
 
     def burst(self, count: int, deadline: float) -> None:
         """So many launches; it returns when they are over."""
@@ -158,8 +171,9 @@ class WorkerSession:
     def _ask(self, request: dict[str, object], deadline: float) -> dict[str, Any]:
         self._worker.send(request)
         answer = self._worker.receive(deadline)
-        if answer["event"] != request["op"]:
-            raise WorkerDied(_early_end(answer))
+        with understood():
+            if answer["event"] != request["op"]:
+                raise WorkerDied(_early_end(answer))
         return answer
 
     def _order(self, nodeids: Sequence[str], deadline: float, *, stepped: bool) -> None:
@@ -172,7 +186,8 @@ class WorkerSession:
         self._worker.send({"nodeids": list(nodeids), "stepped": stepped})
 
     def _finished(self, message: dict[str, Any]) -> Pass:
-        done = read_pass(message)
+        with understood():
+            done = read_pass(message)
         self._check_import(done)
         return done
 

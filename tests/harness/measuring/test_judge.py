@@ -422,3 +422,62 @@ def test_each_worker_has_a_log_of_its_own(judge: PytestJudge, make: Make, logs: 
     judge.time(make("b"), deadline_in(60))
     names = sorted(path.name for path in logs.iterdir() if path.is_file())
     assert names == ["0001-verify.log", "0002-time.log"]
+
+
+SAMPLES = "import tile_agent_pytest.bench as bench; bench.OnCpu.sample = lambda self, count: {}"
+NONSENSE = {
+    "[0.0] * count": "0.0",
+    "[-1.0] * count": "-1.0",
+    "[float('nan')] * count": "nan",
+    "['soon'] * count": "'str'",
+    "[]": "",
+    "None": "",
+}
+"""What a candidate may report -> what the reason names of it."""
+
+
+@pytest.mark.parametrize("samples", NONSENSE)
+def test_whatever_a_candidate_reports_is_a_crash_of_its_own(
+    judge: PytestJudge, make: Make, samples: str
+) -> None:
+    """Nothing it says may end the run: the run would meet it again after every resume."""
+    failure = judge.compare(
+        make("honest"), make("liar", extra=SAMPLES.format(samples)), None, deadline_in(60)
+    )
+    assert isinstance(failure, Failure)
+    assert (failure.status, failure.incumbent) == (Status.CRASH, False)
+    assert NONSENSE[samples] in failure.reason
+
+
+def test_a_worker_that_reports_too_many_is_a_crash(judge: PytestJudge, make: Make) -> None:
+    more = SAMPLES.format("[1.0] * (2 * count)")
+    failure = judge.compare(make("honest"), make("liar", extra=more), None, deadline_in(60))
+    assert isinstance(failure, Failure)
+    assert "latencies where" in failure.reason and failure.status is Status.CRASH
+
+
+def test_a_clock_that_stands_still_is_a_crash(judge: PytestJudge, make: Make) -> None:
+    still = "time.perf_counter = lambda: 0.0"
+    failure = judge.compare(make("honest"), make("liar", extra=still), None, deadline_in(60))
+    assert isinstance(failure, Failure)
+    assert (failure.status, failure.incumbent) == (Status.CRASH, False)
+    assert "a latency of 0.0 ms" in failure.reason
+
+
+@pytest.mark.parametrize("value", ["{'config': 'c'}", "7", "{'samples_ms': ['x'], 'config': 1}"])
+def test_a_record_that_cannot_be_read_is_a_crash(
+    judge: PytestJudge, make: Make, value: str
+) -> None:
+    patch = f"""
+        import tile_agent_pytest.plugin as plugin
+        import _pytest.reports as reports
+        made = reports.TestReport.from_item_and_call.__func__
+        def lying(cls, item, call):
+            item.user_properties[:] = [("tile_bench", {value})]
+            return made(cls, item, call)
+        reports.TestReport.from_item_and_call = classmethod(lying)
+    """
+    failure = judge.time(make("liar", extra=patch), deadline_in(60))
+    assert isinstance(failure, Failure)
+    assert failure.status is Status.CRASH
+    assert "recorded" in failure.reason
