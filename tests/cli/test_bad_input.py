@@ -153,6 +153,7 @@ def test_a_branch_of_that_name(repo: Path) -> None:
     refused(repo, "--kernel", "double.py", "--branch", "mine", saying=said)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kernel", "proposer", "said"),
     [
@@ -173,7 +174,7 @@ def test_the_branch_of_a_run_that_is_not_done(
     refused(repo, "--kernel", "double.py", "--branch", "mine", saying=said, json=False)
 
 
-@pytest.mark.parametrize("name", ["-x", "a..b", "a b", ""])
+@pytest.mark.parametrize("name", others_full(["-x", "a..b", "a b", ""]))
 def test_no_name_for_a_branch(repo: Path, name: str) -> None:
     refused(repo, "--kernel", "double.py", f"--branch={name}", saying="branch", json=False)
 

@@ -13,6 +13,7 @@ from agent.errors import ExitCode
 from tests.support.pages import rows
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import changed, make_repo, snapshot
+from tests.support.tiers import others_full
 from tests.tileir import machines
 from tests.tileir.kernels import ADD, IN_PLACE, MATMUL, SOFTMAX
 from tests.tileir.machines import B200, H200, NO_GPU, PLACEHOLDER, TRITON
@@ -244,7 +245,7 @@ def machine(tmp_path: Path, state: str) -> dict[str, str]:
     return machines.variables(tmp_path / "machine", *STATES[state])
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", others_full([*STATES]))
 def test_classify_and_apply_in_every_state(tmp_path: Path, state: str) -> None:
     env = machine(tmp_path, state)
     kind = tileir(tmp_path, "classify", SOFTMAX, "--json", env=env)
@@ -259,7 +260,7 @@ def test_classify_and_apply_in_every_state(tmp_path: Path, state: str) -> None:
     assert status(done.json, "validate") == ("ready" if state == "Blackwell" else "not run")
 
 
-@pytest.mark.parametrize("state", ["placeholder", "no GPU", "Hopper"])
+@pytest.mark.parametrize("state", others_full(["Hopper", "placeholder", "no GPU"]))
 def test_verify_where_tile_ir_cannot_run(tmp_path: Path, state: str) -> None:
     """Stock Triton is verified in tests/tileir/test_verify.py, and a Blackwell above."""
     done = tileir(tmp_path, "verify", ADD, *VERIFY, "--json", env=machine(tmp_path, state))
@@ -274,7 +275,7 @@ def test_verify_where_tile_ir_cannot_run(tmp_path: Path, state: str) -> None:
     assert why[state] in step["reason"]
 
 
-@pytest.mark.parametrize("state", ["stock", "placeholder", "no GPU", "Hopper"])
+@pytest.mark.parametrize("state", others_full(["Hopper", "stock", "placeholder", "no GPU"]))
 def test_bench_where_tile_ir_cannot_run(tmp_path: Path, state: str) -> None:
     done = tileir(tmp_path, "bench", ADD, *VERIFY, "--json", env=machine(tmp_path, state))
     assert done.code == ExitCode.DONE, done.out

@@ -184,6 +184,7 @@ def test_a_compile_past_its_deadline_is_killed(tmp_path: Path) -> None:
     assert compiling(tmp_path) == []
 
 
+@pytest.mark.full
 def test_an_interrupted_compile_is_killed(tmp_path: Path) -> None:
     write(tmp_path, {"kernel.py": HUGE})
     command = [sys.executable, "-c", "from agent.cli import main; main()"]

@@ -11,6 +11,7 @@ import pytest
 from agent.environment import generation
 from agent.errors import ExitCode
 from tests.support.project import tile_agent
+from tests.support.tiers import others_full
 from tests.tileir import machines
 from tests.tileir.machines import B200, H200, NO_GPU, PLACEHOLDER, RTX, TRITON
 
@@ -74,7 +75,7 @@ def test_the_backend_on_hopper(tmp_path: Path) -> None:
     assert statuses(found) == "ready ready ready - -"
 
 
-@pytest.mark.parametrize("enabled", ["0", "1"])
+@pytest.mark.parametrize("enabled", others_full(["0", "1"]))
 def test_the_backend_on_blackwell(tmp_path: Path, enabled: str) -> None:
     found = check(tmp_path, TRITON, B200, ENABLE_TILE=enabled)
     assert found["tileir_active"] is (enabled == "1")
@@ -105,6 +106,7 @@ def test_a_backend_that_does_not_become_active(tmp_path: Path, runtime: str, sai
     assert statuses(found) == "ready ready ready - -"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -150,6 +152,7 @@ def test_variables_that_do_nothing_are_named(tmp_path: Path) -> None:
     assert "ENABLE_TILE=1 is set, and no Triton here reads it" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("packages", "line"),
     [

@@ -436,7 +436,7 @@ def test_ten_megabytes_of_an_error_are_clipped(project: Project, server: ForkSer
     assert len(test.text) < 25_000
 
 
-@pytest.mark.parametrize("stop", ["", "pytest.skip('x')", "assert 0"])
+@pytest.mark.parametrize("stop", others_full(["", "pytest.skip('x')", "assert 0"]))
 def test_standard_streams_closed_by_a_test(project: Project, server: ForkServer, stop: str) -> None:
     body = f"""
         import os, pytest
@@ -483,7 +483,9 @@ def test_a_test_that_forks_and_waits(project: Project, server: ForkServer) -> No
     assert only(project, server, body).outcome == "passed"
 
 
-@pytest.mark.parametrize("leave", ["return", "raise ValueError", "sys.exit(1)", "assert 0"])
+@pytest.mark.parametrize(
+    "leave", others_full(["return", "raise ValueError", "sys.exit(1)", "assert 0"])
+)
 def test_a_forked_child_never_answers_for_the_worker(
     project: Project, server: ForkServer, leave: str
 ) -> None:
@@ -583,7 +585,7 @@ def test_a_project_that_turns_warnings_into_errors(project: Project, server: For
     assert only(project, server, "def test(tile_bench): pass\n").outcome == "passed"
 
 
-@pytest.mark.parametrize("addopts", ["", "-x"])
+@pytest.mark.parametrize("addopts", others_full(["", "-x"]))
 def test_a_kernel_that_cannot_be_imported(
     project: Project, server: ForkServer, addopts: str
 ) -> None:
@@ -596,7 +598,7 @@ def test_a_kernel_that_cannot_be_imported(
     assert "No module named 'no_such_module'" in text
 
 
-@pytest.mark.parametrize("addopts", ["", "-x"])
+@pytest.mark.parametrize("addopts", others_full(["", "-x"]))
 def test_one_file_that_cannot_be_imported_does_not_hide_the_next(
     project: Project, server: ForkServer, addopts: str
 ) -> None:
