@@ -59,6 +59,7 @@ def test_the_watch_reads_the_gpu_and_sees_no_stranger(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.gpu_run
 @pytest.mark.parametrize("example", ["triton_softmax", "cutile_softmax"])
 def test_a_run_on_an_example(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     isolate(monkeypatch, tmp_path)

@@ -206,6 +206,7 @@ def test_the_commands_of_a_page_do_what_it_says(page: Path, repo: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.gpu_run
 @pytest.mark.skipif(probe().gpu is None, reason="needs an NVIDIA GPU, and NVML sees none")
 @pytest.mark.parametrize("command", [each for each, need in LACKING.items() if need == GPU])
 def test_a_command_for_a_gpu_does_what_its_page_says(command: str, repo: Path) -> None:

@@ -126,10 +126,18 @@ def warm_interpreter() -> str:
     """The path of a Python that runs modules, and tile-agent's programs, in such forks.
 
     Anything else it runs as the tests' own would, also a module where TRITON_INTERPRET is not set:
-    it may set that itself. Who ends it ends the fork, but the fork is no
-    child of it: what counts processes needs the tests' own Python.
+    it may set that itself. Who ends it ends the fork, but the fork is no child of it: what counts
+    processes needs the tests' own Python. Where there is a GPU a run does, so that one is given: it
+    blames every process on the GPU that it has not started.
     """
-    return str(_folder() / "python")
+    return sys.executable if _has_gpu() else str(_folder() / "python")
+
+
+@cache
+def _has_gpu() -> bool:
+    from agent.environment import probe  # not in the processes that wait
+
+    return probe().gpu is not None
 
 
 @cache
@@ -141,6 +149,7 @@ def _folder() -> Path:
     text = PYTHON.format(python=sys.executable, agent=AGENT, package=PACKAGE, folder=str(folder))
     python.write_text(text, encoding="utf-8")
     python.chmod(0o755)
+    interpreter = sys.executable if _has_gpu() else str(python)
     environment = {n: v for n, v in os.environ.items() if n not in ("TRITON_INTERPRET", MARK)}
     for kind in IMPORTS:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -148,7 +157,7 @@ def _folder() -> Path:
             listener.bind(str(folder / kind))
             listener.listen()
             process = subprocess.Popen(
-                [sys.executable, __file__, str(listener.fileno()), kind, str(python)],
+                [sys.executable, __file__, str(listener.fileno()), kind, interpreter],
                 stdin=subprocess.PIPE,
                 pass_fds=[listener.fileno()],
                 cwd=ROOT,
