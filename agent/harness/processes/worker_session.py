@@ -109,7 +109,7 @@ class WorkerSession:
             if message.get("event") == "ended":
                 self._worker.close()
                 said = fault(self._log.read_text("utf-8", "replace"), self.checkout.root)
-                said = said or f"pytest ended with exit code {message['code']}"
+                said = said or f"pytest ended with exit code {message.get('code')}"
                 raise WorkerDied(f"{said} (see {self._log})")
             with understood():
                 self._collection = read_collection(message)
