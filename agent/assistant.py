@@ -15,14 +15,16 @@ from pathlib import Path
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.errors import UsageError
-from agent.events import Event, Offered, Skipped, Stopped, StopReason
+from agent.events import Dropped, Event, Offered, Skipped, Stopped, StopReason
 from agent.journal import Journal
 from agent.loop import Observer, drive
+from agent.measuring.decision import Status
 from agent.options import ASSISTANT, Request
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
 from agent.proposers.draft import Draft, DraftProposer
+from agent.report import table
 from agent.repository import Repository
 from agent.session import (
     Session,
@@ -33,6 +35,7 @@ from agent.session import (
     read_run,
     reopened,
     runs_folder,
+    table_path,
 )
 from agent.state import Phase, Row, Run, advance, stop_reason
 from agent.syntax import Source
@@ -41,6 +44,9 @@ from agent.workspace import Workspace
 BEGIN, NEXT, TRY, FINISH = "begin", "next", "try", "finish"
 DONE = "done"
 EDIT = "edit"
+
+JUDGING = (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.SETTLE)
+"""The phases of an iteration that has a candidate."""
 
 
 @dataclass(frozen=True)
@@ -117,29 +123,39 @@ def begin_run(
 
 
 def offer(
-    repository: Repository, run_id: str | None, *, declined: str = "", wanted: str = ""
+    repository: Repository,
+    run_id: str | None,
+    *,
+    declined: str = "",
+    dropped: str = "",
+    wanted: str = "",
 ) -> Turn:
-    """The ONE optimization to carry out; the same one until it is tried or declined.
+    """The ONE optimization to carry out; the same one until it is tried, declined or dropped.
 
     Args:
         repository: the user's.
         run_id: of the run; the only one that waits when None.
         declined: why what was offered is not worth a try; it is set aside.
+        dropped: why the iteration is left behind, whatever state it is in.
         wanted: the optimization that the assistant would rather carry out.
 
     Raises:
         UsageError: there is no such run, or no such optimization is left.
     """
+    if declined and dropped:
+        raise UsageError("--decline is for what has not been tried, --drop for anything: give one")
     with held(repository, _led(repository, run_id)) as (workspace, run, journal):
+        draft = _draft(repository, run)
+        if dropped:
+            run = _drop(workspace, run, journal, draft, dropped)
         do, reason = pending(run)
         if do != NEXT:
-            return Turn(run, do, reason)
+            return Turn(run, do, f"{reason}; `next --drop WHY` leaves it" if do == TRY else reason)
         subject = _subject(workspace, run)
-        draft = _draft(repository, run)
         if declined:
             if run.offer is None:
                 raise UsageError("nothing is offered that could be declined: `tile-agent next`")
-            draft.set_aside(subject.source.text, f"{run.iteration:02d}-{run.offer.optimization}")
+            draft.set_aside(subject.source.text, _name_aside(run, run.offer))
             if run.offer.optimization == OWN_IDEA:
                 return Turn(run, FINISH, "every optimization has been tried or declined")
             run = _append(run, journal, Skipped(run.offer.optimization, " ".join(declined.split())))
@@ -235,6 +251,42 @@ def finish_run(
 # --- helpers ------------------------------------------------------------------------------------
 
 
+def _drop(workspace: Workspace, run: Run, journal: Journal, draft: Draft, reason: str) -> Run:
+    """Leave behind what is offered, or the iteration that came of it, and free what it held.
+
+    Its commits stay, and so does what stood in the draft: nothing is lost but the judgement.
+
+    Raises:
+        UsageError: there is nothing to leave behind, or its commit is on the branch already.
+    """
+    started = run.started
+    assert started is not None
+    if run.phase is Phase.PROPOSE and run.offer is not None:
+        text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
+        draft.set_aside(text, _name_aside(run, run.offer))
+    elif run.phase not in JUDGING:
+        raise UsageError("nothing is offered or tried that could be dropped: `tile-agent status`")
+    elif _is_kept(workspace, run, started.branch):
+        raise UsageError(f"iteration {run.iteration} is kept: `tile-agent try` records it")
+    workspace.close()
+    run = _append(run, journal, Dropped(" ".join(reason.split())))
+    for path in (table_path(workspace.repository), draft.path.parents[1] / "perf_results.md"):
+        table.write(path, run.rows)
+    return run
+
+
+def _is_kept(workspace: Workspace, run: Run, branch: str) -> bool:
+    """Whether git has followed a verdict that the journal does not know of yet."""
+    if run.verdict is None or run.verdict.status is not Status.KEEP or run.candidate is None:
+        return False
+    return workspace.branch_holds(branch, run.candidate.sha)
+
+
+def _name_aside(run: Run, offer: Offered) -> str:
+    """What names a draft that was not tried."""
+    return f"{run.iteration:02d}-{offer.optimization}"
+
+
 def _waits(run: Run) -> bool:
     """Whether the run is done, or it is the assistant's turn."""
     return run.phase is Phase.DONE or (run.phase is Phase.PROPOSE and run.proposer == ASSISTANT)
@@ -279,9 +331,7 @@ def _append(run: Run, journal: Journal, event: Event) -> Run:
 
 def _led(repository: Repository, run_id: str | None, *, done: bool = False) -> str:
     """The run that is meant; with `done` the latest of those that are over will do, too."""
-    found = {
-        name: run for name in find_runs(repository) if (run := _read(repository, name)) is not None
-    }
+    found = {n: run for n in find_runs(repository) if (run := _read(repository, n)) is not None}
     if run_id is not None:
         if run_id not in found:
             raise UsageError(
@@ -320,9 +370,10 @@ def _subject(workspace: Workspace, run: Run) -> Subject:
     started = run.started
     assert started is not None
     text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
+    source, kernel_class = Source(text, started.kernel), KernelClass(started.kernel_class)
     gpus = started.environment["gpus"]
     hardware = Hardware(sm=gpus[0]["sm"] if gpus else 0, interpreted=not gpus)
-    return Subject(Source(text, started.kernel), KernelClass(started.kernel_class), hardware)
+    return Subject(source, kernel_class, hardware, run.launches)
 
 
 def _draft(repository: Repository, run: Run) -> Draft:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,10 +12,13 @@ from agent.events import Candidate, Started
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.compiling.candidate_filter import CandidateFilter
+from agent.harness.measuring.result_check import Allowance
 from agent.harness.processes.worker_session import Checkout
 from agent.prompting import render
 from agent.proposers.base import Proposal
+from agent.redaction import redact
 from agent.state import Run
+from agent.touched import Worktree
 from agent.workspace import Workspace
 
 
@@ -28,6 +32,8 @@ class Candidates:
     compiler: CandidateCompiler | None
     """Compiles candidates before they run; None where nothing can be compiled."""
     _filter: CandidateFilter = field(init=False)
+    _worktrees: dict[str, Worktree] = field(init=False, default_factory=dict)
+    """Those that are there, as they were when they had just been made."""
 
     def __post_init__(self) -> None:
         self._filter = CandidateFilter(self.compiler)
@@ -35,6 +41,7 @@ class Candidates:
     def checkout(self, run: Run, sha: str) -> Checkout:
         """A commit on disk, as git has it."""
         root = self.workspace.checkout(sha)
+        self._worktrees[sha] = Worktree.look(self.workspace.repository, root, sha)
         return Checkout(root, self.python_path(root), started(run).kernel)
 
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
@@ -45,7 +52,7 @@ class Candidates:
                 run.incumbent_sha,
                 started(run).kernel,
                 variant.source.encode(),
-                f"tile-agent: try {variant.title}\n",
+                redact(f"tile-agent: try {variant.title}\n", os.environ),
                 _when(run),
             )
             self.workspace.keep_ref(f"{run.iteration:02d}-{proposal.optimization}-{number}", sha)
@@ -57,7 +64,7 @@ class Candidates:
         out = self._filter.filter_out(
             run.incumbent_sha, candidates, lambda sha: self.checkout(run, sha), perf_tests(run)
         )
-        self.release(candidates)
+        self.release(candidate.sha for candidate in candidates)
         return out
 
     def compiled(self, sha: str) -> CompiledCommit | None:
@@ -68,10 +75,32 @@ class Candidates:
         """These have been timed: what compiles to the same need not be."""
         self._filter.remember(run.candidates, shas)
 
-    def release(self, candidates: tuple[Candidate, ...] | list[Candidate]) -> None:
-        """Remove their worktrees; the commits stay."""
-        for candidate in candidates:
-            self.workspace.release(candidate.sha)
+    def written(self) -> tuple[str, ...]:
+        """Files of the worktrees that are not as their commits have them, and what was added.
+
+        But for new files that nobody loads.
+        """
+        changes = (change for tree in self._worktrees.values() for change in tree.changes())
+        return tuple(sorted({change.path for change in changes}))
+
+    def tampered_with(self, run: Run) -> tuple[str, ...]:
+        """What code of a candidate changed in the worktrees that it is judged in, a phrase each.
+
+        What the tests themselves write has been seen at the baseline.
+        """
+        usual = set(run.baseline.written) if run.baseline else set()
+        found = []
+        for sha, tree in self._worktrees.items():
+            whose = " of the incumbent" if sha == run.incumbent_sha else ""
+            changes = (change for change in tree.changes() if change.path not in usual)
+            found += [f"{change}{whose}" for change in changes]
+        return tuple(found)
+
+    def release(self, shas: Iterable[str]) -> None:
+        """Remove the worktrees of commits; the commits stay."""
+        for sha in shas:
+            self._worktrees.pop(sha, None)
+            self.workspace.release(sha)
 
     def keep(self, run: Run) -> tuple[str, str]:
         """One commit a kept optimization: what, why, and the figures. The branch moves to it.
@@ -87,6 +116,7 @@ class Candidates:
             title=candidate.title,
             hypothesis=proposal.hypothesis,
             comparison=run.comparison,
+            subset=run.subset,
             machine=describe(began.environment),
             run_id=began.run_id,
             iteration=run.iteration,
@@ -96,9 +126,9 @@ class Candidates:
 
 
 def perf_tests(run: Run) -> tuple[str, ...]:
-    """The perf tests that comparisons run."""
-    assert run.baseline is not None
-    return run.baseline.compared or started(run).tests.perf
+    """pytest arguments for the perf tests that comparisons run."""
+    plan = started(run).tests
+    return plan.arguments_for(run.subset.tests if run.subset else plan.perf)
 
 
 def started(run: Run) -> Started:
@@ -110,3 +140,9 @@ def started(run: Run) -> Started:
 def _when(run: Run) -> float:
     """A time that repeating the effect gives again, so that commits come out the same."""
     return started(run).began_at_s + run.spent_s
+
+
+def allowance(run: Run) -> Allowance:
+    """How much less precise a candidate's results may be."""
+    rounding = run.proposal.rounding if run.proposal else 0.0
+    return Allowance(rounding, anything=run.options.allow_precision_loss)

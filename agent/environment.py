@@ -36,6 +36,8 @@ class Environment:
     system: str
     tile_ir: Mapping[str, str | None] = field(default_factory=dict)
     """Which Triton there is, and its Tile IR backend: `tile_agent_pytest.tile_ir.installed`."""
+    sandbox: Mapping[str, Any] = field(default_factory=dict)
+    """How far workers can be confined here: `tile_agent_pytest.sandbox.probe`."""
 
     @property
     def gpu(self) -> Gpu | None:
@@ -76,6 +78,20 @@ def describe(environment: Mapping[str, Any]) -> str:
         if version and name in ("torch", "triton", "cuda-tile")
     ]
     return "; ".join([where, *versions])
+
+
+def describe_sandbox(sandbox: Mapping[str, Any], *, off: bool = False) -> str:
+    """How workers are confined, in one line.
+
+    Args:
+        sandbox: what the machine can do, from `Environment.to_json()`.
+        off: whether the user wants none of it.
+    """
+    means = ("limits and variables only", "files and other processes", "files and system calls")
+    if off:
+        return f"tier 0, {means[0]} (--sandbox off)"
+    tier = sandbox.get("tier", 0)
+    return f"tier {tier}, {means[tier]} ({sandbox.get('why', 'not looked at')})"
 
 
 def _gpus() -> tuple[Gpu, ...]:

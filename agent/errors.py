@@ -79,8 +79,16 @@ class WorkerDied(WorkerError):
     """A worker ended without answering: a crash, a signal, `os._exit`."""
 
 
+class CallFailed(WorkerDied):
+    """What a worker was to call raised; the worker says what, and may go on."""
+
+
 class NoLaunch(WorkerError):
     """A candidate launches no kernel of its file where the incumbent does."""
+
+
+class WrongResult(WorkerError):
+    """A candidate's timed call computed something else than the incumbent's."""
 
 
 class WrongImport(WorkerError):

@@ -5,16 +5,20 @@ Pure values. Their layout is the journal's schema: a change of it is a new versi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from agent.causes import Diagnosis
+from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
-from agent.measuring.measurement import Calibration
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
+from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
+from tile_agent_pytest.bench_command import OPTION, BenchCommand
 
 
 class StopReason(StrEnum):
@@ -52,6 +56,24 @@ class TestPlan:
     correctness: tuple[str, ...]
     perf: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    benches: tuple[str, ...] = ()
+    """Benchmark scripts that are perf tests, as `--bench` names them, relative to the root."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """For pytest, so that it collects all of them."""
+        return (*self.files, *map(_bench_argument, self.benches))
+
+    def arguments_for(self, nodeids: Sequence[str]) -> tuple[str, ...]:
+        """For pytest, so that it runs these alone: a script is no file to collect."""
+        benches = {BenchCommand.parse(bench).nodeid: bench for bench in self.benches}
+        return tuple(
+            _bench_argument(benches[nodeid]) if nodeid in benches else nodeid for nodeid in nodeids
+        )
+
+
+def _bench_argument(bench: str) -> str:
+    return f"{OPTION}={bench}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +125,8 @@ class Event:
     """Something that happened. `took_s` is the wall time of the effect behind it."""
 
     took_s: float = field(default=0.0, kw_only=True)
+    touched: tuple[str, ...] = field(default=(), kw_only=True)
+    """What changed in the user's repository meanwhile, by whomever; a phrase each."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +157,21 @@ class Baselined(Event):
     skipped: tuple[str, ...] = ()
     """Tests that skip themselves on this machine; they judge nothing from here on."""
     compared: tuple[str, ...] = ()
-    """The perf tests that comparisons run, where all of them would take too long; else empty."""
+    """The configs that the user chose for comparisons; empty: those that fit into the budgets."""
     launching: tuple[str, ...] = ()
     """The correctness tests that launch a kernel of the file: candidates have to do so, too."""
     notes: tuple[str, ...] = ()
     """Kernels that differ from themselves when a launch is repeated."""
     comparison_s: float = 0.0
-    """What a comparison takes, about."""
+    """What a comparison on all configs takes, about."""
+    costs: tuple[PerfTestCost, ...] = ()
+    """What each perf test costs."""
+    correctness_s: float = 0.0
+    """Wall time of the correctness tests."""
+    written: tuple[str, ...] = ()
+    """Files of a commit that the tests themselves write to."""
+    launches: tuple[ObservedLaunch, ...] = ()
+    """Of the perf tests, each different one once."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +181,8 @@ class Calibrated(Event):
     calibration: Calibration
     diagnosis: Diagnosis | None = None
     """What holds the incumbent back."""
+    subset: Subset | None = None
+    """The configs that it was made on, and that comparisons measure; None: all."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +205,16 @@ class Offered(Event):
 
 
 @dataclass(frozen=True)
+class Dropped(Event):
+    """The assistant leaves behind what it was asked for, or the iteration that came of it.
+
+    Whatever state that was in: a candidate whose judgement never comes to an end holds up no run.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class HandedOver(Event):
     """One proposer has nothing left, or gained nothing any more: the next one goes on."""
 
@@ -189,9 +233,15 @@ class Proposed(Event):
     expected_gain: float | None = None
     """The part of the latency that its author expects to save."""
     risk: str = ""
+    rounding: float = 0.0
+    """The relative error, root mean square, that lies in the nature of the edit."""
+    doubts: tuple[str, ...] = ()
+    """What a look at the text found out of place in a kernel file; it decides nothing."""
     """What could go wrong, in the author's words."""
     usage: Usage | None = None
     """What writing it took, where a model or a program was asked."""
+    saves: str = ""
+    """What it saves that is no latency; it is kept where it is as fast."""
 
 
 @dataclass(frozen=True)
@@ -208,6 +258,8 @@ class Verified(Event):
     passed: int
     rejected: tuple[ScreenResult, ...] = ()
     """More promising variants whose results were wrong."""
+    launches: tuple[ObservedLaunch, ...] = ()
+    """Of the perf tests, where they were seen; else it is not known what the candidate launches."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +279,17 @@ class Failed(Event):
     """The incumbent failed, not the candidate: the tests or the machine are at fault."""
     unmeasured: bool = False
     """Nobody failed: what was measured is no evidence."""
+
+    @classmethod
+    def of(cls, failure: Failure) -> Failed:
+        """The event that a failure is."""
+        return cls(
+            failure.status,
+            failure.correct,
+            failure.reason,
+            incumbent=failure.incumbent,
+            unmeasured=failure.unmeasured,
+        )
 
 
 @dataclass(frozen=True)
@@ -254,6 +317,8 @@ class Finished(Event):
     note: str = ""
     faded: tuple[int, ...] = ()
     """Iterations whose kept gain did not show when it was measured once more."""
+    left_out: tuple[str, ...] = ()
+    """Configs that the comparison does not cover, for lack of time."""
 
 
 EVENTS: tuple[type[Event], ...] = (
@@ -262,6 +327,7 @@ EVENTS: tuple[type[Event], ...] = (
     Calibrated,
     Skipped,
     Offered,
+    Dropped,
     HandedOver,
     Proposed,
     Screened,

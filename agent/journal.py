@@ -21,13 +21,15 @@ from typing import Any
 import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
-from agent.errors import JournalError
+from agent.errors import JournalError, TransitionError
 from agent.events import EVENTS, Event, Proposed, Started
+from agent.redaction import redact_values
 from agent.state import Run, advance
 
 SCHEMA = 1
 """Version of the events' layout; a journal of another version is refused, not guessed at."""
 
+_KEYS = {"crc", "seq", "time", "type", "data"}
 _TYPES = {kind.__name__: kind for kind in EVENTS}
 _converter = cattrs.Converter(forbid_extra_keys=True)
 _FILTERED_OUT = override(rename="sorted_out")
@@ -83,6 +85,7 @@ class Journal:
         Raises:
             JournalError: the disk refused it; the file is as it was.
         """
+        event = without_secrets(event)
         if not self.path.exists():
             self._write_again()
         line = _encode(len(self._events), time.time(), event)
@@ -129,8 +132,28 @@ def read(path: Path) -> tuple[JournalLine, ...]:
 
 
 def replay(events: Sequence[Event]) -> Run:
-    """The run that the events make."""
-    return reduce(advance, events, Run())
+    """The run that the events make.
+
+    Raises:
+        TransitionError: they make none: no tile-agent wrote them in this order, or with this in it.
+    """
+    try:
+        return reduce(advance, events, Run())
+    except (ArithmeticError, LookupError, StopIteration, TypeError, ValueError) as problem:
+        raise TransitionError(f"the events do not fit together: {problem!r}") from problem
+
+
+def without_secrets(event: Event) -> Event:
+    """The event without the secrets that a provider, a model, a program or a test let into it.
+
+    How a run began names files, which a secret may be called after, and nobody else's words; what
+    the user asked for is looked at before (`agent.proposers.build.check`).
+    """
+    if isinstance(event, Started):
+        return event
+    data = _converter.unstructure(event)
+    told = redact_values(data, os.environ)
+    return event if told == data else _converter.structure(told, type(event))
 
 
 def to_json(value: Any) -> Any:
@@ -168,7 +191,7 @@ def _parse(data: bytes, path: Path) -> tuple[list[JournalLine], int]:
             if end < 0:
                 raise ValueError("no newline")
             entries.append(_decode(line, len(entries), path))
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             if end >= 0 and end + 1 < len(data):
                 raise JournalError(
                     f"{path} is damaged at line {len(entries) + 1}: {problem}"
@@ -187,8 +210,11 @@ def _decode(line: bytes, seq: int, path: Path) -> JournalLine:
     """
     body = json.loads(line)
     text = "{" + line.decode()[len('{"crc":"00000000",') :]
-    if not isinstance(body, dict) or body.get("crc") != _checksum(text) or body["seq"] != seq:
+    whole = isinstance(body, dict) and body.get("crc") == _checksum(text)
+    if not whole or body.get("seq") != seq:
         raise ValueError("its checksum or its number is wrong")
+    if not body.keys() >= _KEYS or not isinstance(body["time"], int | float):
+        raise ValueError("it lacks what every line has")
     if body.get("schema", SCHEMA) != SCHEMA:
         raise JournalError(
             f"{path} has schema {body['schema']}; this tile-agent reads {SCHEMA}: "
@@ -196,10 +222,11 @@ def _decode(line: bytes, seq: int, path: Path) -> JournalLine:
         )
     try:
         event = _converter.structure(body["data"], _TYPES[body["type"]])
-    except (KeyError, cattrs.BaseValidationError) as problem:
+    except (AttributeError, KeyError, TypeError, cattrs.BaseValidationError) as problem:
+        kind = " ".join(str(body["type"]).split())
         raise JournalError(
             f"{path} holds an event at line {seq + 1} that this tile-agent does not know "
-            f"({body['type']}): finish the run with the version that began it"
+            f"({kind}): finish the run with the version that began it"
         ) from problem
     return JournalLine(seq, body["time"], event)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.candidates import Candidates, perf_tests, started
+from agent.candidates import Candidates, allowance, perf_tests, started
 from agent.causes import Diagnosis
 from agent.errors import UsageError
 from agent.events import (
@@ -36,21 +36,27 @@ from agent.events import (
 )
 from agent.harness.compiling.candidate_filter import in_short
 from agent.harness.diagnostician import Diagnostician
+from agent.harness.measuring.budget import (
+    USUAL_PAIRS,
+    BudgetedCalibration,
+    MeasuringBudget,
+    chosen_configs,
+    final_subset,
+)
 from agent.harness.measuring.judge import Judge
-from agent.harness.measuring.subset import Cost, comparison_s, representative
+from agent.harness.processes.confinement import failed_baseline
 from agent.harness.processes.worker_session import deadline_in
-from agent.journal import Journal
+from agent.journal import Journal, without_secrets
 from agent.measuring.decision import Status
-from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.measurement import Failure
 from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult, halve
 from agent.measuring.statistics import Comparison
+from agent.measuring.subset import pair_s
 from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.state import Phase, Run, advance, stop_reason
 from agent.syntax import Source
+from agent.watched import JUDGED, TOLD, Watch
 from agent.workspace import Workspace
-
-PAIRS = ComparisonPlan().looks[0]
-"""Process pairs that a comparison usually takes."""
 
 Effect = Callable[[Run], Event]
 Observer = Callable[[Run, Event], None]
@@ -79,7 +85,7 @@ def drive(
     while not until(run):
         begin = time.monotonic()
         event = effects[run.phase](run)
-        event = replace(event, took_s=round(time.monotonic() - begin, 3))
+        event = without_secrets(replace(event, took_s=round(time.monotonic() - begin, 3)))
         after = advance(run, event)
         journal.append(event)
         run = after
@@ -101,8 +107,7 @@ class Effects:
     """Says what holds the incumbent back; None where nobody asks."""
 
     def __post_init__(self) -> None:
-        self._iteration_ends = 0.0
-        self._iteration = -1
+        self._iteration_ends, self._iteration = 0.0, -1
 
     def table(self) -> Mapping[Phase, Effect]:
         """Phase -> effect."""
@@ -116,6 +121,8 @@ class Effects:
             Phase.SETTLE: self.settle,
             Phase.FINISH: self.finish,
         }
+        watched = Watch(self.candidates).over
+        effects |= {phase: watched(effects[phase]) for phase in (*JUDGED, *TOLD)}
         return {phase: self._with_frozen_tests(effect) for phase, effect in effects.items()}
 
     def _with_frozen_tests(self, effect: Effect) -> Effect:
@@ -125,7 +132,7 @@ class Effects:
             if baseline := run.baseline:
                 self.judge.leave_out(baseline.skipped)
                 self.judge.expect_launches(baseline.launching)
-                self.judge.compare_on(() if run.phase is Phase.FINISH else baseline.compared)
+                self.judge.compare_on(run.subset)
             return effect(run)
 
         return call
@@ -136,20 +143,18 @@ class Effects:
         Raises:
             UsageError: it is not, and the user has to mend that first.
         """
-        deadline = self._deadline(run)
+        deadline, begin = self._deadline(run), time.monotonic()
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         verified = self.judge.verify(checkout, deadline, may_skip=True)
+        correctness_s = time.monotonic() - begin
         if isinstance(verified, Failure):
-            raise UsageError(f"the correctness tests fail before any change: {verified.reason}")
+            raise failed_baseline("correctness", run.options, verified.reason)
         verified.check(started(run).kernel)
-        checkout = self.candidates.checkout(
-            run, run.incumbent_sha
-        )  # a test may have written into it
+        written = self.candidates.written()
+        checkout = self.candidates.checkout(run, run.incumbent_sha)
         timing = self.judge.time(checkout, deadline, may_skip=True)
         if isinstance(timing, Failure):
-            raise UsageError(f"the perf tests fail before any change: {timing.reason}")
-        compared = self._compared(run, timing.costs)
-        chosen = [cost for cost in timing.costs if cost.nodeid in compared]
+            raise failed_baseline("perf", run.options, timing.reason)
         return Baselined(
             records=timing.records,
             correctness_tests=verified.passed,
@@ -157,22 +162,13 @@ class Effects:
             skipped=(*verified.skipped, *timing.skipped),
             launching=verified.launching,
             notes=verified.notes,
-            compared=compared if len(chosen) < len(timing.costs) else (),
-            comparison_s=round(comparison_s(chosen, PAIRS), 1),
+            compared=chosen_configs(timing.costs, run.options.compare_on),
+            comparison_s=round(USUAL_PAIRS * pair_s(timing.costs, None), 1),
+            costs=timing.costs,
+            correctness_s=round(correctness_s, 1),
+            written=tuple(sorted({*written, *self.candidates.written()})),
+            launches=timing.launches,
         )
-
-    def _compared(self, run: Run, costs: tuple[Cost, ...]) -> tuple[str, ...]:
-        """The perf tests that comparisons run: the user's choice, or a representative few."""
-        wanted = run.options.compare_on
-        if not wanted:
-            return representative(costs, PAIRS, run.options.iteration_timeout_s)
-        chosen = tuple(c.nodeid for c in costs if any(part in c.nodeid for part in wanted))
-        if not chosen:
-            raise UsageError(
-                f"no perf test holds {' or '.join(map(repr, wanted))} in its id; there are: "
-                f"{', '.join(c.nodeid for c in costs[:5])}"
-            )
-        return chosen
 
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.
@@ -180,13 +176,18 @@ class Effects:
         Raises:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
-        outcome = self._calibrate(run)
+        assert run.baseline is not None
+        budgeted = BudgetedCalibration(self.judge, run.baseline, MeasuringBudget.of(run.options))
+        checkout = self.candidates.checkout(run, run.incumbent_sha)
+        outcome = budgeted.measure(checkout, deadline_in(run.options.iteration_timeout_s))
         if isinstance(outcome, Failure):
             raise UsageError(f"the kernel cannot be compared with itself: {outcome.reason}")
         if not outcome.launched:
             kernel = started(run).kernel
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
-        return Calibrated(outcome, self._diagnose(run, run.incumbent_sha, outcome.levels_ms))
+        run = replace(run, subset=budgeted.subset)
+        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms)
+        return Calibrated(outcome, diagnosis, run.subset)
 
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
@@ -194,13 +195,16 @@ class Effects:
             detail = run.escalation if reason is StopReason.ESCALATED else ""
             return self._stop(run, reason, detail)
         if self._calibration_is_due(run):
-            outcome = self._calibrate(run)
+            checkout = self.candidates.checkout(run, run.incumbent_sha)
+            deadline = deadline_in(run.options.iteration_timeout_s)
+            outcome = self.judge.calibrate(checkout, deadline)
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
-            return Calibrated(outcome)
+            return Calibrated(outcome, subset=run.subset)
         kernel = started(run).kernel
         text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
-        subject = Subject(Source(text, kernel), self.kernel_class, self.hardware)
+        source = Source(text, kernel)
+        subject = Subject(source, self.kernel_class, self.hardware, run.launches)
         proposal = self.proposers[run.proposer].propose(run, subject)
         if isinstance(proposal, Exhausted):
             return self._stop(run, StopReason.EXHAUSTED, proposal.reason)
@@ -219,7 +223,10 @@ class Effects:
             filtered_out=tuple(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
             expected_gain=proposal.expected_gain,
             risk=proposal.risk,
+            rounding=proposal.rounding,
+            doubts=proposal.doubts,
             usage=proposal.usage,
+            saves=proposal.saves,
         )
 
     def _stop(self, run: Run, reason: StopReason, detail: str) -> Stopped | HandedOver:
@@ -244,7 +251,6 @@ class Effects:
         """
         end = self._deadline(run)
         stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
-
         failures: list[Failure] = []
         ahead = self._interleaved_screen(run, stop)
 
@@ -257,7 +263,7 @@ class Effects:
             seen = self.judge.quick_compare(
                 incumbent, self.candidates.checkout(run, sha), quads, stop
             )
-            self.workspace.release(sha)
+            self.candidates.release([sha])
             if isinstance(seen, Failure):
                 if time.monotonic() > stop:
                     return None  # it was cut off: that says nothing of the variant
@@ -285,26 +291,27 @@ class Effects:
         variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
         seen = self.judge.interleaved_screen(incumbent, variants, SHORT_QUADS, stop)
-        self.candidates.release(run.candidates)
+        self.candidates.release(variants)
         return seen
 
     def verify(self, run: Run) -> Event:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""
         rejected: list[ScreenResult] = []
         failure: Failure | None = None
+        origin = self.candidates.checkout(run, started(run).origin_sha)
         for candidate in run.candidates:
+            there = self.candidates.checkout(run, candidate.sha)
             outcome = self.judge.verify(
-                self.candidates.checkout(run, candidate.sha), self._deadline(run)
+                there, self._deadline(run), origin=origin, allowance=allowance(run)
             )
             if not isinstance(outcome, Failure):
-                return Verified(candidate.sha, outcome.passed, tuple(rejected))
+                seen = outcome.launches
+                return Verified(candidate.sha, outcome.passed, tuple(rejected), launches=seen)
             failure = failure or outcome
             rejected.append(ScreenResult(candidate.sha, None, outcome.reason))
-            self.workspace.release(candidate.sha)
+            self.candidates.release([candidate.sha])
         assert failure is not None  # a proposal has at least one candidate
-        return Failed(
-            failure.status, correct=False, reason=failure.reason, incumbent=failure.incumbent
-        )
+        return Failed.of(failure)
 
     def measure(self, run: Run) -> Event:
         """Candidate against incumbent, interleaved."""
@@ -316,13 +323,7 @@ class Effects:
             self._deadline(run),
         )
         if isinstance(outcome, Failure):
-            return Failed(
-                outcome.status,
-                outcome.correct,
-                outcome.reason,
-                incumbent=outcome.incumbent,
-                unmeasured=outcome.unmeasured,
-            )
+            return Failed.of(outcome)
         if len(run.candidates) == 1:  # those of a sweep were remembered when they were ranked
             self.candidates.timed(run, {run.candidate.sha})
         return Measured(outcome)
@@ -336,30 +337,33 @@ class Effects:
             levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
             diagnosis = self._diagnose(run, run.candidate.sha, levels_ms)
             sha, note = self.candidates.keep(run)
-        self.candidates.release(run.candidates)
-        if sha != run.incumbent_sha:
-            self.workspace.release(run.incumbent_sha)
+        done_with = {run.incumbent_sha, *(candidate.sha for candidate in run.candidates)}
+        self.candidates.release(done_with - {sha})
         return Settled(sha, note, diagnosis)
 
     def finish(self, run: Run) -> Event:
         """The last word: best against origin, and every kept step against the one before it.
 
         A candidate is kept when it looked best, so its figure is too good on average. The figures
-        of fresh processes are the ones to report, and a step that no longer shows its gain is
-        named.
+        of fresh processes are the ones to report; a step that no longer shows its gain is named.
+        The best is compared on all configs, as far as they fit into the time of an iteration.
         """
+        whole = final_subset(run)
+        self.judge.compare_on(whole)
         outcome = self._again(run, started(run).origin_sha, run.incumbent_sha) if run.kept else None
+        self.judge.compare_on(run.subset)
         faded = []
         if len(run.kept) > 1:  # of one step the comparison above has said everything
             shas = [started(run).origin_sha, *(row.sha for row in run.kept)]
             for row, before in zip(run.kept, shas, strict=False):
                 step = self._again(run, before, row.sha)
-                if not isinstance(step, Failure) and not step.overall.low > 0:
+                if not (isinstance(step, Failure) or step.overall.low > 0 or row.saves):
                     faded.append(row.iteration)
         self.workspace.close()
         if isinstance(outcome, Failure):
             return Finished(None, f"the final comparison failed: {outcome.reason}", tuple(faded))
-        return Finished(outcome, faded=tuple(faded))
+        left_out = whole.left_out if whole and outcome else ()
+        return Finished(outcome, faded=tuple(faded), left_out=left_out)
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -368,10 +372,6 @@ class Effects:
         if run.iteration - run.calibrated_at >= run.options.recalibrate_every:
             return True
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
-
-    def _calibrate(self, run: Run) -> Calibration | Failure:
-        checkout = self.candidates.checkout(run, run.incumbent_sha)
-        return self.judge.calibrate(checkout, deadline_in(run.options.iteration_timeout_s))
 
     def _diagnose(self, run: Run, sha: str, levels_ms: Mapping[str, float]) -> Diagnosis | None:
         """What holds a commit back, whose latencies are known."""

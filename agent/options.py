@@ -24,6 +24,15 @@ PLAYBOOK, MODEL, COMMAND, ASSISTANT = "playbook", "model", "command", "assistant
 PROPOSERS = (PLAYBOOK, MODEL, COMMAND, ASSISTANT)
 """Who can write candidates."""
 
+
+class Sandbox(StrEnum):
+    """How workers are confined."""
+
+    STRICT = "strict"
+    """As far as the machine can: files, system calls, network."""
+    OFF = "off"
+
+
 T = TypeVar("T")
 
 
@@ -59,6 +68,8 @@ class Option:
     form: ValueForm = ValueForm.AS_IT_IS
     run_only: bool = False
     """It says who writes candidates; `begin` lacks it, because there an assistant does."""
+    everywhere: bool = False
+    """`begin` has it although it lacks the others of its panel; it is shown among the general."""
 
     def told(self, several: str) -> str:
         """The help of one that may be given several times, with the words that say how."""
@@ -75,9 +86,17 @@ class Panel:
 
 
 KERNEL = Option("The Python file that holds the kernel.")
+BENCH = Option(
+    "A benchmark to judge by, in place of perf tests: 'python FILE [ARGUMENTS]', a script that "
+    "times with functions that are known, or FILE::REPORT, a function under perf_report."
+)
 PYTHON = Option("Interpreter with torch and pytest that runs the tests.")
 TESTS = Option("Test file or node id. Found when left out.")
-"""These three are options of other commands too."""
+SANDBOX = Option(
+    "Confine what runs the tests: strict, or off for tests that write beside themselves or need "
+    "the network."
+)
+"""These are options of other commands too."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +179,12 @@ class CommandOptions:
         Option("Kill it after so long.", name="command_timeout_s", min=1, form=ValueForm.SECONDS),
     ] = 900.0
     pass_env: Annotated[
-        tuple[str, ...], Option("A variable it gets although its name looks like a secret.")
+        tuple[str, ...],
+        Option(
+            "A variable that is handed on although it is not known to be needed. "
+            "The program gets it, and so do the workers, unless it looks like a secret.",
+            everywhere=True,
+        ),
     ] = ()
 
 
@@ -174,8 +198,8 @@ class Options:
     compare_on: Annotated[
         tuple[str, ...],
         Option(
-            "Compare on perf tests with this in their id. "
-            "All that fit into an iteration when left out."
+            "Compare on configs with this in their name or the id of their test. "
+            "All that fit into the budgets when left out."
         ),
     ] = ()
     max_iterations: Annotated[int, Option("Stop after so many iterations.", min=1)] = 25
@@ -189,6 +213,35 @@ class Options:
     iteration_timeout_s: Annotated[
         float, Option("Give one iteration at most so many seconds.", min=1, form=ValueForm.SECONDS)
     ] = 600.0
+    calibration_budget_s: Annotated[
+        float,
+        Option(
+            "What calibration may take: of long perf tests, configs from the shortest latency to "
+            "the longest are measured until it is spent; at most a third of --time-budget-s.",
+            min=1,
+            form=ValueForm.SECONDS,
+        ),
+    ] = 90.0
+    comparison_budget_s: Annotated[
+        float,
+        Option(
+            "What the longest comparison of an iteration may take; its configs are chosen by it, "
+            "too.",
+            min=1,
+            form=ValueForm.SECONDS,
+        ),
+    ] = 120.0
+    allow_precision_loss: Annotated[
+        bool, Option("Keep what is less precise than the origin where the tests let it pass.")
+    ] = False
+    tested_shapes_only: Annotated[
+        bool,
+        Option("Do not compare with the origin at sizes, strides and alignments that no test has."),
+    ] = False
+    sandbox: Annotated[Sandbox, SANDBOX] = Sandbox.STRICT
+    require_sandbox: Annotated[
+        bool, Option("Refuse to run where this machine cannot confine what runs the tests.")
+    ] = False
     recalibrate_every: int = 5
     """Iterations after which the noise floor is measured again."""
     counters: Annotated[
@@ -225,6 +278,7 @@ class Request:
         str | None, Option("pytest -k expression for the correctness tests.")
     ] = None
     perf_k: Annotated[str | None, Option("pytest -k expression for the perf tests.")] = None
+    bench: Annotated[tuple[str, ...], BENCH] = ()
     branch: Annotated[
         str | None, Option("Name of the branch; tile-agent/<kernel>-<date> when left out.")
     ] = None
@@ -304,9 +358,10 @@ def _walk(kind: type, path: tuple[str, ...] = (), panel: Panel = Panel()) -> Ite
         if isinstance(said, Panel):
             yield from _walk(inner, here, said)
         elif isinstance(said, Option):
-            run_only = panel.run_only or said.run_only
+            run_only = (panel.run_only and not said.everywhere) or said.run_only
             name = said.name or own.name
-            yield Setting(here, name, inner, own.default, said, panel.title, run_only)
+            title = "" if said.everywhere else panel.title
+            yield Setting(here, name, inner, own.default, said, title, run_only)
 
 
 def _split(hint: Any) -> tuple[Any, Any]:

@@ -144,7 +144,8 @@ def _check_places(repository: Repository, head_sha: str) -> None:
         raise UsageError(
             f"{SANDBOX}/perf_results.md is committed, and a run writes it: `git rm --cached` it"
         )
-    for folder in (repository.common_dir, repository.root, _existing(state)):
+    # The sandbox may lie on a file system of its own, which may be full or read-only.
+    for folder in (repository.common_dir, _existing(sandbox / "runs"), _existing(state)):
         if not folder.is_dir():
             raise UsageError(f"{shown(folder)} is not a folder: set TILE_AGENT_STATE_DIR to one")
         if not os.access(folder, os.W_OK):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import KINDS, Selection, discover
 from agent.harness.measuring.gpu import GpuWatch, exclusive
 from agent.harness.measuring.judge import PytestJudge
+from agent.harness.processes.confinement import for_run, insist, remedy
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import Journal, read, replay
@@ -55,6 +56,7 @@ class Session:
     environment: Environment
     origin_sha: str
     plan: TestPlan
+    server: ForkServer
     judge: PytestJudge
     compiler: ForkedCompiler | None
     python: str
@@ -129,7 +131,7 @@ def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session
     found = preflight(request.kernel)
     run_id = _run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
-    target = find_target(found.tree, found.kernel, request.tests)
+    target = find_target(found.tree, found.kernel, request.tests, request.bench)
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
@@ -175,11 +177,12 @@ def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run
         build.check(started.options)
         tree = tree_of(repository, started.origin_sha)
         files = [str(repository.root / file) for file in started.tests.files]
-        target = find_target(tree, started.kernel, files)
+        target = find_target(tree, started.kernel, files, started.tests.benches)
         request = Request(
             kernel=repository.root / started.kernel,
             python=started.python,
             tests=started.tests.files,
+            bench=started.tests.benches,
             branch=started.branch,
             options=started.options,
         )
@@ -201,22 +204,39 @@ def _open(
     backend = BACKENDS[target.backend]
     logs = state_dir() / "logs" / workspace.run_id
     logs.mkdir(parents=True, exist_ok=True)
-    variables = backend.worker_environment(machine.probe())
-    if "TRITON_CACHE_AUTOTUNING" in variables:  # another run's choice is not this run's
-        variables["TRITON_CACHE_DIR"] = str(logs / "triton")
-    server = stack.enter_context(ForkServer(request.python, variables, logs / "server.log"))
+    server = ForkServer(
+        request.python,
+        backend.worker_environment(machine.probe()),
+        logs / "server.log",
+        confinement=for_run(request.options, workspace.repository.root),
+        pass_env=request.options.command.pass_env,
+    )
+    stack.enter_context(server)
     environment = machine.assemble(server.facts)
+    insist(request.options, environment.sandbox)
     if refusal := backend.refusal(environment):
         raise UsageError(refusal)
     root = workspace.checkout(origin_sha)
-    plan = plan or discover(
+    try:
+        plan = plan or discover(
+            server,
+            Checkout(root, target.sys_path(root), target.kernel),
+            Selection(target.tests, request.correctness_k, request.perf_k, needs, target.benches),
+            framework=target.backend,
+            interpreted=environment.gpu is None,
+            log=logs / "collect.log",
+            deadline=deadline_in(COLLECT_TIMEOUT_S),
+        )
+    except UsageError as problem:
+        raise UsageError(f"{problem}{remedy(request.options, str(problem))}") from problem
+    judge = PytestJudge(
         server,
-        Checkout(root, target.sys_path(root), target.kernel),
-        Selection(target.tests, request.correctness_k, request.perf_k, needs),
+        plan,
         framework=target.backend,
-        interpreted=environment.gpu is None,
-        log=logs / "collect.log",
-        deadline=deadline_in(COLLECT_TIMEOUT_S),
+        rules=request.options.rules,
+        logs=logs,
+        watch=_watch(stack, environment),
+        other_layouts=not request.options.tested_shapes_only,
     )
     source = workspace.repository.read(origin_sha, target.kernel).decode()
     return Session(
@@ -226,14 +246,8 @@ def _open(
         environment=environment,
         origin_sha=origin_sha,
         plan=plan,
-        judge=PytestJudge(
-            server,
-            plan,
-            framework=target.backend,
-            rules=request.options.rules,
-            logs=logs,
-            watch=_watch(stack, environment),
-        ),
+        server=server,
+        judge=stack.enter_context(closing(judge)),
         compiler=_compiler(server, target.backend, request.python, environment, logs),
         python=request.python,
         logs=logs,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from agent.causes import Diagnosis
 from agent.errors import TransitionError
@@ -22,6 +23,7 @@ from agent.events import (
     Baselined,
     Calibrated,
     Candidate,
+    Dropped,
     Event,
     Failed,
     Finished,
@@ -38,9 +40,11 @@ from agent.events import (
     Usage,
     Verified,
 )
+from agent.launches import ObservedLaunch
 from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration
 from agent.measuring.statistics import Comparison, geometric_mean
+from agent.measuring.subset import Subset
 from agent.options import Options
 
 
@@ -73,6 +77,8 @@ class Row:
     status: Status
     reason: str = ""
     sha: str = ""
+    saves: str = ""
+    """What it was kept for, where that is no latency."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class Run:
     started: Started | None = None
     baseline: Baselined | None = None
     calibration: Calibration | None = None
+    subset: Subset | None = None
+    """The configs that comparisons measure; None: all."""
     calibrated_at: int = 0
     """The iteration before which the noise floor was last measured."""
     iteration: int = 0
@@ -90,6 +98,8 @@ class Run:
     incumbent_ms: float = 0.0
     stage: int = 0
     """Which of the proposers is at work."""
+    launches: tuple[ObservedLaunch, ...] = ()
+    """What the perf tests launch of the incumbent, as far as that was seen."""
     diagnosis: Diagnosis | None = None
     """What holds the incumbent back."""
     offer: Offered | None = None
@@ -99,6 +109,7 @@ class Run:
     """Of the current iteration, most promising first."""
     candidate: Candidate | None = None
     """The one that passed verification."""
+    candidate_launches: tuple[ObservedLaunch, ...] = ()
     comparison: Comparison | None = None
     verdict: Verdict | None = None
     candidate_correct: bool = False
@@ -170,7 +181,14 @@ def advance(run: Run, event: Event) -> Run:
     """
     phase, took_s = run.phase.value, event.took_s
     by_phase = {**run.spent_by_phase_s, phase: run.spent_by_phase_s.get(phase, 0.0) + took_s}
-    return _step(replace(run, spent_s=run.spent_s + took_s, spent_by_phase_s=by_phase), event)
+    run = replace(run, spent_s=run.spent_s + took_s, spent_by_phase_s=by_phase)
+    if event.touched:
+        note = (
+            f"{', '.join(event.touched)} in your repository during iteration {run.iteration} "
+            f"({phase}): if it was not you, it was what ran there"
+        )
+        run = replace(run, notes=(*run.notes, note))
+    return _step(run, event)
 
 
 def _step(run: Run, event: Event) -> Run:
@@ -184,6 +202,7 @@ def _step(run: Run, event: Event) -> Run:
                 run,
                 phase=Phase.CALIBRATE,
                 baseline=event,
+                launches=event.launches,
                 incumbent_ms=latency_ms,
                 iteration=1,
                 notes=(*run.notes, *event.notes),
@@ -194,6 +213,8 @@ def _step(run: Run, event: Event) -> Run:
                 run,
                 phase=Phase.PROPOSE,
                 calibration=event.calibration,
+                subset=event.subset,
+                **_of_the_compared(run, event),
                 calibrated_at=run.iteration,
                 diagnosis=event.diagnosis or run.diagnosis,
             )
@@ -210,6 +231,8 @@ def _step(run: Run, event: Event) -> Run:
             )
         case Phase.PROPOSE, Offered():
             return replace(run, offer=event)
+        case Phase.PROPOSE, Dropped() if run.offer is not None:
+            return _step(run, Skipped(run.offer.optimization, f"dropped: {event.reason}"))
         case Phase.PROPOSE, HandedOver():
             return _hand_over(run)
         case Phase.PROPOSE, Proposed():
@@ -237,10 +260,19 @@ def _step(run: Run, event: Event) -> Run:
             )
         case Phase.VERIFY, Verified():
             chosen = next(c for c in run.candidates if c.sha == event.sha)
-            return replace(run, phase=Phase.MEASURE, candidate=chosen, candidate_correct=True)
+            return replace(
+                run,
+                phase=Phase.MEASURE,
+                candidate=chosen,
+                candidate_correct=True,
+                candidate_launches=event.launches,
+            )
         case Phase.MEASURE, Measured():
             floor = run.calibration.noise_floor if run.calibration else 0.0
-            verdict = decide(event.comparison, run.options.rules, noise_floor=floor)
+            saves = run.proposal.saves if run.proposal else ""
+            verdict = decide(event.comparison, run.options.rules, noise_floor=floor, saves=saves)
+            if run.subset is not None:
+                verdict = replace(verdict, reason=f"{verdict.reason}; on {run.subset.coverage}")
             return replace(
                 run,
                 phase=Phase.SETTLE,
@@ -259,9 +291,22 @@ def _step(run: Run, event: Event) -> Run:
             )
         case Phase.SETTLE, Settled():
             return _settle(run, event)
+        case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE | Phase.SETTLE), Dropped()):
+            verdict = Verdict(Status.CRASH, Gain.NONE, f"dropped: {event.reason}")
+            left = replace(run, verdict=verdict, comparison=None, unmeasured=0)
+            return _settle(left, Settled(run.incumbent_sha))
         case Phase.FINISH, Finished():
             return replace(run, phase=Phase.DONE, finished=event)
     raise TransitionError(f"{type(event).__name__} does not belong to phase {run.phase.value}")
+
+
+def _of_the_compared(run: Run, event: Calibrated) -> dict[str, Any]:
+    """The baseline's row over the configs that are compared: those of the other rows."""
+    if event.subset is None or run.baseline is None or len(run.rows) != 1:
+        return {}
+    found = [r.latency_ms for r in run.baseline.records if r.config in event.subset.configs]
+    latency_ms = geometric_mean(found)
+    return {"incumbent_ms": latency_ms, "rows": (replace(run.rows[0], latency_ms=latency_ms),)}
 
 
 def _hand_over(run: Run) -> Run:
@@ -302,6 +347,9 @@ def _settle(run: Run, event: Settled) -> Run:
         status=verdict.status,
         reason=verdict.reason,
         sha=event.sha if verdict.status is Status.KEEP else shown.sha,
+        saves=run.proposal.saves
+        if verdict.status is Status.KEEP and verdict.gain is Gain.NONE
+        else "",
     )
     after = replace(
         run,
@@ -322,6 +370,7 @@ def _settle(run: Run, event: Settled) -> Run:
         calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,
+        launches=run.candidate_launches,
         diagnosis=event.diagnosis or run.diagnosis,
         misses=0,
         last_gain=verdict.gain,

@@ -10,7 +10,7 @@ import ast
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
@@ -19,6 +19,7 @@ from agent.backends import detect
 from agent.backends.base import Backend
 from agent.errors import UsageError
 from agent.syntax import Source
+from tile_agent_pytest.bench_command import BenchCommand
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Target:
     kernels: tuple[KernelFunction, ...]
     tests: tuple[str, ...]
     """pytest node ids, relative to the root; correctness and perf tests alike."""
+    benches: tuple[str, ...]
+    """Benchmark scripts with their arguments, relative to the root."""
     import_roots: tuple[str, ...]
     """Folders, relative to the root, that belong on `sys.path`, in order."""
 
@@ -56,11 +59,20 @@ class Target:
         return tuple(worktree / root for root in self.import_roots)
 
 
-def find_target(tree: Tree, kernel: str, tests: Collection[str] = ()) -> Target:
-    """Find out what a run on `kernel` works on; `tests` are node ids where the user gave some.
+def find_target(
+    tree: Tree, kernel: str, tests: Collection[str] = (), benches: Collection[str] = ()
+) -> Target:
+    """Find out what a run on `kernel` works on.
+
+    Args:
+        tree: the commit.
+        kernel: the file.
+        tests: node ids, where the user gave some.
+        benches: benchmark scripts that are perf tests.
 
     Raises:
-        UsageError: the file does not parse or holds no tile kernel, or no committed test is found.
+        UsageError: the file does not parse or holds no tile kernel, no committed test is found, or
+            a benchmark is no committed Python script.
     """
     source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
     roots = tuple(_import_roots(tree, kernel))
@@ -69,6 +81,7 @@ def find_target(tree: Tree, kernel: str, tests: Collection[str] = ()) -> Target:
         backend=backend.name,
         kernels=backend.kernels(source),
         tests=tuple(_given(tree, tests) if tests else _found(tree, kernel, roots)),
+        benches=tuple(_benches(tree, benches, kernel)),
         import_roots=roots,
     )
 
@@ -79,12 +92,7 @@ def parse(text: str, path: str) -> tuple[Source, Backend]:
     Raises:
         UsageError: it does not parse, or holds no tile kernel.
     """
-    try:
-        _ast(text)
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        reason = getattr(error, "msg", None) or error
-        raise UsageError(f"{path}:{line}: {reason}: mend the syntax and commit it") from None
+    _parsed(text, path)
     source = Source(text, path)
     backend = detect(source)
     if backend is None:
@@ -93,6 +101,16 @@ def parse(text: str, path: str) -> tuple[Source, Backend]:
             " cuda.tile's @ct.kernel or Triton's @triton.jit"
         )
     return source, backend
+
+
+def _parsed(text: str, path: str) -> None:
+    """Raise `UsageError` where a file is no Python."""
+    try:
+        _ast(text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        reason = getattr(error, "msg", None) or error
+        raise UsageError(f"{path}:{line}: {reason}: mend the syntax and commit it") from None
 
 
 def _ast(source: str | bytes) -> ast.Module:
@@ -127,16 +145,44 @@ def _given(tree: Tree, tests: Iterable[str]) -> Iterator[str]:
     """The user's node ids, relative to the root."""
     for test in tests:
         file, colons, rest = test.partition("::")
-        place = Path(file).resolve()
-        if not place.exists():
-            place = (tree.root / file).resolve()
-        inside = place.is_relative_to(tree.root)
-        path = place.relative_to(tree.root).as_posix() if inside else file
-        if not any(_covers(path, known) for known in tree.files):
-            mend = "commit it first" if inside and place.exists() else "give the path of a test"
-            raise UsageError(f"--tests {test}: {path} is not in the repository's commit: {mend}")
-        _check_unchanged(known for known in tree.changes if _covers(path, known))
-        yield f"{path}{colons}{rest}"
+        yield f"{_committed(tree, file, f'--tests {test}')}{colons}{rest}"
+
+
+def _committed(tree: Tree, file: str, given: str) -> str:
+    """The path of a file or folder that the user named, relative to the root.
+
+    Raises:
+        UsageError: it is not in the commit, or is changed; the line begins with what was given.
+    """
+    place = Path(file).resolve()
+    if not place.exists():
+        place = (tree.root / file).resolve()
+    inside = place.is_relative_to(tree.root)
+    path = place.relative_to(tree.root).as_posix() if inside else file
+    if not any(_covers(path, known) for known in tree.files):
+        there = inside and place.exists()
+        mend = "commit it first" if there else "give the path of a committed file"
+        raise UsageError(f"{given}: {path} is not in the repository's commit: {mend}")
+    _check_unchanged(known for known in tree.changes if _covers(path, known))
+    return path
+
+
+def _benches(tree: Tree, benches: Iterable[str], kernel: str) -> Iterator[str]:
+    """The user's benchmark scripts, relative to the root."""
+    for text in dict.fromkeys(benches):
+        given = f"--bench {text!r}"
+        try:
+            command = BenchCommand.parse(text)
+        except ValueError as problem:
+            raise UsageError(f"{given} {problem}") from None
+        path = _committed(tree, command.path, given)
+        if path == kernel:
+            raise UsageError(
+                f"{given} is the kernel's own file, which candidates change: move the benchmark "
+                "to a file of its own"
+            )
+        _parsed(tree.read([path])[path].decode("utf-8", "replace"), path)
+        yield str(replace(command, path=path))
 
 
 def _covers(path: str, file: str) -> bool:

@@ -232,6 +232,11 @@ class Workspace:
         moved = ask("update-ref", "-m", "tile-agent: kept", _head(name), sha, current.text)
         return None if moved.status == 0 else f"branch {name} did not move: {moved.complaint}"
 
+    def branch_holds(self, name: str, sha: str) -> bool:
+        """Whether the tip of the branch has the files of the commit."""
+        tip = self.repository.ask("rev-parse", f"{_head(name)}^{{tree}}").text
+        return tip == self.repository.git("rev-parse", f"{sha}^{{tree}}").text
+
     def _holder(self, branch: str) -> str:
         """The checkout that has the branch checked out; empty when none has."""
         where = ("for-each-ref", "--format=%(worktreepath)", _head(branch))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.events import Event, Measured
+from agent.harness.measuring.other_layouts import ORIGIN
 from agent.journal import read
 from agent.measuring.statistics import Comparison
 from agent.state import Run, advance
@@ -61,15 +62,27 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
         capture_output=True,
         text=True,
     )
-    pairs = repository.parent.glob(f"state/logs/{spec.name}-*/*-pair.json")
-    spent = [json.loads(pair.read_text()).get("spent_s", {}) for pair in pairs]
-    return record | {"cut": cut, "best_source": best.stdout, "log": lines, "pair_s": mean(spent)}
+    spent_s = {
+        kind: [
+            json.loads(file.read_text()).get("spent_s", {})
+            for file in repository.parent.glob(f"state/logs/{spec.name}-*/*-{kind}.json")
+        ]
+        for kind in ("pair", "verify")
+    }
+    whole = [spent for spent in spent_s["verify"] if ORIGIN in spent]  # no baseline, no wrong one
+    return record | {
+        "cut": cut,
+        "best_source": best.stdout,
+        "log": lines,
+        "pair_s": mean(spent_s["pair"]),
+        "verify_s": mean(whole),
+    }
 
 
 def mean(spent: list[dict[str, float]]) -> dict[str, float]:
-    """What a process pair's time goes to, on average, in seconds."""
-    names = dict.fromkeys(name for pair in spent for name in pair)
-    return {name: round(sum(p.get(name, 0.0) for p in spent) / len(spent), 3) for name in names}
+    """What the time of a process pair or of a verification goes to, on average, in seconds."""
+    names = dict.fromkeys(name for each in spent for name in each)
+    return {name: round(sum(s.get(name, 0.0) for s in spent) / len(spent), 3) for name in names}
 
 
 def make_repository(spec: Spec, work: Path) -> Path:

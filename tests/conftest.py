@@ -1,10 +1,28 @@
-"""The order of the tests."""
+"""The order of the tests, and what they share."""
 
 from __future__ import annotations
 
+import gc
+
 import pytest
+
+from agent.cli.main import ALLOCATED_BEFORE_COLLECTION
+from tests.support import warm_python
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What has made its imports serves all workers of xdist."""
+    if config.getoption("numprocesses", None):
+        warm_python.share()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs on a GPU first: they blame this process, too, once a test has used the GPU in it."""
     items.sort(key=lambda item: item.get_closest_marker("gpu_run") is None)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: it is not walked again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(ALLOCATED_BEFORE_COLLECTION)

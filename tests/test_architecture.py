@@ -25,10 +25,11 @@ TIERS = """
     assistant  mcp  skillbook
     session
     loop
+    watched
     candidates
     proposers
-    harness  report  preflight
-    playbook  workspace  prompting  lint  tileir
+    harness  report  preflight  capture
+    playbook  workspace  touched  prompting  lint  tileir
     rewriting  diagnosis
     tuning
     target
@@ -39,7 +40,7 @@ TIERS = """
     state
     events
     options
-    measuring  causes
+    measuring  causes  launches
     errors  redaction
 """
 """A module or package of `agent` imports from the lines below its own, and from itself."""
@@ -178,7 +179,11 @@ def test_the_playbook_holds_entries_and_nothing_else() -> None:
             folders[path.parent.name].append(path.stem.replace("_", "-"))
     entries = {entry.name for entry in (*PLAYBOOK, *ADVICE)}
     assert {name for names in folders.values() for name in names} == entries
-    assert {path.name for path in (AGENT / "playbook").glob("*.py")} == {"__init__.py", "base.py"}
+    assert {path.name for path in (AGENT / "playbook").glob("*.py")} == {
+        "__init__.py",
+        "base.py",
+        "trial.py",
+    }
 
 
 def test_the_gpu_packages_are_imported_in_workers_only() -> None:

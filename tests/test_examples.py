@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.tiers import others_full
 from tests.support.warm_python import warm_interpreter
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,7 +126,7 @@ def test_a_triton_example_passes_in_the_interpreter(example: str, tmp_path: Path
 
 
 @needs_cutile
-@pytest.mark.parametrize("example", CUTILE.values())
+@pytest.mark.parametrize("example", others_full(CUTILE.values()))
 def test_a_cutile_example_says_why_it_is_skipped(example: str) -> None:
     command = ["-m", "pytest", "-p", "no:cacheprovider", "-q", "-rs", str(EXAMPLES / example)]
     result = python(*command, cwd=ROOT)

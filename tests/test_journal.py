@@ -21,7 +21,16 @@ from typing import Any
 import pytest
 
 from agent.errors import JournalError
-from agent.events import EVENTS, Event, HandedOver, Offered, Skipped, Stopped, StopReason
+from agent.events import (
+    EVENTS,
+    Dropped,
+    Event,
+    HandedOver,
+    Offered,
+    Skipped,
+    Stopped,
+    StopReason,
+)
 from agent.journal import SCHEMA, Journal, read, replay
 from agent.report.table import render
 from agent.state import Phase, Run, advance
@@ -249,8 +258,10 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
         {"data": {"took_s": 0.0, "optimization": "a", "reason": "b", "mood": "good"}},
         {"data": {"took_s": 0.0, "optimization": "a"}},
         {"type": "Stopped", "data": {"took_s": 0.0, "reason": "boredom", "detail": ""}},
+        {"data": []},
+        {"data": None},
     ],
-    ids=["type", "one field more", "one field less", "enum"],
+    ids=["type", "one field more", "one field less", "enum", "a list", "nothing"],
 )
 @pytest.mark.parametrize("last", [True, False])
 def test_an_event_of_another_version_is_refused_and_never_cut_off(
@@ -370,7 +381,11 @@ def test_a_full_disk_leaves_the_journal_whole(tmp_path: Path) -> None:
 def test_a_journal_of_version_1_still_reads(tmp_path: Path) -> None:
     """Frozen: never write this file anew; a change that breaks it needs a new schema version."""
     events = events_of(ASSET)
-    assert {type(event) for event in events} == set(EVENTS) - {HandedOver, Offered}  # came later
+    assert {type(event) for event in events} == set(EVENTS) - {
+        Dropped,
+        HandedOver,
+        Offered,
+    }  # later
     run = replay(events)
     assert run.phase is Phase.DONE
     assert run.started is not None
@@ -395,3 +410,16 @@ def test_opening_a_journal_of_version_1_changes_nothing_in_it(tmp_path: Path) ->
     assert journal.events == events_of(ASSET)
     journal.close()
     assert copy.read_bytes() == ASSET.read_bytes()
+
+
+def test_no_secret_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+    journal = Journal(tmp_path / "journal.jsonl")
+    journal.append(HISTORY[0])
+    journal.append(Skipped("block-size", "the key correct-horse-battery is wrong"))
+    journal.close()
+    assert "correct-horse" not in journal.path.read_text()
+    began, skipped = (line.event for line in read(journal.path))
+    assert began == HISTORY[0]
+    assert skipped == Skipped("block-size", "the key [secret removed] is wrong")
+    assert tuple(journal.events) == (began, skipped)

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent.events import StopReason
+from agent.events import Baselined, Event, StopReason
+from agent.harness.measuring.verifier import Verification
+from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, replay
 from agent.loop import drive
 from agent.measuring.decision import Status
+from agent.measuring.measurement import Failure
 from agent.options import Options
 from agent.report.table import render
 from agent.state import Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ORIGIN, STEPS
-from tests.support.scripted import KERNEL, ScriptedCompiler, ScriptedRun, Step, kernel
+from tests.support.scripted import (
+    KERNEL,
+    ScriptedCompiler,
+    ScriptedJudge,
+    ScriptedRun,
+    Step,
+    kernel,
+)
 from tests.support.warm_python import run_python
 
 REPO_ROOT = Path(__file__).parent.parent
@@ -111,6 +123,76 @@ def test_it_stops(
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
 
 
+class Tampers(ScriptedJudge):
+    """Writes a file where it judges a kernel that says so, as such a kernel would."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path, self.text = path, text
+
+    def verify(self, checkout: Checkout, deadline: float, **rest: Any) -> Verification | Failure:
+        if "TAMPERS" in (checkout.root / KERNEL).read_text():
+            (checkout.root / self.path).write_text(self.text)
+        return super().verify(checkout, deadline, **rest)
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict", "reason"),
+    [
+        ("test_kernel.py", Status.TAMPERED, "it changed test_kernel.py"),
+        ("pytest.ini", Status.TAMPERED, "it added pytest.ini"),
+        ("{repo}/.git/config", Status.TAMPERED, "it changed git's configuration"),
+        ("result.txt", Status.KEEP, "faster by"),
+        ("usual.py", Status.KEEP, "faster by"),
+    ],
+)
+def test_what_a_candidate_writes(tmp_path: Path, path: str, verdict: Status, reason: str) -> None:
+    """The tests of this project write to `usual.py` themselves, which the baseline has seen."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN, "test_kernel.py": "", "usual.py": ""})
+    scripted = ScriptedRun(repo, (Step("fast", (kernel(0.5, "TAMPERS"),)),))
+    run, journal = scripted.begin()
+    effects = scripted.effects()
+    effects.judge = Tampers(path.format(repo=repo), f"[core]\n# {path}\n")
+    table = dict(effects.table())
+    baseline = table[Phase.BASELINE]
+
+    def writes(run: Run) -> Event:
+        event = baseline(run)
+        assert isinstance(event, Baselined) and event.written == ()
+        return replace(event, written=("usual.py",))
+
+    run = drive(run, journal, table | {Phase.BASELINE: writes}, lambda *_: None)
+    assert run.rows[1].status is verdict and run.rows[1].reason.startswith(reason)
+    assert (git(repo, "rev-parse", scripted.branch) == git(repo, "rev-parse", "main")) == (
+        verdict is Status.TAMPERED
+    )
+
+
+def test_what_the_tests_write_themselves_is_seen_at_the_baseline(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0, "TAMPERS"), "usual.py": ""})
+    scripted = ScriptedRun(repo, (Step("fast", (kernel(0.5, "TAMPERS"),)),))
+    run, journal = scripted.begin()
+    effects = scripted.effects()
+    effects.judge = Tampers("usual.py", "x = 1")
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    assert run.baseline is not None and run.baseline.written == ("usual.py",)
+    assert [row.status for row in run.rows] == [Status.KEEP] * 2
+
+
+def test_what_changes_in_the_users_repository_meanwhile_is_a_note(tmp_path: Path) -> None:
+    """An edit of the user's, while a candidate is judged."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN, "other.py": ""})
+    scripted = ScriptedRun(repo, (Step("fast", (kernel(0.5, "TAMPERS"),)),))
+    run, journal = scripted.begin()
+    effects = scripted.effects()
+    effects.judge = Tampers(str(repo / "other.py"), "x = 1")
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    assert [row.status for row in run.rows] == [Status.KEEP] * 2
+    assert run.notes == (
+        "changed other.py in your repository during iteration 1 (verify): "
+        "if it was not you, it was what ran there",
+    )
+
+
 @pytest.mark.full
 def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
     steps = (
@@ -170,17 +252,26 @@ def attempt(repo: Path, phase: str = "-", moment: str = "-") -> int:
     return end.returncode
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
+    """What a run leaves behind that nobody kills."""
+    folder = tmp_path_factory.mktemp("calm")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        isolate(monkeypatch, folder)
+        repo = make_repo(folder, {KERNEL: ORIGIN})
+        assert attempt(repo) == 0
+        return outcome(repo)
+
+
 PHASES = [phase.value for phase in Phase if phase not in (Phase.SETUP, Phase.DONE)]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
-    tmp_path: Path, phase: str
+    tmp_path: Path, phase: str, undisturbed: tuple[str, str, list[str]]
 ) -> None:
     """Killed at every moment of a phase, one after the other, and resumed each time."""
-    calm = make_repo(tmp_path / "calm", {KERNEL: ORIGIN})
-    assert attempt(calm) == 0
     repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
     for moment in ("before", "after", "torn", "written"):
         assert attempt(repo, phase, moment) == -9, moment
@@ -189,7 +280,7 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
         if phase in ("baseline", "finish") and moment == "written":
             break
     attempt(repo)
-    assert outcome(repo) == outcome(calm)
+    assert outcome(repo) == undisturbed
     assert git(repo, "status", "--porcelain") == ""
     assert git(repo, "worktree", "list").count("\n") == 0
 

@@ -10,13 +10,15 @@ import jinja2
 import pytest
 
 from agent.environment import describe
-from agent.events import Finished, Started
+from agent.events import Calibrated, Finished, Started
 from agent.journal import replay
+from agent.measuring.subset import Subset
 from agent.prompting import render
+from agent.report.result import to_result
 from agent.report.summary import summarize
 from agent.report.table import render as render_table
 from agent.state import Run
-from tests.support.history import HISTORY, comparison
+from tests.support.history import BASELINED, HISTORY, comparison
 
 ROOT = Path(__file__).parent.parent
 MACHINE = "NVIDIA H200, driver 580.1; torch 2.9.0; triton 3.5.0"
@@ -25,6 +27,7 @@ VARIABLES: dict[str, Any] = {
     "title": "block size (BLOCK=256)",
     "hypothesis": "fewer trips to memory",
     "comparison": comparison(0.1, noise=0.0),
+    "subset": None,
     "machine": MACHINE,
     "run_id": "softmax-1",
     "iteration": 3,
@@ -44,6 +47,11 @@ Run: softmax-1, iteration 3
 
 def test_the_message_of_a_commit() -> None:
     assert render("commit_message.j2", **VARIABLES) == MESSAGE
+
+
+def test_a_commit_says_which_configs_were_not_compared() -> None:
+    text = render("commit_message.j2", **VARIABLES | {"subset": Subset(("t",), ("c",), ("d", "e"))})
+    assert "(+10.0 %)\n  1 of 3 configs; not compared: d, e\n\nMeasured on" in text
 
 
 @pytest.mark.parametrize("missing", VARIABLES)
@@ -109,6 +117,43 @@ def test_the_summary_says_when_the_interpreter_was_measured() -> None:
     without = replace(started, environment={**started.environment, "gpus": []})
     first = summarize(run_with(without), "no GPU").splitlines()[0]
     assert "faster in the interpreter" in first
+
+
+def test_figures_of_some_configs_say_so_wherever_they_stand() -> None:
+    calibrated = next(event for event in HISTORY if isinstance(event, Calibrated))
+    finished = next(event for event in HISTORY if isinstance(event, Finished))
+    few = replace(calibrated, subset=Subset(("t",), ("c",), ("d", "e")))
+    last = replace(finished, left_out=("e",))
+    changed = {id(calibrated): few, id(finished): last}
+    run = replay([changed.get(id(event), event) for event in HISTORY])
+    text = summarize(run, MACHINE)
+    assert "ms), without 1 config\n" in text
+    assert "\nLatencies and effects in the table are those of 1 of 3 configs.\n" in text
+    assert "interleaved process pairs, without e:" in text
+    assert "; on 1 of 3 configs" in next(row.reason for row in run.rows if row.reason)
+    assert "Note: iterations compared 1 of 3 configs, and their figures speak of those: c;" in text
+    assert "Note: the final comparison had no time for e: nothing is known of those" in text
+    result = to_result(run)
+    assert result["subset"]["left_out"] == ["d", "e"]
+    assert result["final_left_out"] == ["e"]
+
+
+def test_a_config_that_only_the_final_comparison_found_slower_is_named() -> None:
+    calibrated = next(event for event in HISTORY if isinstance(event, Calibrated))
+    finished = next(event for event in HISTORY if isinstance(event, Finished))
+    without = replace(calibrated, subset=Subset(("t",), ("other",), ("c",)))
+    both = (*BASELINED.records, replace(BASELINED.records[0], config="other"))
+    baselined = replace(BASELINED, records=both)
+    for improvement, told in ((-0.08, True), (-0.015, False), (0.08, False)):
+        last = replace(finished, comparison=comparison(improvement))
+        changed = {
+            id(BASELINED): baselined,
+            id(calibrated): without,
+            id(finished): last,
+        }
+        text = summarize(replay([changed.get(id(event), event) for event in HISTORY]), MACHINE)
+        said = "Note: c, which no iteration compared, takes 8.0 % more than at the origin: look"
+        assert (said in text) is told
 
 
 def test_the_summary_of_a_final_comparison_that_failed() -> None:

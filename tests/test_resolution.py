@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.measuring.decision import Rules
-from agent.measuring.measurement import Calibration, describe_resolution
+from agent.measuring.measurement import Calibration
+from agent.measuring.resolution import describe_resolution
 
 
 @pytest.mark.parametrize(

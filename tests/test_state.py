@@ -13,6 +13,7 @@ from agent.events import (
     EVENTS,
     Baselined,
     Calibrated,
+    Dropped,
     Event,
     Failed,
     Finished,
@@ -33,6 +34,7 @@ from agent.events import (
 from agent.journal import replay
 from agent.measuring.decision import Gain, Status
 from agent.options import Options
+from agent.report.result import notes
 from agent.state import Phase, Run, advance, stop_reason
 from tests.support.history import (
     BASELINED,
@@ -57,6 +59,7 @@ LEGAL: dict[tuple[Phase, type[Event]], Phase] = {
     (Phase.PROPOSE, Stopped): Phase.FINISH,
     (Phase.SCREEN, Screened): Phase.VERIFY,
     (Phase.SCREEN, Failed): Phase.SETTLE,
+    **{(phase, Dropped): Phase.PROPOSE for phase in list(Phase)[4:8]},
     (Phase.VERIFY, Verified): Phase.MEASURE,
     (Phase.VERIFY, Failed): Phase.SETTLE,
     (Phase.MEASURE, Measured): Phase.SETTLE,
@@ -70,6 +73,7 @@ EXAMPLES: dict[type[Event], Event] = {
     Calibrated: CALIBRATED,
     Skipped: Skipped("pipelining", "no loop"),
     Offered: Offered("split-k", "tiles", "split K"),
+    Dropped: Dropped("its try never ends"),
     HandedOver: HandedOver("model", "the playbook is exhausted"),
     Proposed: proposed("block_size", "a1"),
     Screened: SCREENED,
@@ -158,8 +162,8 @@ def test_the_history_as_rows() -> None:
     assert run.incumbent_sha == "a2"
     assert run.incumbent_ms == pytest.approx(0.738)
     assert [row.iteration for row in run.kept] == [1]
-    assert set(run.tried) == {"block_size", "occupancy", "reciprocal"}
-    assert [skipped.optimization for skipped in run.skipped] == ["pipelining"]
+    assert set(run.tried) == {"block_size", "occupancy", "reciprocal", "own-idea"}
+    assert [skipped.optimization for skipped in run.skipped] == ["pipelining", "own-idea"]
     assert run.notes == ("the branch is checked out",)
     assert run.spent_s == pytest.approx(sum(event.took_s for event in HISTORY))
 
@@ -367,6 +371,28 @@ def test_an_offer_stands_until_it_is_tried_or_set_aside() -> None:
     assert advance(offered, skipped("split-k")).offer is None
 
 
+def test_what_is_dropped_before_it_is_tried_costs_no_iteration() -> None:
+    offered = advance(started(), Offered("split-k", "tiles", "split K"))
+    run = advance(offered, Dropped("no idea"))
+    assert (run.offer, run.iteration, run.rows) == (None, offered.iteration, offered.rows)
+    assert run.skipped == (Skipped("split-k", "dropped: no idea"),)
+    with pytest.raises(TransitionError, match="Dropped does not belong to phase propose"):
+        advance(run, Dropped("once more"))
+
+
+@pytest.mark.parametrize("phase", [Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.SETTLE])
+def test_an_iteration_that_is_dropped_is_a_crash_wherever_it_stood(phase: Phase) -> None:
+    before = run_in(phase)
+    run = advance(before, Dropped("its try never ends"))
+    row = run.rows[-1]
+    assert (row.status, row.reason) == (Status.CRASH, "dropped: its try never ends")
+    assert (row.latency_ms, row.iteration) == (None, before.iteration)
+    assert (run.iteration, run.misses) == (before.iteration + 1, before.misses + 1)
+    assert (run.incumbent_sha, run.kept) == (before.incumbent_sha, before.kept)
+    after = iterate(run, 0.1)  # and the run goes on as after any crash
+    assert after.rows[-1].status is Status.KEEP
+
+
 def test_the_diagnosis_stands_until_there_is_another() -> None:
     first = Diagnosis(Cause.OCCUPANCY, ("compiled: 12 %",), ("occupancy", "tiles"))
     run = advance(started(), replace(CALIBRATED, diagnosis=first))
@@ -378,3 +404,17 @@ def test_the_diagnosis_stands_until_there_is_another() -> None:
     )
     second = Diagnosis(Cause.MEMORY, ("measured: 85 % of the bandwidth",))
     assert advance(run, Settled("b2", diagnosis=second)).diagnosis == second
+
+
+@pytest.mark.parametrize(("saves", "kept"), [("", False), ("the time to tune", True)])
+def test_what_is_as_fast_is_kept_for_what_else_it_saves(saves: str, kept: bool) -> None:
+    run = replay([STARTED, BASELINED, CALIBRATED])
+    run = advance(run, replace(proposed("x", "a1"), saves=saves))
+    run = advance(run, Verified("a1", 12))
+    run = advance(run, Measured(comparison(0.0)))
+    run = advance(run, Settled("a2" if kept else "a1"))
+    row = run.rows[-1]
+    assert (row.status is Status.KEEP, row.saves) == (kept, saves if kept else "")
+    assert (f"iteration 1 was kept for what else it saves: {saves}" in notes(run)) is kept
+    assert (run.last_gain, stop_reason(run)) == (Gain.NONE, None)
+    assert run.misses == (0 if kept else 1)

@@ -259,10 +259,63 @@ def test_given_but_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     write(repo, {"tests/test_new.py": "", "tests/test_softmax.py": "changed = 1\n"})
     kernel = "kernels/softmax.py"
     assert "not in the repository's commit: commit it" in refusal(repo, kernel, "tests/test_new.py")
-    assert "give the path of a test" in refusal(repo, kernel, "tests/none.py::test_x")
-    assert "give the path of a test" in refusal(repo, kernel, "/etc/hosts")
+    assert "give the path of a committed file" in refusal(repo, kernel, "tests/none.py::test_x")
+    assert "give the path of a committed file" in refusal(repo, kernel, "/etc/hosts")
     assert "has uncommitted changes" in refusal(repo, kernel, "tests/test_softmax.py::test_x")
     assert "has uncommitted changes" in refusal(repo, kernel, "tests")
+
+
+# --- benchmark scripts --------------------------------------------------------------------------
+
+
+def benches_of(repo: Path, *benches: str) -> tuple[str, ...]:
+    found = preflight(repo / "kernels/softmax.py")
+    return find_target(found.tree, found.kernel, (), benches).benches
+
+
+def test_a_benchmark_is_named_from_the_root_with_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repo(tmp_path)
+    write(repo, {"benchmarks/speed.py": "def report(): pass\n"})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "speed")
+    monkeypatch.chdir(repo / "benchmarks")
+    assert benches_of(repo, "python3.11 speed.py -n '1 2'", "speed.py::report") == (
+        "benchmarks/speed.py -n '1 2'",
+        "benchmarks/speed.py::report",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("bash run.sh", "--bench 'bash run.sh' is no Python script: give 'python FILE"),
+        ("python -m benchmarks", "is no Python script"),
+        ("python", "is no Python script"),
+        ("speed.py::a.b", "is no Python script"),
+        ("speed.py 'half", "cannot be split into words (No closing quotation)"),
+        ("speed.py::report -n 1", "names a report, which takes no arguments"),
+        ("none.py", "none.py is not in the repository's commit: give the path of a committed file"),
+        ("new.py", "new.py is not in the repository's commit: commit it first"),
+        ("changed.py", "changed.py has uncommitted changes"),
+        ("broken.py", "broken.py:1: "),
+        ("kernels/softmax.py", "is the kernel's own file, which candidates change: move"),
+    ],
+)
+def test_what_is_no_benchmark_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    repo = make_repo(tmp_path)
+    write(repo, {"broken.py": "def (:\n", "changed.py": ""})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "scripts")
+    write(repo, {"changed.py": "n = 1\n", "new.py": ""})
+    monkeypatch.chdir(repo)
+    with pytest.raises(UsageError) as refused:
+        benches_of(repo, given)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 # --- import roots -------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ class _Session:
     def pytest_runtest_setup(self, item: Any) -> None:
         """What is launched from here on is this test's."""
         self._recorder.test = item.nodeid
-        self._recorder.timed = "perf" in item.name or bool(TIMING & {*item.fixturenames})
+        fixtures = getattr(item, "fixturenames", ())  # a benchmark script has none
+        self._recorder.timed = "perf" in item.name or bool(TIMING & {*fixtures})
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the reason of a failure; where nothing was launched it says why."""

@@ -8,9 +8,9 @@ both are measured in the same seconds on inputs that are made only once.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 WARMUP_MS = 25.0
@@ -40,6 +40,8 @@ class Sampler(Protocol):
     """A way to time a callable."""
 
     method: str
+    calls: bool
+    """Whether a sample calls it; else it replays what was captured, at the same addresses."""
 
     def sample(self, count: int) -> list[float]:
         """So many samples, in ms."""
@@ -96,6 +98,13 @@ class TileBench:
         return timing.median_ms
 
 
+def has_gpu() -> bool:
+    """Whether there is one to time on."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
 def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Sampler, float]:
     """Choose how to time `fn` and estimate its latency; compilation is over then.
 
@@ -107,12 +116,12 @@ def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Samp
     Returns:
         The sampler and its estimate in ms.
     """
-    import torch
-
-    if not torch.cuda.is_available():
+    if not has_gpu():
         fn()
         sampler: Sampler = OnCpu(fn)
         return sampler, _estimate(sampler, 1)
+    import torch
+
     fn()
     torch.cuda.synchronize()
     events = OnGpu(fn)
@@ -143,6 +152,7 @@ class OnGpu:
     """
 
     method = "CUDA events, cold L2"
+    calls = True
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
@@ -179,6 +189,7 @@ class AsGraph:
     """
 
     method = f"CUDA graph of {GRAPH_LAUNCHES} launches, warm L2"
+    calls = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
@@ -218,6 +229,7 @@ class OnCpu:
     """Wall time of each call."""
 
     method = "CPU wall time"
+    calls = True
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
@@ -226,9 +238,9 @@ class OnCpu:
         """One sample a call."""
         samples = []
         for _ in range(count):
-            begin = time.perf_counter()
+            begin = perf_counter()
             self._fn()
-            samples.append((time.perf_counter() - begin) * 1e3)
+            samples.append((perf_counter() - begin) * 1e3)
         return samples
 
     def burst(self, count: int) -> None:

@@ -10,18 +10,23 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.sandbox import probe
 from tile_agent_pytest.tile_ir.installed import installed
 
 PACKAGES = ("torch", "triton", "cuda-tile", "nvidia-cuda-tileiras", "pytest")
 
 
 def facts() -> dict[str, Any]:
-    """Python's version, the packages that matter (None: not installed), the Tile IR compiler."""
+    """Python's version, the packages that matter (None: not installed), the Tile IR compiler.
+
+    And how far the machine confines what it runs.
+    """
     return {
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
         "tileiras": _tileiras(),
         "tile_ir": installed(),
+        "sandbox": probe(),
     }
 
 

@@ -5,8 +5,10 @@ imports, and it is as isolated as a fresh process as far as the user's code is c
 it has run here. CUDA is never initialised in this process, because a context does not survive a
 fork.
 
-The server ends when its parent does, and takes every worker along. As a child subreaper it
-inherits what a worker leaves behind (a daemon, a `setsid` grandchild) and kills that too.
+The server ends when its parent does, and takes every worker along. A worker is a child subreaper:
+what its tests leave behind (a daemon, a `setsid` grandchild) stays below it while it lives. Then
+the server, one too, inherits that and kills it. It also ends a worker that takes too much memory
+or too many processes, and removes the folder for temporary files that each has had.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from tile_agent_pytest.facts import facts
@@ -31,11 +37,18 @@ from tile_agent_pytest.process_tree import (
     variable_of,
     wake_on_child_exit,
 )
+from tile_agent_pytest.sandbox import make_devices
+from tile_agent_pytest.watchdog import PERIOD_S, overrun
 from tile_agent_pytest.wire import Channel, Message
+from tile_agent_pytest.worker_folders import SCRATCH
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
 EXTRAS = (
+    "tile_agent_pytest.worker",
+    "torch.utils._python_dispatch",
     "anyio.pytest_plugin",
+    "_hypothesis_pytestplugin",
+    "hypothesis",
     "anyio._backends._asyncio",
     "pytest_benchmark.plugin",
     "xdist.plugin",
@@ -47,12 +60,26 @@ EXTRAS = (
     "xdist.newhooks",
     "pytest_benchmark.hookspec",
     "pytest_benchmark.storage.file",
+    "numpy.testing",
+    "pdb",
+    "platformdirs",
+    "tomllib",
 )
 """What else is imported, of what is installed: plugins, which pytest would compile anew in every
 worker, what `torch.testing.assert_close` imports when it is first called, and what Triton does at
 its first launch."""
 WORKER_MARK = "TILE_AGENT_WORKER"
 MAX_REQUEST_BYTES = 4096
+PRECEDENCE = -10
+"""The server's niceness: among a thousand processes that a worker has started it gets its turn."""
+KILL_TIMEOUT_S = 3.0
+"""What forks faster than it can be killed gets no more time than this."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    memory_bytes: int
+    processes: int
 
 
 def serve(control_fd: int) -> None:
@@ -62,6 +89,8 @@ def serve(control_fd: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: server.leave())
     become_subreaper()
     die_with_parent(signal.SIGTERM)
+    with contextlib.suppress(PermissionError):  # only root may
+        os.setpriority(os.PRIO_PROCESS, 0, PRECEDENCE)
     server.run()
 
 
@@ -75,16 +104,25 @@ class Server:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, str] = {}
+        self._why: dict[str, str] = {}
+        self._limits = _Limits(sys.maxsize, sys.maxsize)
+        self._scratch = Path(os.environ[SCRATCH])
         self._wakeup = wake_on_child_exit()
+        self._niceness = os.getpriority(os.PRIO_PROCESS, 0)
 
     def run(self) -> None:
         """Serve until the parent closes its end."""
+        make_devices()
         imported, missing = _preload()
         try:
             hello = {"imported": imported, "missing": missing, "facts": facts()}
             self._tell({"event": "hello", **hello})
             while True:
-                ready, _, _ = select.select([self._control.fileno(), self._wakeup], [], [])
+                period_s = PERIOD_S if self._workers else None
+                ready, _, _ = select.select(
+                    [self._control.fileno(), self._wakeup], [], [], period_s
+                )
+                self._watch()
                 if self._wakeup in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(self._wakeup, 4096)
@@ -101,6 +139,7 @@ class Server:
         for pid in list(self._workers):
             kill_tree(pid)
         self._kill_orphans(alive=set())
+        shutil.rmtree(self._scratch, ignore_errors=True)
         os._exit(0)
 
     def _tell(self, message: Message) -> None:
@@ -113,6 +152,7 @@ class Server:
             return False
         request = json.loads(data)
         if request["op"] == "fork":
+            self._limits = _Limits(request["memory_bytes"], request["processes"])
             self._fork(str(request["id"]), fds[0])
         elif request["op"] == "kill":
             for pid, mark in self._workers.items():
@@ -120,7 +160,17 @@ class Server:
                     kill_tree(pid)
         return True
 
+    def _watch(self) -> None:
+        """End a worker that takes too much; its exit is told with the reason."""
+        limits = self._limits
+        found = overrun(self._workers, limits.memory_bytes, limits.processes)
+        if found is not None:
+            pid, why = found
+            self._why.setdefault(self._workers[pid], why)
+            kill_tree(pid)
+
     def _fork(self, mark: str, fd: int) -> None:
+        (self._scratch / mark).mkdir()
         pid = os.fork()
         if pid == 0:
             self._become_worker(fd, mark)
@@ -136,10 +186,13 @@ class Server:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.setsid()
+            os.setpriority(os.PRIO_PROCESS, 0, self._niceness)
+            become_subreaper()
             die_with_parent(signal.SIGKILL)
             self._control.close()
             os.close(self._wakeup)
             os.environ[WORKER_MARK] = mark
+            os.environ["TMPDIR"] = os.environ[SCRATCH] = str(self._scratch / mark)
             from tile_agent_pytest.worker import work
 
             code = work(Channel(socket.socket(fileno=fd)))
@@ -164,14 +217,29 @@ class Server:
             if mark is None:
                 continue
             self._kill_orphans(alive=set(self._workers.values()))
+            shutil.rmtree(self._scratch / mark, ignore_errors=True)
             code = os.waitstatus_to_exitcode(status)
-            self._tell({"event": "exited", "id": mark, "code": code})
+            why = self._why.pop(mark, "")
+            self._tell({"event": "exited", "id": mark, "code": code, "why": why})
 
     def _kill_orphans(self, *, alive: set[str]) -> None:
-        """Kill what dead workers left behind: our children that are neither workers nor theirs."""
-        for pid in children(os.getpid()):
-            if pid not in self._workers and variable_of(pid, WORKER_MARK) not in alive:
+        """Kill what dead workers left behind: our children that are neither workers nor theirs.
+
+        As often as it takes: what one had started while it was killed becomes our child then.
+        """
+        deadline = time.monotonic() + KILL_TIMEOUT_S
+        while orphans := [
+            pid
+            for pid in children(os.getpid())
+            if pid not in self._workers and variable_of(pid, WORKER_MARK) not in alive
+        ]:
+            for pid in orphans:
                 kill_tree(pid)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.001)
 
 
 def _preload() -> tuple[list[str], dict[str, str]]:

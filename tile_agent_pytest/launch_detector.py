@@ -2,17 +2,20 @@
 
 A candidate that computes its result elsewhere, by a library or from an earlier call, can be right
 and fast. While the block of a `LaunchDetector` lasts, every launch by Triton, by its interpreter
-and by cuTile is looked at; outside of it nothing is replaced, so that no timing pays for it.
+and by cuTile is looked at; outside of it nothing is replaced.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+from tile_agent_pytest.launch_functions import launch_functions
 
 
 class LaunchDetector:
@@ -21,43 +24,59 @@ class LaunchDetector:
     def __init__(self, file_name: str) -> None:
         """Take the name of the kernel's file, without its folder."""
         self._file_name = file_name
-        self.seen = False
-        """Whether there was one in the last block."""
+        self._of_the_file: dict[Any, bool] = {}
+        self.launches: list[str] = []
+        """The functions that were launched in the last block, in order."""
+        self.streams: set[int] = set()
+        """The streams of the GPU that they were launched on, with the one of the block's begin."""
+        self.threads: set[int] = set()
+        """The threads that launched them, with the one of the block's begin."""
+
+    @property
+    def seen(self) -> bool:
+        """Whether there was a launch in the last block."""
+        return bool(self.launches)
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        """Look at every launch while the block lasts."""
-        self.seen = False
+    def watching(self, *, suppress: bool = False) -> Iterator[None]:
+        """Look at every launch while the block lasts; or see to it that none happens."""
+        self.launches = []
+        self.streams = {_stream()}
+        self.threads = {threading.get_ident()}
         with contextlib.ExitStack() as stack:
-            for owner, name, function_of in _launchers():
-                original = getattr(owner, name)
-                watched = self._watched(original, function_of)
+            for launcher in launch_functions():
+                owner, name = launcher.owner, launcher.name
+                watched = self._watched(getattr(owner, name), launcher.function_of, suppress)
                 stack.enter_context(mock.patch.object(owner, name, watched))
             yield
 
     def _watched(
-        self, original: Callable[..., Any], function_of: Callable[..., Any]
+        self, original: Callable[..., Any], function_of: Callable[..., Any], suppress: bool
     ) -> Callable[..., Any]:
         def launch(*args: Any, **kwargs: Any) -> Any:
-            code = getattr(function_of(*args, **kwargs), "__code__", None)
-            if code is not None and Path(code.co_filename).name == self._file_name:
-                self.seen = True
+            function = function_of(*args, **kwargs)
+            code = getattr(function, "__code__", None)
+            if code is not None and self._defines(code):
+                self.launches.append(function.__name__)
+                self.streams.add(_stream())
+                self.threads.add(threading.get_ident())
+                if suppress:
+                    return None
             return original(*args, **kwargs)
 
         return launch
 
-
-def _launchers() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Owner and name of what launches, and which function it launches; of loaded modules only."""
-    if (jit := sys.modules.get("triton.runtime.jit")) is not None:
-        yield jit.JITFunction, "run", lambda kernel, *_, **__: kernel.fn
-    if (interpreter := sys.modules.get("triton.runtime.interpreter")) is not None:
-        yield interpreter.GridExecutor, "__call__", lambda executor, *_, **__: executor.fn
-    if (tile := sys.modules.get("cuda.tile")) is not None:
-        yield tile, "launch", _of_cutile
+    def _defines(self, code: Any) -> bool:
+        """Whether a function's code is of the file; asked at each launch of a timed block."""
+        known = self._of_the_file.get(code)
+        if known is None:
+            known = self._of_the_file[code] = Path(code.co_filename).name == self._file_name
+        return known
 
 
-def _of_cutile(
-    _stream: Any = None, _grid: Any = None, kernel: Any = None, *_: Any, **__: Any
-) -> Any:
-    return getattr(getattr(kernel, "_annotated_function", None), "pyfunc", None)
+def _stream() -> int:
+    """The stream that a launch would be ordered on now; 0 without a GPU in use."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return int(torch.cuda.current_stream().cuda_stream)

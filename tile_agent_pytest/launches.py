@@ -82,11 +82,14 @@ class RecordedLaunch:
     """The pytest node id of the first test that launched it; of the first that timed it, if any."""
     timed: bool = False
     """Whether that is a perf test."""
+    observed: Message | None = field(default=None, compare=False)
+    """What it was given, by `observed_launches.as_recorded`; None where nobody saw it."""
 
     def describe(self) -> Message:
         """What the parent is told of it."""
         return {
             "kernel": self.kernel,
+            "observed": self.observed,
             "arguments": dict(self.arguments),
             "options": dict(self.options),
             "grid": list(self.grid),

@@ -13,10 +13,14 @@ from typing import Any
 
 import pytest
 
+from tile_agent_pytest import bench_scripts
 from tile_agent_pytest.bench import Gate, TileBench, Timing
+from tile_agent_pytest.bench_command import OPTION
 from tile_agent_pytest.guards import Guards
 
 PROPERTY = "tile_bench"
+ASIDE = "tile_bench_aside"
+"""The property of a test that had something timed which launches no kernel of the file."""
 GUARDS = pytest.StashKey[Guards]()
 """What watches Triton's interpreter in this session."""
 
@@ -44,10 +48,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="in Triton's interpreter: fail a kernel that loads or stores outside of its tensors",
     )
     group.addoption(
+        OPTION,
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="run 'python FILE [ARGUMENTS]', or the perf_report FILE::REPORT, as one more test",
+    )
+    group.addoption(
         "--triton-repeat",
         action="store_true",
         help="in Triton's interpreter: run each launch again and tell what differs; with guards",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Benchmark scripts are items beside the tests."""
+    bench_scripts.add_items(session, items)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -85,18 +102,23 @@ def tile_bench(request: pytest.FixtureRequest, record_property: Any) -> Iterator
         pytest.skip("--tile-cpu is for correctness; it has no latencies")
 
     def emit(timing: Timing) -> None:
-        record_property(
-            PROPERTY,
-            {
-                "config": timing.config,
-                "samples_ms": list(timing.samples_ms),
-                "method": timing.method,
-            },
-        )
+        record_property(*as_property(timing))
 
     guards = request.config.stash.get(GUARDS, None)
     with guards.suspended() if guards else contextlib.nullcontext():
         yield TileBench(emit, gate)
+
+
+def as_property(timing: Timing, through: str = "") -> tuple[str, dict[str, Any]]:
+    """A timing as a test's user property.
+
+    Args:
+        timing: of one config.
+        through: what the test asked for it, where that was no `tile_bench`.
+    """
+    method = f"{timing.method}; for {through}" if through else timing.method
+    value = {"config": timing.config, "samples_ms": list(timing.samples_ms), "method": method}
+    return PROPERTY, value
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -19,7 +19,9 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_cutile import Compiler
+from tile_agent_pytest.launch_functions import Given
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
+from tile_agent_pytest.observed_launches import as_recorded
 
 DIVISOR = 16
 LARGEST_RANK = 5
@@ -91,6 +93,7 @@ def _record(
         return compiler.into(kernel, constraints, target, folder)
 
     names = kernel._annotated_function.pysig.parameters
+    given = Given(grid, dict(zip(names, arguments, strict=True)), options)
     recorder.add(
         RecordedLaunch(
             key=(function, repr(constraints), repr(options)),
@@ -100,7 +103,8 @@ def _record(
             compile=into,
             grid=tuple(int(n) for n in grid),
             values=tuple(repr(a) for a in arguments if isinstance(a, bool | int | float)),
-            tensors=tensors_of(dict(zip(names, arguments, strict=True))),
+            tensors=tensors_of(given.arguments),
+            observed=as_recorded(function.__name__, given),
         )
     )
 

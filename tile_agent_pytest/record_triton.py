@@ -10,13 +10,16 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_triton import Specialization, compile_kernel, gpu_target
+from tile_agent_pytest.launch_functions import Given, evaluated, given_to_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
+from tile_agent_pytest.observed_launches import as_recorded
 
 
 @contextlib.contextmanager
@@ -30,7 +33,7 @@ def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
     triton: Any = importlib.import_module("triton")
     function_class: Any = importlib.import_module("triton.runtime.jit").JITFunction
     grids: list[Any] = [()]
-    given: list[Message] = [{}]
+    given: list[Given] = [Given((), {}, {})]
 
     def hook(*, fn: Any, compile: Message, **_: Any) -> bool:
         if recorder.covers(fn.jit_function.fn):
@@ -40,8 +43,8 @@ def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
     original = function_class.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        given.append({**dict(zip(self.arg_names, args, strict=False)), **kwargs})
-        grids.append(_evaluated(grid, given[-1]))
+        given.append(given_to_triton(self, *args, grid=grid, **kwargs))
+        grids.append(evaluated(grid, {**given[-1].arguments, **given[-1].options}))
         try:
             return original(self, *args, grid=grid, warmup=warmup, **kwargs)
         finally:
@@ -121,13 +124,14 @@ def _device_properties(_: int = 0) -> Message:
 
 
 def _launch(
-    function: Any, compiled: Message, grid: tuple[int, ...], given: Message
+    function: Any, compiled: Message, grid: tuple[int, ...], given: Given
 ) -> RecordedLaunch:
     specialization = Specialization.recorded(function, compiled)
 
     def into(target: str, folder: Path) -> Message:
         return compile_kernel(specialization, int(target.removeprefix("sm_")), folder)
 
+    values = (*given.arguments.values(), *given.options.values())
     return RecordedLaunch(
         key=(function.fn, compiled["key"]),
         kernel=function.fn.__qualname__,
@@ -135,13 +139,7 @@ def _launch(
         options=specialization.options,
         compile=into,
         grid=grid,
-        values=tuple(repr(a) for a in given.values() if isinstance(a, bool | int | float)),
-        tensors=tensors_of(given),
+        values=tuple(repr(a) for a in values if isinstance(a, bool | int | float)),
+        tensors=tensors_of(given.arguments),
+        observed=as_recorded(function.fn.__name__, replace(given, grid=grid)),
     )
-
-
-def _evaluated(grid: Any, arguments: Message) -> tuple[int, ...]:
-    try:
-        return tuple(int(n) for n in (grid(arguments) if callable(grid) else grid))
-    except Exception:  # the launch itself will say it, if it gets that far
-        return ()

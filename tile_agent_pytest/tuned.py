@@ -12,7 +12,6 @@ and `cuda.tile.tune.exhaustive_search` are changed before any of the user's code
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import sys
@@ -20,13 +19,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 
-def hold(folder: Path, running: Callable[[], str]) -> dict[str, str]:
+
+def hold(folder: Path, running: Callable[[], str], log: TuningLog) -> dict[str, str]:
     """Wrap the tuners of cuTile and of Triton, where they are installed.
 
     Args:
         folder: where the choices of one commit are kept.
         running: the node id of the test that is running; a choice is held for a test.
+        log: notes what Triton's tuner does.
 
     Returns:
         What cuTile has chosen in this process, filled as it happens; for Triton's choices see
@@ -38,13 +40,13 @@ def hold(folder: Path, running: Callable[[], str]) -> dict[str, str]:
         tune.exhaustive_search = _held(tune, folder, running, chosen)
     tuner = _triton_tuner()
     if tuner is not None:
-        tuner.check_disk_cache = _held_with_hooks(tuner.check_disk_cache, folder)
+        tuner.check_disk_cache = log.watched(_held_with_hooks(tuner.check_disk_cache, folder))
         if os.environ.get("TRITON_INTERPRET") == "1":
-            take_first_configs()
+            _take_first_configs()
     return chosen
 
 
-def take_first_configs() -> None:
+def _take_first_configs() -> None:
     """Have Triton's tuner time nothing: in its interpreter no time says anything about a GPU's."""
     tuner = _triton_tuner()
     if tuner is not None:
@@ -84,8 +86,7 @@ def _held_with_hooks(check_disk_cache: Callable[..., bool], folder: Path) -> Cal
     ) -> bool:
         if not any(config.pre_hook for config in configs):
             return check_disk_cache(tuner, tuning_key, configs, bench_fn)
-        kernel = f"{tuner.base_fn.__module__}.{tuner.base_fn.__qualname__}"
-        file = _file(folder, [kernel, str(tuning_key), *map(str, configs)])
+        file = file_of(folder, of_tuner(tuner, tuning_key, configs))
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             held = json.loads(file.read_text())
             best = configs[held["index"]]
@@ -95,7 +96,7 @@ def _held_with_hooks(check_disk_cache: Callable[..., bool], folder: Path) -> Cal
         bench_fn()
         best = tuner.cache[tuning_key]
         index = next(i for i, config in enumerate(configs) if config is best)
-        _write(file, {"index": index, "timings_ms": tuner.configs_timings[best]})
+        write(file, {"index": index, "timings_ms": tuner.configs_timings[best]})
         return False
 
     return check
@@ -111,7 +112,7 @@ def _held(
         test = running()
         calls[test] = calls.get(test, 0) + 1
         name = f"{test} #{calls[test]}"
-        file = _file(folder, [name, *map(str, space)])
+        file = file_of(folder, [name, *map(str, space)])
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             held = json.loads(file.read_text())
             best = tune.Measurement(config=space[held.pop("index")], **held)
@@ -121,7 +122,7 @@ def _held(
         best = result.best
         chosen[name] = str(best.config)
         index = next(i for i, config in enumerate(space) if config is best.config)
-        _write(
+        write(
             file,
             {
                 "index": index,
@@ -133,21 +134,3 @@ def _held(
         return result
 
     return exhaustive_search
-
-
-def _file(folder: Path, parts: list[str]) -> Path:
-    """Where the choice that these texts tell from others is kept."""
-    return folder / f"{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:32]}.json"
-
-
-def _write(file: Path, value: dict[str, Any]) -> None:
-    """Whole or not at all; a worker may be killed at any time, and a disk be full."""
-    with contextlib.suppress(OSError):
-        _replace(file, json.dumps(value))
-
-
-def _replace(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}")
-    part.write_text(text)
-    part.replace(file)

@@ -61,6 +61,10 @@ class Channel:
             self._buffer += chunk
         return message
 
+    def is_readable(self) -> bool:
+        """Whether a message has begun to arrive, or the peer is gone."""
+        return bool(self._buffer or select.select([self.socket], [], [], 0.0)[0])
+
     def close(self) -> None:
         """Close this end."""
         self.socket.close()
@@ -78,7 +82,7 @@ class Channel:
         del self._buffer[:end]
         try:
             message = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Closed from None  # no peer of ours writes that
         if not isinstance(message, dict):
             raise Closed

@@ -4,11 +4,15 @@ It collects once and then runs the tests it is told to, as often as it is told t
 once, a perf test many times. Nothing is read from terminal text; every test's outcome, properties,
 captured output and pytest-benchmark data travel as a structure.
 
-    parent -> worker   the job, then {"nodeids": [...], "stepped": bool} as often as wanted;
-                       it ends by closing
+    parent -> worker   the job, then {"nodeids": [...], "stepped": bool, "timed": bool,
+                       "records": bool, "observes": bool} as often as wanted; it ends by closing
+                       {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int}
+                       a recorded call in another layout, stepped: see `CallRecorder`
     worker -> parent   {"event": "ready", "items": [...], "errors": [...]}
-                       {"event": "at", "nodeid": ..., "config": ...}   stepped: see `Stepper`
+                       {"event": "at", "nodeid": ..., "config": ..., "through": ...}
+                       stepped: see `Stepper`; through what the test times, '' for `tile_bench`
                        {"event": "ran", "tests": [...], "modules": [...], "seconds": ...}
+                       {"event": "called"}   a recorded call is over, or failed
                        {"event": "ended", "code": ...}   pytest gave up before it was ready
 """
 
@@ -17,25 +21,32 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import random
 import shutil
 import sys
+import tempfile
 import time
-import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tile_agent_pytest import artifacts, plugin, tuned
-from tile_agent_pytest.bench import Sampler, Timing, open_sampler
+from tile_agent_pytest import artifacts, plugin, sandbox, timing_adapters, tuned
+from tile_agent_pytest.bench import Timing
+from tile_agent_pytest.examining import comparer
+from tile_agent_pytest.examining.calls import ArgumentLayout, CallRecorder
+from tile_agent_pytest.examining.originals import Originals
+from tile_agent_pytest.examining.programs import StartedPrograms
 from tile_agent_pytest.launch_detector import LaunchDetector
+from tile_agent_pytest.observed_launches import LaunchObserver
+from tile_agent_pytest.observed_tunings import TuningLog
+from tile_agent_pytest.outcomes import clipped, outcome_of
+from tile_agent_pytest.sampling import thinned
+from tile_agent_pytest.stepper import Stepper, seed_generators
+from tile_agent_pytest.timed_through import TimingNames
+from tile_agent_pytest.timing_takeover import TimingTakeover
 from tile_agent_pytest.wire import Channel, Closed, Message
 
-MAX_TEXT = 20_000
-"""Characters of a test's output that travel; the whole is in the worker's log."""
-MAX_SAMPLES = 1000
 _OUR_ENTRY_POINT = "tile_agent"
 
 
@@ -45,10 +56,13 @@ def work(channel: Channel) -> int:
     A job holds `cwd` (root of the checkout), `sys_path` (put first, in order), `log` (file for
     stdout and stderr), `args` (pytest arguments), `tests` (node ids to keep, or None for all),
     `kernel` (path of the kernel within the checkout), `tuned` (folder for what its tuner chooses),
-    `env` (variables to set) and perhaps `detect_launches` (tell of each test whether it launched a
-    kernel of the file) and `repeat` (Triton launches that are interpreted run twice; what differs
-    comes back as `notes`). A job with `artifacts` is one for `tile_agent_pytest.artifacts`, which
-    says what it holds besides; its end is told as {"event": "done"}.
+    `env` (variables to set), `limits` (`file_bytes`), `sandbox` (null, or what it may `write`, what
+    it may `read` in any case, and what to `hide` from it) and perhaps `detect_launches` (tell of
+    each test whether it launched a kernel of the file) and `repeat` (Triton launches that are
+    interpreted run twice; what differs comes back as `notes`). A job with `artifacts` is one for
+    `tile_agent_pytest.artifacts`, which says what it holds besides; its end is told as
+    {"event": "done"}. One with `compares` serves `tile_agent_pytest.examining.comparer` and imports
+    nothing of the user's.
     """
     job = channel.receive()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -57,9 +71,13 @@ def work(channel: Channel) -> int:
     os.close(log)
     os.chdir(job["cwd"])
     os.environ.update(job["env"])
+    sandbox.enter(job)
     if "artifacts" in job:
         artifacts.main(job["artifacts"])
         channel.send({"event": "done"})
+        return 0
+    if job.get("compares"):
+        comparer.serve(channel)
         return 0
     sys.path[:0] = job["sys_path"]
     sys.dont_write_bytecode = True  # two candidates of one second and one size share a .pyc
@@ -82,6 +100,7 @@ def _standing_arguments(scratch: str) -> list[str]:
     return [
         f"-pno:{_OUR_ENTRY_POINT}",  # registered by hand: it may not be installed here at all
         f"-ocache_dir={scratch}/cache",  # not in the checkout; without it `--lf` is no option
+        f"--basetemp={scratch}/tmp",  # nor is this
         "-Wignore:Module already imported so cannot be rewritten:pytest.PytestAssertRewriteWarning",
         "--maxfail=0",  # `-x` would end the collection without a word on the import that failed
         "--capture=fd",
@@ -101,6 +120,7 @@ class PytestSession:
 
     def __init__(self, channel: Channel, job: Message) -> None:
         self._channel = channel
+        self._is_timed = False
         self._wanted: list[str] | None = job["tests"]
         self._kernel_name = Path(job["kernel"]).name
         self._collect_errors: list[Message] = []
@@ -110,10 +130,19 @@ class PytestSession:
         self._running = ""
         self._config: Any = None
         self._detector = LaunchDetector(self._kernel_name)
+        self._observer: LaunchObserver | None = None
+        self._recorder = CallRecorder(self._kernel_name)
+        self._takeover = TimingTakeover(self._kernel_name)
+        timing_adapters.install(self._takeover, self._kernel_name)
+        self._originals = Originals(self._takeover.replacements)
+        self._takeover.watch = self._originals.watch
+        self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
-        self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running)
+        self._tunings = TuningLog(Path(job["tuned"]))
+        self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
-        self.scratch = f"{job['log']}.scratch"
+        self._ended = 0
+        self.scratch = tempfile.mkdtemp(prefix="pytest-")
         """A folder for what plugins keep between sessions; it goes with this one."""
         self.answered = False
 
@@ -133,7 +162,7 @@ class PytestSession:
         """Remember what could not be collected."""
         if report.failed:
             self._collect_errors.append(
-                {"nodeid": report.nodeid, "text": _clip(str(report.longrepr))}
+                {"nodeid": report.nodeid, "text": clipped(str(report.longrepr))}
             )
 
     @pytest.hookimpl(trylast=True)
@@ -151,10 +180,12 @@ class PytestSession:
         """Do as the parent says until it closes its end."""
         self._stay_alone()
         items = {item.nodeid: item for item in session.items}
+        known = self._takeover.known if self._wanted is None else []  # else they have been chosen
+        names = TimingNames(known, Path.cwd(), self._kernel_name)
         self._channel.send(
             {
                 "event": "ready",
-                "items": [_describe(item) for item in session.items],
+                "items": [_describe(item, names) for item in session.items],
                 "errors": self._collect_errors,
             }
         )
@@ -162,11 +193,28 @@ class PytestSession:
         with contextlib.suppress(Closed):
             while True:
                 request = self._channel.receive()
+                if "call" in request:
+                    self._call(request)
+                    continue
                 plugin.gate = self._step if request.get("stepped") else None
-                self._channel.send(self._run([items[nodeid] for nodeid in request["nodeids"]]))
+                self._is_timed = bool(request.get("stepped") or request.get("timed"))
+                wanted = [items[nodeid] for nodeid in request["nodeids"]]
+                observes = bool(request.get("observes"))
+                self._observer = None
+                if observes:
+                    self._observer = LaunchObserver(self._kernel_name, self._tunings)
+                self._channel.send(self._run(wanted, records=bool(request.get("records"))))
         return True
 
-    def _run(self, items: list[pytest.Item]) -> Message:
+    def _run(self, items: list[pytest.Item], *, records: bool) -> Message:
+        if not records:
+            return self._ran(items) | {"calls": []}
+        self._recorder = CallRecorder(self._kernel_name)
+        with self._recorder.recording(lambda: self._running):
+            ran = self._ran(items)
+        return ran | {"calls": [call.described() for call in self._recorder.calls]}
+
+    def _ran(self, items: list[pytest.Item]) -> Message:
         begin = time.perf_counter()
         tests = []
         for index, item in enumerate(items):
@@ -176,19 +224,28 @@ class PytestSession:
             self._benchmark_s.clear()
             self._exception = ""
             self._running = item.nodeid
-            _seed(item.nodeid)
+            seed_generators(item.nodeid)
             following = items[index + 1] if index + 1 < len(items) else None
             started = time.perf_counter()
-            with self._detector.watching() if self._watches else contextlib.nullcontext():
+            watches = self._watches and plugin.gate is None  # a stepper looks for itself
+            with contextlib.ExitStack() as looking:
+                if watches:
+                    looking.enter_context(self._detector.watching())
+                if self._observer is not None:
+                    looking.enter_context(self._observer.watching(item.nodeid))
+                if self._is_timed:
+                    looking.enter_context(self._taking_over(item))
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._stay_alone()
-            outcome = _outcome(item.nodeid, self._reports)
-            outcome["launched"] = self._watches and self._detector.seen
+            outcome = outcome_of(item.nodeid, self._reports)
+            outcome["launched"] = watches and self._detector.seen
             outcome["seconds"] = time.perf_counter() - started
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
         modules = loaded_from(self._kernel_name)
+        if plugin.gate is not None:
+            _give_back_memory()
         guards = self._config.stash.get(plugin.GUARDS, None)
         return {
             "event": "ran",
@@ -196,19 +253,66 @@ class PytestSession:
             "modules": sorted({os.path.realpath(module.__file__) for module in modules}),
             "chosen": self._chosen | tuned.triton_choices(modules),
             "notes": list(guards.notes) if guards else [],
+            "replaced": self._originals.replaced(),
+            "programs": self._programs.found(),
+            "launches": self._observer.launches if self._observer else [],
             "seconds": time.perf_counter() - begin,
         }
 
-    def _step(self, config: str, fn: Callable[[], Any]) -> Timing:
+    @contextlib.contextmanager
+    def _taking_over(self, item: pytest.Item) -> Iterator[None]:
+        """Have what the test times with functions of its own choice timed as `tile_bench` does."""
+        guards = self._config.stash.get(plugin.GUARDS, None)
+
+        def gate(config: str, function: Callable[[], Any], through: str) -> Timing:
+            return self._step(config, function, through=through)
+
+        def emit(timing: Timing, through: str, launched: bool) -> None:
+            record = plugin.as_property(timing, through) if launched else (plugin.ASIDE, through)
+            item.user_properties.append(record)
+
+        unguarded = guards.suspended if guards else contextlib.nullcontext
+        with self._takeover.serving(gate if plugin.gate else None, emit, unguarded):
+            yield
+
+    def _call(self, request: Message) -> None:
+        """Serve a recorded call in another layout; what it raises has been told."""
+        call = self._recorder.calls[request["call"]]
+        sizes = tuple((old, new) for old, new in request["sizes"])
+        layout = ArgumentLayout(sizes, request["pitch"], request["offset"])
+        self._running = call.nodeid
+        try:
+            self._step(call.name, call.laid_out(layout), rebuilt=True)
+        except Closed:
+            raise
+        except BaseException:
+            self._stay_alone()
+        self._channel.send({"event": "called"})
+
+    def _step(
+        self, config: str, fn: Callable[[], Any], *, through: str = "", rebuilt: bool = False
+    ) -> Timing:
         """Measure `fn` as the parent orders it, then let the test go on."""
         self._stay_alone()
-        self._channel.send({"event": "at", "nodeid": self._running, "config": config})
+        where = {"nodeid": self._running, "config": config, "through": through}
+        self._channel.send({"event": "at"} | where)
         try:
-            return Stepper(config, fn, self._channel, self._detector).serve()
+            stepper = Stepper(
+                self._running,
+                config,
+                fn,
+                self._channel,
+                self._detector,
+                self._kernel_name,
+                Path(self.scratch) / "results",
+                rebuilt=rebuilt,
+                through=through,
+            )
+            return stepper.serve()
         except Closed:
             raise
         except BaseException as problem:
-            text = _clip(f"{type(problem).__name__}: {problem}")
+            text = clipped(f"{type(problem).__name__}: {problem}")
             self._channel.send({"event": "failed", "nodeid": self._running, "text": text})
             raise
 
@@ -216,6 +320,19 @@ class PytestSession:
         """End a child that the user's code forked and let escape: it would answer in our place."""
         if os.getpid() != self._pid:
             os._exit(1)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Remember how pytest ended."""
+        self._ended = int(exitstatus)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """End here: pytest would collect garbage five times, and nobody waits for what it finds."""
+        if self.answered:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(self._ended)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect the reports of the test that is running."""
@@ -230,111 +347,23 @@ class PytestSession:
         if call.when == "call":
             fixture = (getattr(item, "funcargs", None) or {}).get("benchmark")
             data = getattr(getattr(getattr(fixture, "stats", None), "stats", None), "data", None)
-            self._benchmark_s.extend(_thinned(data or ()))
+            self._benchmark_s.extend(thinned(data or ()))
 
 
-class Stepper:
-    """One callable, measured block by block on the parent's orders.
-
-    prepare (method or null)  -> prepared (method, label, estimate_ms), or its error
-    block (count)             -> block (samples_ms)
-    burst (count)             -> burst, once the work is over; the parent times it
-    go                           the test goes on
-
-    Where the callable raises, the answer is `failed` and the test fails with it.
-    """
-
-    def __init__(
-        self, config: str, fn: Callable[[], Any], channel: Channel, detect_launches: LaunchDetector
-    ) -> None:
-        self._config = config
-        self._fn = fn
-        self._channel = channel
-        self._detector = detect_launches
-        self._sampler: Sampler | None = None
-        self._samples_ms: list[float] = []
-
-    def serve(self) -> Timing:
-        """Obey until the parent says go."""
-        while True:
-            request = self._channel.receive()
-            match request["op"]:
-                case "prepare":
-                    self._channel.send(self._prepare(request["method"]))
-                case "block" if self._sampler:
-                    samples_ms = self._sampler.sample(request["count"])
-                    self._samples_ms += samples_ms
-                    self._channel.send({"event": "block", "samples_ms": samples_ms})
-                case "burst" if self._sampler:
-                    self._sampler.burst(request["count"])
-                    self._channel.send({"event": "burst"})
-                case _:
-                    method = self._sampler.method if self._sampler else ""
-                    return Timing(self._config, tuple(_thinned(self._samples_ms)), method)
-
-    def _prepare(self, method: str | None) -> Message:
-        try:
-            with self._detector.watching():
-                self._fn()
-            self._sampler, estimate_ms = open_sampler(self._fn, method)
-        except RuntimeError as problem:
-            if method is None:
-                raise
-            return {"event": "prepared", "error": str(problem)}
-        return {
-            "event": "prepared",
-            "method": type(self._sampler).__name__,
-            "label": self._sampler.method,
-            "estimate_ms": estimate_ms,
-            "launched": self._detector.seen,
-        }
-
-
-def _seed(nodeid: str) -> None:
-    """Give both arms of a comparison the same random bytes: a product's power depends on them."""
-    seed = zlib.crc32(nodeid.encode())
-    random.seed(seed)
-    if numpy := sys.modules.get("numpy"):
-        numpy.random.seed(seed)
-    if torch := sys.modules.get("torch"):
-        torch.manual_seed(seed)
-
-
-def _describe(item: pytest.Item) -> Message:
+def _describe(item: pytest.Item, names: TimingNames) -> Message:
     return {
         "nodeid": item.nodeid,
         "name": item.name,
         "fixtures": sorted(getattr(item, "fixturenames", ())),
+        "through": names.of(item),
     }
 
 
-def _outcome(nodeid: str, reports: list[pytest.TestReport]) -> Message:
-    """One test: setup, call and teardown folded into one outcome."""
-    failed = [report for report in reports if report.failed]
-    skipped = [report for report in reports if report.skipped]
-    calls = [report for report in reports if report.when == "call"]
-    call = calls[-1] if calls else None  # its subtests report before a test does
-    outcome = "failed" if failed else "skipped" if skipped else "passed" if call else "failed"
-    text = _account((failed or skipped)[0]) if failed or skipped else ""
-    return {
-        "nodeid": nodeid,
-        "outcome": outcome,
-        "text": _clip(text),
-        "properties": [list(pair) for pair in call.user_properties] if call else [],
-        "stdout": _clip(call.capstdout) if call else "",
-    }
-
-
-def _account(report: pytest.TestReport) -> str:
-    """Why a test failed or was skipped; a skip is (file, line, reason)."""
-    account = report.longrepr
-    return str(account[2] if isinstance(account, tuple) else account)
-
-
-def _thinned(samples: Sequence[float]) -> list[float]:
-    """At most `MAX_SAMPLES` of them, evenly spaced in time; pytest-benchmark may take 10^5."""
-    step = -(-len(samples) // MAX_SAMPLES) or 1
-    return list(samples[::step])
+def _give_back_memory() -> None:
+    """To the GPU: the arms of a comparison take turns, and this one is done."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 def loaded_from(file_name: str) -> list[Any]:
@@ -343,12 +372,6 @@ def loaded_from(file_name: str) -> list[Any]:
         module
         for module in list(sys.modules.values())
         if isinstance(file := getattr(module, "__file__", None), str)
+        and file.endswith(file_name)  # of most it is not, and this is said at once
         and os.path.basename(file) == file_name  # noqa: PTH119 - may be no path at all
     ]
-
-
-def _clip(text: str) -> str:
-    if len(text) <= MAX_TEXT:
-        return text
-    half = MAX_TEXT // 2
-    return f"{text[:half]}\n... {len(text) - MAX_TEXT} characters left out ...\n{text[-half:]}"

@@ -3,7 +3,8 @@
     python -m tools.pages            write those that are stale
     python -m tools.pages --check    only name them; exit code 1 where there are any
 
-They are the commands, the playbook, the rules for cuTile, and the references of the skills.
+They are what the entries were measured to gain, the commands, the playbook, the rules for cuTile,
+and the references of the skills.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 from agent.cli.main import app
 from agent.errors import ExitCode
+from tools import measured
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -49,9 +51,10 @@ _EXIT_CODES = {
     ExitCode.FAULT: "a fault of tile-agent",
     ExitCode.USAGE: "bad usage or input; nothing was changed, and the message says how to mend it",
     ExitCode.NO_IMPROVEMENT: "of a run: no improvement found; of `verify` and `bench`: the tests "
-    "fail; of `lint`: an error was found",
+    "fail; of `lint`: an error was found; of `capture`: the command failed",
     ExitCode.ESCALATED: "escalated: the incumbent failed its own perf tests, nothing could be "
-    "measured, or nothing was gained and the cause needs a person",
+    "measured, or nothing was gained and the cause needs a person; of `capture`: no call launched "
+    "a kernel of the file",
     ExitCode.STOPPED: "stopped at the iteration limit or the time budget, or interrupted; earlier "
     "keeps are on the branch",
 }
@@ -90,13 +93,15 @@ def commands_page() -> str:
 
 
 def _section(name: str, command: Any) -> str:
-    usage = [name]
+    usage, last = [name], ["[OPTIONS]"]
     for param in command.params:
-        if param.param_type_name == "argument":
+        if param.param_type_name == "argument" and param.nargs == -1 and param.required:
+            last += ["--", f"{_metavar(param)}..."]  # a command has options of its own
+        elif param.param_type_name == "argument":
             usage.append(_metavar(param))
         elif param.required:
             usage.append(f"{param.opts[0]} {param.name.upper()}")
-    lines = [f"## {name}", *_paragraphs(command), f"```text\n{' '.join(usage)} [OPTIONS]\n```"]
+    lines = [f"## {name}", *_paragraphs(command), f"```text\n{' '.join(usage + last)}\n```"]
     arguments = [
         f"- `{_metavar(param)}`: {param.help}"
         for param in command.params
@@ -198,9 +203,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only name what is stale")
     check = parser.parse_args().check
-    found = stale()
-    if not check:
-        for path, text in found.items():
+    found: dict[Path, str] = {}
+    for kind in (measured.stale, stale):  # the pages tell what was measured
+        found |= (some := kind())
+        for path, text in () if check else some.items():
             path.write_text(text, encoding="utf-8")
     # The references hold pages of docs/reference/, so they come last.
     skills = json.loads(called(*SKILLS, "--json", *([] if check else ["--write"])))["stale"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.analysis.common.intensity import classify
 from agent.analysis.common.kernels import Classification, KernelFunction
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.wrapped import decorated
 from agent.environment import Environment
 from agent.syntax import Source
 
@@ -16,11 +17,11 @@ class TritonBackend:
 
     def kernels(self, source: Source) -> tuple[KernelFunction, ...]:
         """Every `@triton.jit` function; a helper is launched from nowhere."""
-        return TRITON.functions(source)
+        return TRITON.functions(decorated(source))
 
     def classify(self, source: Source) -> Classification:
         """Estimate what bounds the launched kernel with the most work."""
-        return classify(TRITON, source)
+        return classify(TRITON, decorated(source))
 
     def refusal(self, environment: Environment) -> str | None:
         """Only a missing triton: without a GPU the interpreter runs the kernel."""

@@ -44,6 +44,13 @@ def next_task(
     decline: Annotated[
         str, typer.Option(help="Why what is offered is not worth a try; it is set aside.")
     ] = "",
+    drop: Annotated[
+        str,
+        typer.Option(
+            help="Why you leave the iteration behind, whatever state it is in; it is a crash if it "
+            "had a candidate."
+        ),
+    ] = "",
     choose: Annotated[str, typer.Option(help="Name of the one that you would rather do.")] = "",
     as_json: Json = False,
 ) -> None:
@@ -52,7 +59,8 @@ def next_task(
     from agent.assistant import offer
     from agent.repository import Repository
 
-    _show(offer(Repository.open(Path.cwd()), run_id, declined=decline, wanted=choose))
+    repository = Repository.open(Path.cwd())
+    _show(offer(repository, run_id, declined=decline, dropped=drop, wanted=choose))
 
 
 def try_draft(
@@ -115,10 +123,11 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
 
 def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
     from agent.journal import to_json
+    from agent.report.forecast import forecast
     from agent.report.result import kept_at
 
     run = turn.run
-    started = run.started
+    started, expected = run.started, forecast(run)
     assert started is not None
     value: dict[str, Any] = {
         "run": started.run_id,
@@ -133,6 +142,8 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
         "latency_meaning": started.latency_meaning,
         "incumbent_ms": run.incumbent_ms,
         "noise_floor": run.calibration.noise_floor if run.calibration else None,
+        "subset": to_json(run.subset) if run.subset else None,
+        "forecast": expected.to_json() if expected else None,
         "diagnosis": to_json(run.diagnosis) if run.diagnosis else None,
     }
     if verdict:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from agent.cli import output
+from agent.cli import observed, output
 from agent.cli.explain import checkout_of, look_at
 from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
     from agent.causes import Diagnosis
+    from agent.launches import ObservedLaunch
 
 DEFAULT_SM = 90
 """Without a GPU."""
@@ -43,6 +45,7 @@ def diagnose(
     """
     output.use_json(as_json)
     from agent.environment import probe
+    from agent.launches import tuning_costs
     from agent.preflight import read_file
     from agent.target import parse
 
@@ -50,24 +53,29 @@ def diagnose(
     environment = probe()
     here = environment.gpu is not None and backend.refusal(environment) is None
     if here and not sm:
-        found = _timed(kernel, tests or [], timeout_s, python)
+        found, launches = _timed(kernel, tests or [], timeout_s, python)
     else:
-        found = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
+        found, launches = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
     lines = [f"{kernel}: {found.cause.value}", *(f"  {line}" for line in found.evidence)]
     if found.families:
         lines.append(f"try first: {', '.join(found.families)}")
+    lines += [*observed.lines(launches), *tuning_costs(launches)]
     output.result(
         {
             "kernel": str(kernel),
             "cause": found.cause.value,
             "evidence": list(found.evidence),
             "families": list(found.families),
+            "observed": [asdict(launch) for launch in launches],
+            "tuning": list(tuning_costs(launches)),
         },
         "\n".join(lines),
     )
 
 
-def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python: str) -> Diagnosis:
+def _compiled(
+    kernel: Path, tests: list[str], sm: int, timeout_s: float, python: str
+) -> tuple[Diagnosis, tuple[ObservedLaunch, ...]]:
     """From the source and the compiler."""
     from dataclasses import replace
 
@@ -82,10 +90,13 @@ def _compiled(kernel: Path, tests: list[str], sm: int, timeout_s: float, python:
         evidence = collect(checkout, nodeids, wanted, timeout_s)
         complete = not (evidence.left_out or evidence.failures)
         compiled = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
-        return Diagnostician(wanted, None, None).diagnose(checkout, nodeids, {}, compiled)
+        found = Diagnostician(wanted, None, None).diagnose(checkout, nodeids, {}, compiled)
+        return found, evidence.observed
 
 
-def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Diagnosis:
+def _timed(
+    kernel: Path, tests: list[str], timeout_s: float, python: str
+) -> tuple[Diagnosis, tuple[ObservedLaunch, ...]]:
     """From all of it: one pass of the perf tests, what they compile to, counters."""
     from agent.harness.compiling.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
@@ -103,6 +114,7 @@ def _timed(kernel: Path, tests: list[str], timeout_s: float, python: str) -> Dia
             raise typer.Exit(FAILED)
         gpu = session.environment.gpu
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
-        return Diagnostician(wanted, gpu, session.compiler).diagnose(
+        found = Diagnostician(wanted, gpu, session.compiler).diagnose(
             checkout, session.plan.perf, {r.config: r.latency_ms for r in outcome.records}
         )
+        return found, outcome.launches

@@ -17,7 +17,14 @@ from rich.text import Text
 
 _ROW = re.compile(r"\|.*\|")
 _CELL = re.compile(r" *(?<!\\)\| *")
-_STYLES = {"keep": "bold green", "right": "green", "revert": "yellow", "crash": "bold red"}
+_STYLES = {
+    "keep": "bold green",
+    "right": "green",
+    "revert": "yellow",
+    "crash": "bold red",
+    "held": "bold magenta",
+    "tampered": "bold red",
+}
 """Of the word that a line of progress begins with; any other is dim."""
 
 

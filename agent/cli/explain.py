@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agent.cli import output
+from agent.cli.observed import by_newest_run
 from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
@@ -65,9 +66,11 @@ def explain(
         if against is not None:
             old = checkout_of(stack, found, tests or [], against)
             base = collect(*old, found.wanted, timeout_s)
+    seen = by_newest_run(kernel)
     lines = [
         *_notes(evidence, everything),
         *text.lines(evidence.results, multiplying(found.source)),
+        *seen.tuning(),
     ]
     changed = list(text.difference(base.results, evidence.results)) if base else []
     if base is not None:
@@ -79,6 +82,8 @@ def explain(
             "kernel": str(kernel),
             "launches": evidence.launches,
             "left_out": evidence.left_out,
+            "observed": [asdict(launch) for launch in evidence.observed],
+            "tuning": list(seen.tuning()),
             "test_failures": list(evidence.failures),
             "results": [
                 result.to_json() | ({"listing": getattr(result, "listing", "")} if listing else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,8 @@ from agent.cli.reference import (
     Rtol,
     Sizes,
 )
-from agent.cli.shared_options import Json, Kernel, Python, Tests
+from agent.cli.shared_options import Benches, Json, Kernel, Python, Sandboxed, Tests
+from agent.options import Options, Request, Sandbox
 
 if TYPE_CHECKING:
     from agent.measuring.measurement import Failure
@@ -50,7 +52,7 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
     """Say what this machine can do: GPU, driver, toolchains, backends."""
     output.use_json(as_json)
     from agent.backends import BACKENDS
-    from agent.environment import probe
+    from agent.environment import describe_sandbox, probe
     from agent.harness.processes.interpreter import environment_of
     from agent.tileir.machine import of_environment
 
@@ -70,6 +72,7 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
     ] or ["gpu        none that NVML can see"]
     lines += [f"{name:<10} {version or '-'}" for name, version in environment.versions.items()]
     lines += [f"tileiras   {environment.tileiras or 'not found'}"]
+    lines += [f"sandbox    {describe_sandbox(environment.sandbox)}"]
     lines += [f"tile ir    {tile_ir.nvtriton}: {tile_ir.no_tile_ir or 'ready'}"]
     lines += [
         f"{name:<10} {'ready' if backend['usable'] else 'not usable'}: {backend['detail']}"
@@ -140,6 +143,7 @@ def verify(
     atol: Atol = None,
     timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
+    sandbox: Sandboxed = Sandbox.STRICT,
     as_json: Json = False,
 ) -> None:
     """Run the correctness tests on the committed kernel, as the loop does.
@@ -157,7 +161,7 @@ def verify(
         instead = {"--tests": tests, "--correctness-k": correctness_k, "--target": target}
         _only_compared(given, instead)
         asked = Asked(reference or "", shapes or "", dtypes, function, sizes, rtol, atol)
-        _compare(kernel, asked, ProcessLimits(python, timeout_s))
+        _compare(kernel, asked, ProcessLimits(python, timeout_s, sandbox))
         return
     if (source := _to_compile(kernel, target)) is not None:
         from agent.harness.compiling.cutile import compile_file
@@ -169,15 +173,15 @@ def verify(
         raise typer.Exit(0 if found.ok else FAILED)
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
-    from agent.options import Request
     from agent.session import opened
 
-    request = Request(kernel, tuple(tests or ()), correctness_k=correctness_k, python=python)
+    options = Options(sandbox=sandbox)
+    request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
     with opened(request, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
     if isinstance(outcome, Failure):
-        _fail(outcome)
+        _fail(outcome, options)
     else:
         outcome.check(session.target.kernel)
         output.result(
@@ -190,8 +194,10 @@ def bench(
     kernel: Kernel,
     tests: Tests = None,
     perf_k: str | None = typer.Option(None, help="pytest -k expression."),
+    benches: Benches = None,
     timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
     python: Python = sys.executable,
+    sandbox: Sandboxed = Sandbox.STRICT,
     as_json: Json = False,
 ) -> None:
     """Run the perf tests on the committed kernel once, as the loop does."""
@@ -199,16 +205,17 @@ def bench(
     from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure
-    from agent.options import Request
     from agent.session import opened
 
-    request = Request(kernel, tuple(tests or ()), perf_k=perf_k, python=python)
+    options = Options(sandbox=sandbox)
+    given, named = tuple(tests or ()), tuple(benches or ())
+    request = Request(kernel, given, None, perf_k, named, options=options, python=python)
     with opened(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         meaning = session.latency_meaning
     if isinstance(outcome, Failure):
-        _fail(outcome)
+        _fail(outcome, options)
     else:
         lines = [f"{r.latency_ms:.6f} ms  {r.config}  ({r.method})" for r in outcome.records]
         output.result(
@@ -225,24 +232,28 @@ def calibrate(
     kernel: Kernel,
     tests: Tests = None,
     perf_k: str | None = typer.Option(None, help="pytest -k expression."),
+    benches: Benches = None,
     timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
+    sandbox: Sandboxed = Sandbox.STRICT,
     as_json: Json = False,
 ) -> None:
     """Compare the committed kernel with itself: which effects can be told from noise here."""
     output.use_json(as_json)
     from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
-    from agent.measuring.measurement import Failure, describe_resolution
-    from agent.options import Options, Request
+    from agent.measuring.measurement import Failure
+    from agent.measuring.resolution import describe_resolution
     from agent.session import opened
 
-    request = Request(kernel, tuple(tests or ()), perf_k=perf_k, python=python)
+    options = Options(sandbox=sandbox)
+    given, named = tuple(tests or ()), tuple(benches or ())
+    request = Request(kernel, given, None, perf_k, named, options=options, python=python)
     with opened(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
     if isinstance(outcome, Failure):
-        _fail(outcome)
+        _fail(outcome, options)
     else:
         output.result(to_json(outcome), describe_resolution(outcome, Options().rules))
 
@@ -261,7 +272,6 @@ def _compare(kernel: Path, asked: Asked, limits: ProcessLimits) -> None:
     """Call the kernel on made inputs, and compare what it does with the reference."""
     from agent.cli.reference import read
     from agent.errors import UsageError
-    from agent.harness.tile_ir import verify as compare
     from agent.preflight import read_file
     from agent.target import parse
     from agent.tileir.steps import StepStatus
@@ -272,7 +282,8 @@ def _compare(kernel: Path, asked: Asked, limits: ProcessLimits) -> None:
             f"--reference compares Triton kernels, and {kernel} holds {backend.name}'s: "
             "write it a test, which `pytest --tile-cpu` runs without a GPU too"
         )
-    step = compare(*read(source, kernel, asked, limits, ragged=True), tile=False)
+    with closing(read(source, kernel, asked, limits, ragged=True)) as calls:
+        step = calls.verify(tile=False)
     if step.status is StepStatus.NOT_RUN:
         raise UsageError(step.reason)
     right = step.status is StepStatus.PASSED
@@ -304,6 +315,9 @@ def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:
     return source if targets or only_compiles(backend.name, probe()) else None
 
 
-def _fail(failure: Failure) -> None:
-    output.result({"correct": failure.correct, "reason": failure.reason}, failure.reason)
+def _fail(failure: Failure, options: Options) -> None:
+    from agent.harness.processes.confinement import remedy
+
+    reason = f"{failure.reason}{remedy(options, failure.reason)}"
+    output.result({"correct": failure.correct, "reason": reason}, reason)
     raise typer.Exit(FAILED)

@@ -60,6 +60,10 @@ PLACES: Mapping[str, CommandPlace] = {
         "inspect",
         "Compare the committed kernel with itself: which effects can be told from noise here.",
     ),
+    "capture": CommandPlace(
+        "capture",
+        "Run a command, and write tests for the calls of the kernel's file that it makes.",
+    ),
     "lint": CommandPlace(
         "lint",
         "Check a cuTile kernel by its source: what will not compile or launch, and what is slow.",

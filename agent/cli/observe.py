@@ -58,20 +58,23 @@ def observer(session: Session) -> Observer:
 
 def _plan(session: Session) -> list[str]:
     """What is going to happen, in a few lines."""
-    from agent.environment import describe
+    from agent.environment import describe, describe_sandbox
+    from agent.options import Sandbox
 
     kinds = session.classification
     tests = session.plan
     options = session.options
+    off = options.sandbox is Sandbox.OFF
     launched = [kernel.name for kernel in session.target.kernels if kernel.launched_from]
     budget = f", {options.time_budget_s:.0f} s in all" if options.time_budget_s else ""
     return [
         f"kernel     {session.target.kernel} ({session.target.backend}: {', '.join(launched)}; "
         f"{kinds.kernel_class.value}, about {kinds.flop_per_byte:.3g} FLOP/B)",
         f"tests      {len(tests.correctness)} correctness, {len(tests.perf)} perf "
-        f"from {', '.join(tests.files)}",
+        f"from {', '.join((*tests.files, *tests.benches))}",
         f"machine    {describe(session.environment.to_json())}",
         f"latency    {session.latency_meaning}",
+        f"confined   {describe_sandbox(session.environment.sandbox, off=off)}",
         f"branch     {session.branch} from {session.origin_sha[:12]}",
         f"limits     {options.max_iterations} iterations of at most "
         f"{options.iteration_timeout_s:.0f} s{budget}",

@@ -1,9 +1,15 @@
-"""Results to stdout, progress to stderr, JSON where it was asked for; drawn for a terminal."""
+"""Results to stdout, progress to stderr, JSON where it was asked for; drawn for a terminal.
+
+Nothing leaves here with a secret in it, whoever said it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
+from types import TracebackType
 from typing import Any
 
 _json = False
@@ -28,8 +34,9 @@ def forget() -> None:
 
 def result(value: dict[str, Any], text: str) -> None:
     """The result of a command: the value as JSON, or the text for a person."""
+    text = _text(_without_secrets(text))
     if _json:
-        print(json.dumps(value, indent=2))
+        print(json.dumps(_without_secrets(value), indent=2))
     elif sys.stdout.isatty():
         from agent.cli import drawing
 
@@ -40,6 +47,7 @@ def result(value: dict[str, Any], text: str) -> None:
 
 def progress(line: str) -> None:
     """One line on what is going on."""
+    line = _text(_without_secrets(line))
     if sys.stderr.isatty():
         from agent.cli import drawing
 
@@ -50,7 +58,7 @@ def progress(line: str) -> None:
 
 def failed(message: str, code: int) -> int:
     """One line on what went wrong. Returns the exit code."""
-    line = " ".join(message.split())
+    line = _without_secrets(" ".join(message.split()))
     if _json:
         print(json.dumps({"error": line, "exit_code": int(code)} | _context))
     print(f"tile-agent: {line}", file=sys.stderr, flush=True)
@@ -60,7 +68,27 @@ def failed(message: str, code: int) -> int:
 def fault(problem: Exception) -> None:
     """A fault of ours: the traceback follows on stderr, and stdout still holds JSON."""
     if _json:
-        print(json.dumps({"error": repr(problem), "exit_code": 1} | _context))
+        error = _without_secrets(repr(problem))
+        print(json.dumps({"error": error, "exit_code": 1} | _context))
+
+
+def print_traceback(
+    kind: type[BaseException], problem: BaseException, trace: TracebackType | None
+) -> None:
+    """What `sys.excepthook` does, without secrets."""
+    text = "".join(traceback.format_exception(kind, problem, trace))
+    print(_without_secrets(text), end="", file=sys.stderr, flush=True)
+
+
+def _without_secrets(value: Any) -> Any:
+    from agent.redaction import redact_values  # the list of the commands has nothing to hide
+
+    return redact_values(value, os.environ)
+
+
+def _text(text: str) -> str:
+    """What can be printed of a text: what a candidate says of itself may be none."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def interactive() -> bool:

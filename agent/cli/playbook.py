@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.cli import output
+from agent.cli import observed, output
 from agent.cli.shared_options import Json
+
+if TYPE_CHECKING:
+    from agent.playbook.base import Entry
 
 app = typer.Typer(help="The optimizations that the loop can apply.", no_args_is_help=True)
 Backend = Annotated[str | None, typer.Option(help="Only those of 'cutile' or 'triton'.")]
@@ -55,7 +60,16 @@ def list_entries(
 
 
 @app.command()
-def show(name: str, as_json: Json = False) -> None:
+def show(
+    name: str,
+    kernel: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also what it would try of this kernel, and the launches that this rests on."
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Show one optimization: when, what, the risk, the source, and an example."""
     output.use_json(as_json)
     from agent.playbook import find
@@ -89,7 +103,40 @@ def show(name: str, as_json: Json = False) -> None:
         )
     else:
         text += "It needs judgement: no program carries it out."
+    if kernel is not None:
+        more, lines = _on(entry, kernel)
+        facts |= more
+        text = "\n".join([text.rstrip("\n"), "", *lines])
     output.result(facts, text)
+
+
+def _on(entry: Entry, kernel: Path) -> tuple[dict[str, object], list[str]]:
+    """What an entry would do to a kernel, and what the newest run on it saw launched."""
+    from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+    from agent.analysis.triton.wrapped import decorated
+    from agent.environment import probe
+    from agent.preflight import read_file
+    from agent.proposers.agenda import why_here
+    from agent.target import parse
+
+    source, backend = parse(read_file(kernel), str(kernel))
+    seen = observed.by_newest_run(kernel)
+    gpu = probe().gpu
+    hardware = Hardware(sm=gpu.sm if gpu else 0)
+    source = decorated(source)
+    subject = Subject(source, backend.classify(source).kernel_class, hardware, seen.launches)
+    try:
+        if entry.backend != backend.name:
+            raise NotApplicable(f"it is for {entry.backend}, and this is {backend.name}")
+        told = why_here(entry, subject)
+    except NotApplicable as reason:
+        told = f"it does not apply: {reason}"
+    lines = [f"On {kernel}: {told}"]
+    if seen.launches:
+        lines += [f"Launches, as run {seen.run_id} saw them:", *observed.lines(seen.launches)]
+    launches = [asdict(launch) for launch in seen.launches]
+    facts: dict[str, object] = {"on_kernel": told, "run": seen.run_id or None, "observed": launches}
+    return facts, [*lines, *seen.tuning()]
 
 
 @app.command()

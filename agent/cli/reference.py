@@ -1,6 +1,7 @@
 """What a kernel is called with and what is right: options of several commands, and their meaning.
 
-`verify`, `tileir verify` and `tileir bench` judge by the same engine, `agent.harness.tile_ir`.
+`verify`, `tileir verify` and `tileir bench` judge by the same engine,
+`agent.harness.kernel_calls`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agent.options import Sandbox
+
 if TYPE_CHECKING:
-    from agent.harness.tile_ir import Job, Reference
+    from agent.harness.kernel_calls import KernelCalls
     from agent.syntax import Source
+    from agent.tileir.job import Reference
 
 REFERENCE = typer.Option(
     "--reference",
@@ -52,25 +56,29 @@ class Asked:
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """How a kernel's process is run; see `agent.harness.tile_ir.Job`."""
+    """How a kernel's process is run; see `agent.tileir.job.Job`."""
 
     python: str
     timeout_s: float
+    sandbox: Sandbox = Sandbox.STRICT
     stop: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def read(
     source: Source, kernel: Path, asked: Asked, limits: ProcessLimits, *, ragged: bool
-) -> tuple[Job, Reference]:
+) -> KernelCalls:
     """What is to be run and compared.
 
     Raises:
         UsageError: an option that cannot be meant so.
     """
     from agent.environment import probe
-    from agent.harness.tile_ir import Job, read_machine
+    from agent.harness.kernel_calls import KernelCalls
+    from agent.harness.tile_ir import read_machine
+    from agent.options import Options
     from agent.tileir.call import read_call, read_sizes
+    from agent.tileir.job import Job
 
     right = _right(asked)
     call = read_call(
@@ -89,13 +97,14 @@ def read(
         timeout_s=limits.timeout_s,
         stop=limits.stop,
         variables=limits.variables,
+        options=Options(sandbox=limits.sandbox),
     )
-    return job, right
+    return KernelCalls(job, right)
 
 
 def _right(asked: Asked) -> Reference:
     from agent.errors import UsageError
-    from agent.harness.tile_ir import Reference
+    from agent.tileir.job import Reference
 
     text = asked.reference
     file, _, function = text.rpartition(":")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent.options import KERNEL, PYTHON, TESTS
+from agent.options import BENCH, KERNEL, PYTHON, SANDBOX, TESTS, Sandbox
 
 SEVERAL = "may be given several times"
 
@@ -15,4 +15,6 @@ Kernel = Annotated[Path, typer.Option(help=KERNEL.help)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Python = Annotated[str, typer.Option(help=PYTHON.help)]
 Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
+Benches = Annotated[list[str] | None, typer.Option("--bench", help=BENCH.told(SEVERAL))]
+Sandboxed = Annotated[Sandbox, typer.Option("--sandbox", help=SANDBOX.help)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")]

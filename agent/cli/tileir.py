@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,11 +21,12 @@ from agent.cli.reference import (
     Rtol,
     Sizes,
 )
-from agent.cli.shared_options import Json, Kernel, Python
+from agent.cli.shared_options import Json, Kernel, Python, Sandboxed
+from agent.options import Sandbox
 
 if TYPE_CHECKING:
     from agent.analysis.triton.kinds import KernelKind
-    from agent.harness.tile_ir import Job, Reference
+    from agent.harness.kernel_calls import KernelCalls
     from agent.syntax import Source
     from agent.tileir.compatibility import Obstacle
     from agent.tileir.steps import Abort, Step
@@ -47,7 +49,7 @@ Output = Annotated[
 ]
 Approx = Annotated[bool, typer.Option("--approx", help="Set TILEIR_ENABLE_APPROX=1 for Tile IR.")]
 Ftz = Annotated[bool, typer.Option("--ftz", help="Set TILEIR_ENABLE_FTZ=1 for Tile IR.")]
-Seconds = Annotated[float, typer.Option(min=1, help="Give each process so many seconds.")]
+Seconds = Annotated[float, typer.Option(min=1, help="Give each step so many seconds.")]
 
 
 def register(parent: typer.Typer) -> None:
@@ -152,6 +154,7 @@ def verify(
     ftz: Ftz = False,
     timeout_s: Seconds = 600.0,
     python: Python = sys.executable,
+    sandbox: Sandboxed = Sandbox.STRICT,
     as_json: Json = False,
 ) -> None:
     """Compare a kernel with a reference, under PTX and, where it is there, under Tile IR.
@@ -162,14 +165,15 @@ def verify(
     from agent.tileir import report
     from agent.tileir.steps import abort_of
 
-    job, right, kinds, _ = _job(
+    opened, kinds, _ = _calls(
         kernel,
         Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
-        ProcessLimits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
+        ProcessLimits(python, timeout_s, sandbox, variables=_variables(approx=approx, ftz=ftz)),
         ragged=True,
     )
-    steps = _verified(job, right)
-    abort = abort_of(job.machine.no_triton, steps)
+    with closing(opened) as calls:
+        steps = _verified(calls)
+    abort = abort_of(calls.job.machine.no_triton, steps)
     lines = [report.title(kinds), *(line for s in steps for line in report.outcome(s))]
     _finish("verify", kernel, _correctness(steps), [*lines, *report.ending(abort)], abort)
 
@@ -188,33 +192,34 @@ def bench(
     ftz: Ftz = False,
     timeout_s: Seconds = 600.0,
     python: Python = sys.executable,
+    sandbox: Sandboxed = Sandbox.STRICT,
     as_json: Json = False,
 ) -> None:
     """Take every step on a kernel as it is: classify, verify, and time PTX against Tile IR."""
     output.use_json(as_json)
     from dataclasses import asdict
 
-    from agent.harness.tile_ir import benchmark
     from agent.tileir import report
     from agent.tileir.advice import recommend
     from agent.tileir.steps import Step, StepStatus, TileIrPhase, Timed, abort_of
 
-    job, right, kinds, findings = _job(
+    opened, kinds, findings = _calls(
         kernel,
         Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
-        ProcessLimits(python, timeout_s, variables=_variables(approx=approx, ftz=ftz)),
+        ProcessLimits(python, timeout_s, sandbox, variables=_variables(approx=approx, ftz=ftz)),
         ragged=False,
     )
-    steps = _verified(job, right)
-    abort = abort_of(job.machine.no_triton, steps)
-    if abort is None:
-        timed = benchmark(job)
-    else:
-        timed = Timed(
-            Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, f"{abort.reason}: {abort.detail}")
-        )
+    with closing(opened) as calls:
+        steps = _verified(calls)
+        abort = abort_of(calls.job.machine.no_triton, steps)
+        if abort is None:
+            timed = calls.benchmark()
+        else:
+            timed = Timed(
+                Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, f"{abort.reason}: {abort.detail}")
+            )
     steps = [*steps, timed.step]
-    abort = abort_of(job.machine.no_triton, steps)
+    abort = abort_of(calls.job.machine.no_triton, steps)
     source, _, _ = _read(kernel)
     advice = recommend(source, kinds, findings)
     lines = [
@@ -253,9 +258,9 @@ def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Obstacle,
     return source, kinds_of(source), compatibility.check(source)
 
 
-def _job(
+def _calls(
     kernel: Path, asked: Asked, limits: ProcessLimits, *, ragged: bool
-) -> tuple[Job, Reference, tuple[KernelKind, ...], tuple[Obstacle, ...]]:
+) -> tuple[KernelCalls, tuple[KernelKind, ...], tuple[Obstacle, ...]]:
     from dataclasses import replace
 
     from agent.cli import reference
@@ -264,8 +269,7 @@ def _job(
     source, kinds, findings = _read(kernel)
     if stopping := stops(findings):
         limits = replace(limits, stop=f"line {stopping[0].line}: {stopping[0].text}")
-    job, right = reference.read(source, kernel, asked, limits, ragged=ragged)
-    return job, right, kinds, findings
+    return reference.read(source, kernel, asked, limits, ragged=ragged), kinds, findings
 
 
 def _write(path: Path, text: str, kernel: Path) -> None:
@@ -310,16 +314,15 @@ def _variables(*, approx: bool, ftz: bool) -> dict[str, str]:
     return {name: "1" for name, on in wanted.items() if on}
 
 
-def _verified(job: Job, right: Reference) -> list[Step]:
+def _verified(calls: KernelCalls) -> list[Step]:
     """The kernel under PTX; under Tile IR too unless it was wrong already."""
-    from agent.harness.tile_ir import verify
     from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
-    first = verify(job, right, tile=False)
+    first = calls.verify(tile=False)
     if first.status is StepStatus.FAILED:
         reason = "the kernel is wrong, or fails, with ENABLE_TILE=0 already"
         return [first, Step(TileIrPhase.VALIDATE, StepStatus.NOT_RUN, reason)]
-    return [first, verify(job, right, tile=True)]
+    return [first, calls.verify(tile=True)]
 
 
 def _classified(kinds: tuple[KernelKind, ...]) -> Step:

@@ -8,6 +8,7 @@ from typing import Any
 from agent.evidence.occupancy import Occupancy, occupancy
 from agent.evidence.remarks import Remark
 from agent.evidence.sass import InstructionMix
+from agent.launches import ObservedLaunch
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class CompiledLaunch:
     """Whether a perf test does."""
     tensors: tuple[TensorArgument, ...] = ()
     """Of that test's first launch: equal code may be launched on others elsewhere."""
+    observed: ObservedLaunch | None = field(default=None, compare=False)
+    """What that launch was given; None where it was not seen."""
 
     @property
     def captured(self) -> bool:
@@ -111,7 +114,7 @@ class Artifact:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, without the listing."""
         value = asdict(self)
-        del value["listing"]
+        del value["listing"], value["launch"]["observed"]
         found = self.occupancy
         return value | {
             "launch": {

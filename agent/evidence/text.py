@@ -60,6 +60,8 @@ def _launch(launch: CompiledLaunch) -> Iterator[str]:
         if not told.startswith("= "):
             groups.setdefault(told, []).append(name)
     yield from (f"{INDENT}{', '.join(names)}: {told}" for told, names in groups.items())
+    if launch.observed is not None:
+        yield from (f"{INDENT}given {line}" for line in launch.observed.arguments)
 
 
 def _artifact(artifact: Artifact, *, multiplies: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.wrapped import decorated
 from agent.backends import BACKENDS
 from agent.causes import Diagnosis
 from agent.diagnosis import Facts, diagnose
@@ -56,7 +57,7 @@ class Diagnostician:
             levels_ms: config, as records name it, -> latency; may be empty.
             compiled: what the commit compiles to, where that is known already.
         """
-        source = Source((checkout.root / checkout.kernel).read_text(encoding="utf-8"))
+        source = decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
         classification = BACKENDS[self.wanted.backend].classify(source)
         if compiled is None and self.compiler is not None:
             (compiled,) = self.compiler.compile([checkout], tests)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
@@ -13,6 +14,7 @@ from agent.harness.processes.collection_errors import fault
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Item
 from agent.harness.processes.worker_session import Checkout, WorkerSession
+from tile_agent_pytest.bench_command import BenchCommand
 
 CORRECTNESS, PERF = "correctness", "perf"
 KINDS = (CORRECTNESS, PERF)
@@ -30,6 +32,13 @@ class Selection:
     perf_k: str | None = None
     needs: tuple[str, ...] = KINDS
     """The kinds of tests without which nothing can be done."""
+    benches: tuple[str, ...] = ()
+    """Benchmark scripts: perf tests in place of others, unless `perf_k` names some."""
+
+    @property
+    def bench_ids(self) -> tuple[str, ...]:
+        """The node ids of the scripts."""
+        return tuple(BenchCommand.parse(bench).nodeid for bench in self.benches)
 
 
 def discover(
@@ -46,18 +55,21 @@ def discover(
 
     The defaults are TileGym's expressions (`test_ and cutile and not test_perf`, `test_perf and
     cutile`). Where they select nothing, a perf test is one named `test_perf...` or one that uses a
-    timing fixture, and the others are correctness tests.
+    timing fixture, or else one in whose code something is named that is known to time, such as
+    `triton.testing.do_bench`. The others are correctness tests.
 
     Raises:
         UsageError: nothing collected, an import that fails, or no test of a kind that is needed.
     """
+
+    plan = TestPlan(selection.files, (), (), benches=selection.benches)
 
     def collect(*arguments: str) -> Collection:
         arm = WorkerSession(
             server,
             checkout,
             log,
-            arguments=[*selection.files, *arguments],
+            arguments=[*plan.arguments, *arguments],
             tests=None,
         )
         with arm:
@@ -76,8 +88,12 @@ def discover(
         by_k = {k: collect("-k", k).items for k in _expressions(selection, framework)}
     except WorkerError as problem:
         raise UsageError(f"the tests cannot be collected: {problem}") from problem
-    perf = _perf(everything.items, selection, framework, by_k)
-    correctness = _correctness(everything.items, selection, framework, by_k, perf)
+    scripts = selection.bench_ids
+    tests = [item for item in everything.items if item.nodeid not in scripts]
+    perf = _perf(tests, selection, framework, by_k)
+    correctness = _correctness(tests, selection, framework, by_k, perf)
+    if scripts:
+        perf = (*(perf if selection.perf_k is not None else ()), *scripts)
     notes = []
     if interpreted:
         correctness, left = _without_bf16(correctness)
@@ -97,7 +113,8 @@ def discover(
                 f"{', '.join(selection.files)}: choose them with {option} or --tests"
                 + (f" ({notes[0]})" if notes else "")
             )
-    return TestPlan(selection.files, correctness, perf, tuple(notes))
+    notes += _timed_through(everything.items, perf)
+    return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))
 
 
 def default_perf_k(framework: str) -> str:
@@ -129,7 +146,7 @@ def _perf(
             item
             for item in items
             if item.name.startswith("test_perf") or TIMING_FIXTURES & set(item.fixtures)
-        )
+        ) or tuple(item for item in items if item.through)
     return tuple(item.nodeid for item in chosen)
 
 
@@ -144,6 +161,16 @@ def _correctness(
     if selection.correctness_k is None:
         chosen = tuple(item for item in chosen or items if item.nodeid not in set(perf))
     return tuple(item.nodeid for item in chosen)
+
+
+def _timed_through(items: Sequence[Item], perf: Sequence[str]) -> list[str]:
+    """What the perf tests time with, apart from `tile_bench`, with the number of tests."""
+    chosen = set(perf)
+    counts = Counter(way for item in items if item.nodeid in chosen for way in item.through)
+    if not counts:
+        return []
+    ways = ", ".join(f"{way} ({n} test{'s' if n > 1 else ''})" for way, n in counts.items())
+    return [f"timed through {ways}: block by block, as with tile_bench"]
 
 
 def _without_bf16(nodeids: tuple[str, ...]) -> tuple[tuple[str, ...], int]:

@@ -48,7 +48,9 @@ class Tried(TurnAnswer):
     """How the draft was judged."""
 
     row: dict[str, Any] | None = Field(
-        None, description="Its row in the table; 'status' is keep, revert or crash, with 'reason'."
+        None,
+        description="Its row in the table; 'status' is keep, revert, crash, held or "
+        "tampered, with 'reason'.",
     )
     effect: dict[str, Any] | None = Field(
         None,

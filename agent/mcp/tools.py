@@ -119,6 +119,10 @@ async def next_step(
         str | None,
         Field(description="Why the offered optimization does not fit here; offers another one."),
     ] = None,
+    drop: Annotated[
+        str | None,
+        Field(description="Why you give the iteration up, where `try` never ends; a crash then."),
+    ] = None,
     choose: Annotated[
         str | None,
         Field(description="Take this one of 'others' instead, or 'own-idea' for one of yours."),
@@ -129,7 +133,8 @@ async def next_step(
     Read 'brief' and 'prose', edit 'file' and nothing else, then call `try`. Asked twice, it says
     the same.
     """
-    options: dict[str, Value] = {"run": run, "decline": decline, "choose": choose}
+    options: dict[str, Value] = {"run": run, "decline": decline, "drop": drop}
+    options["choose"] = choose
     return await _answered(context, repository, "next", options=options)
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from agent.measuring.statistics import Blocks, Effect, Pair, geometric_mean, paired_effect
+from agent.measuring.statistics import (
+    Blocks,
+    ConfigComparison,
+    Effect,
+    Pair,
+    geometric_mean,
+    paired_effect,
+)
 
 POWER_CAP = 0x4
 """NVML's clock event reason for a clock that the power limit holds down."""
@@ -45,6 +52,8 @@ class ConfigBlocks:
     blocks: tuple[Block, ...]
     warm_ms: Mapping[bool, float] = field(default_factory=dict)
     """incumbent? -> time of a warm launch by the parent's clock; empty where it was not taken."""
+    least_ms: float = 0.0
+    """What the device takes to write the results and nothing else; 0 where that is not known."""
 
     def arm(self, *, incumbent: bool) -> tuple[float, ...]:
         """The latencies of one arm."""
@@ -94,3 +103,14 @@ def equal_clock(pairs: Sequence[RawPair], alpha: float) -> Effect | None:
         ],
         alpha,
     )
+
+
+def with_least_ms(
+    configs: Sequence[ConfigComparison], pairs: Sequence[RawPair]
+) -> tuple[ConfigComparison, ...]:
+    """The configs with what the device takes to write their results, as the pairs found it."""
+    found: dict[str, float] = {}
+    for measured in (blocks for raw in pairs for blocks in raw.configs):
+        before = found.setdefault(measured.config, measured.least_ms)
+        found[measured.config] = min(before, measured.least_ms)
+    return tuple(replace(config, least_ms=found[config.config]) for config in configs)

@@ -11,6 +11,9 @@ a config slower by more than 2 %, interval excludes zero    revert
 improvement of 5 % or more, lower bound above zero          keep, go on
 improvement of 2 to 5 %, lower bound above zero             keep; its family comes last from now on
 improvement under 2 %, lower bound above zero               keep, and stop unless asked to go on
+an improvement of a thousandfold                            held: a person has to look at it
+half the time that the device takes to write the results    held, where the incumbent takes longer
+as fast to within 2 %, and the edit saves something else     keep; its family stays where it is
 anything else                                               revert: no improvement found
 ==========================================================  =======================================
 """
@@ -32,6 +35,10 @@ class Status(StrEnum):
     """The candidate was measured, or found wrong, and set aside."""
     CRASH = "crash"
     """The candidate could not be judged: it died, hung or could not be measured."""
+    HELD = "held"
+    """Faster than can be believed: a person has to look at the candidate, which is set aside."""
+    TAMPERED = "tampered"
+    """The candidate reached for what judges it, or for what is the user's; it is set aside."""
 
 
 class Gain(StrEnum):
@@ -55,6 +62,11 @@ class Rules:
     """A config slower by more than this, with an interval that excludes zero, reverts."""
 
 
+IMPOSSIBLE = 0.999
+"""No edit of a kernel makes it take a thousandth of its time: something is not done any more."""
+BEYOND = 0.5
+"""Of the time in which the device fills as much memory as the results take: no kernel is as fast.
+A fill comes near what the memory bears, and not to half of it."""
 CLOCK_SHARE = 0.01
 """A part of the improvement this large that is the power cap's doing is worth a word."""
 
@@ -68,7 +80,9 @@ class Verdict:
     reason: str
 
 
-def decide(comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0) -> Verdict:
+def decide(
+    comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0, saves: str = ""
+) -> Verdict:
     """Judge a comparison by the rules.
 
     Args:
@@ -76,8 +90,8 @@ def decide(comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0) ->
         rules: the thresholds.
         noise_floor: what the same code against itself reaches here, as a fraction; an improvement
             must be larger to be believed.
+        saves: what the edit saves that is no latency, in words; empty where that is all it is for.
     """
-    worst = min(comparison.configs, key=lambda c: c.effect.improvement)
     regressed = [
         c
         for c in comparison.configs
@@ -93,12 +107,34 @@ def decide(comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0) ->
             f"(at least {percent(-worst.effect.high)})",
         )
     found = f"{signed(overall.improvement)} [{signed(overall.low)}, {signed(overall.high)}]"
+    gained = overall.low > 0 and overall.improvement > noise_floor
+    if saves and not gained and overall.low > -rules.regression:
+        return Verdict(Status.KEEP, Gain.NONE, f"as fast: {found}; it saves {saves}")
+    if saves and not gained:
+        within = percent(rules.regression)
+        reason = f"not shown to be as fast to within {within}: {found}"
+        return Verdict(Status.REVERT, Gain.NONE, reason)
     if not overall.low > 0:
         return Verdict(
             Status.REVERT,
             Gain.NONE,
             f"no improvement found: {found}; {percent(comparison.resolvable)} would have shown",
         )
+    fastest = max(c.effect.improvement for c in comparison.configs)
+    if fastest >= IMPOSSIBLE:
+        return Verdict(
+            Status.HELD,
+            Gain.NONE,
+            f"{percent(fastest)} faster is more than an edit can do: see what it no longer does",
+        )
+    for config in comparison.configs:
+        if config.candidate_ms < BEYOND * config.least_ms <= config.incumbent_ms:
+            return Verdict(
+                Status.HELD,
+                Gain.NONE,
+                f"{config.config} takes {config.candidate_ms:.6f} ms where this device takes "
+                f"{config.least_ms:.6f} ms to write its results alone: see what it no longer does",
+            )
     if overall.improvement <= noise_floor:
         return Verdict(
             Status.REVERT,

@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from agent.measuring.blocks import Block, ConfigBlocks, RawPair, equal_clock
-from agent.measuring.decision import Gain, Rules, Status, decide, percent
+from agent.measuring.blocks import Block, ConfigBlocks, RawPair, equal_clock, with_least_ms
+from agent.measuring.decision import Gain, Rules, Status, decide
 from agent.measuring.statistics import (
     Blocks,
     Comparison,
@@ -82,6 +82,8 @@ class Calibration:
     """The driver and the limits of clock and power that this was measured under."""
     launched: bool = True
     """A kernel of the file was launched in what was timed, as far as that was looked at."""
+    pair_s: float = 0.0
+    """Wall time of a pair; 0 where nobody looked."""
 
 
 class PairSource(Protocol):
@@ -116,6 +118,10 @@ class ComparisonPlan:
     """One-sided error rate of the bounds that say so."""
     small_alpha: float = 0.0025
     """The same where a look finds a gain that is there, and under what the rules reward."""
+    calibration_looks: tuple[int, ...] = (5, 8)
+    """Numbers of pairs of the same code after which it is judged whether its noise is known."""
+    fine: float = 0.01
+    """It is where they would find an improvement of this size, half of what the rules reward."""
     disturbed: int = 4
     """So many disturbed pairs are taken again before the comparison is given up."""
 
@@ -156,7 +162,8 @@ def measure(
         if done:
             break
     assert comparison is not None  # a plan has at least one look
-    return replace(comparison, equal_clock=equal_clock(taken.pairs, plan.alpha))
+    configs = with_least_ms(comparison.configs, taken.pairs)
+    return replace(comparison, configs=configs, equal_clock=equal_clock(taken.pairs, plan.alpha))
 
 
 @dataclass
@@ -235,38 +242,46 @@ def _bounds(pairs: Sequence[RawPair], alpha: float) -> tuple[float, float]:
 
 
 def calibrate(
-    source: PairSource, plan: ComparisonPlan, *, pairs: int = 8, draws: int = 2000
+    source: PairSource,
+    plan: ComparisonPlan,
+    *,
+    draws: int = 2000,
+    after_first: Callable[[], None] = lambda: None,
 ) -> Calibration | Failure:
-    """Measure the same code against itself.
+    """Measure the same code against itself, in fewer pairs where there is little noise.
 
     The noise floor is the 95th percentile of the absolute mean over random subsets, as large as
     the first look, with random signs: an A/A difference is as likely to fall either way.
+
+    Args:
+        source: of the pairs.
+        plan: of the comparisons that it is for.
+        draws: of random subsets.
+        after_first: called when there is one pair; what it raises ends the calibration.
     """
     undisturbed = _Undisturbed(source, plan, None)
-    if failure := undisturbed.up_to(pairs):
+    if failure := undisturbed.up_to(1):
         return failure
-    taken = [raw.blocks() for raw in undisturbed.pairs]
-    ratios = [math.fsum(b.log_ratio() for b in pair.values()) / len(pair) for pair in taken]
-    return Calibration(
-        noise_floor=noise_floor(ratios, min(plan.looks[0], len(ratios)), draws),
-        levels_ms={
-            config: geometric_mean(
-                [
-                    t
-                    for pair in taken
-                    for t in (*pair[config].incumbent_ms, *pair[config].candidate_ms)
-                ]
-            )
-            for config in taken[0]
-        },
-        band=max(INCUMBENT_BAND, 4 * _spread(taken)),
-        pairs=len(taken),
-        resolvable={
+    after_first()
+    for look in plan.calibration_looks:
+        if failure := undisturbed.up_to(look):
+            return failure
+        taken = [raw.blocks() for raw in undisturbed.pairs]
+        resolvable = {
             config: minimum_detectable_effect(
                 [pair[config].log_ratio() for pair in taken], plan.alpha / len(taken[0])
             )
             for config in taken[0]
-        },
+        }
+        if len(taken) < look or max(resolvable.values()) <= plan.fine:
+            break
+    ratios = [math.fsum(b.log_ratio() for b in pair.values()) / len(pair) for pair in taken]
+    return Calibration(
+        noise_floor=noise_floor(ratios, min(plan.looks[0], len(ratios)), draws),
+        levels_ms={config: _level([pair[config] for pair in taken]) for config in taken[0]},
+        band=max(INCUMBENT_BAND, 4 * _spread(taken)),
+        pairs=len(taken),
+        resolvable=resolvable,
     )
 
 
@@ -310,9 +325,32 @@ def disturbance(raw: RawPair, calibration: Calibration | None) -> str | None:
                     f"the {whose}'s worker reports {reported:.6f} ms a launch where the clock "
                     f"outside shows {warm:.6f} ms"
                 )
+        if problem := _share_problem(config):
+            return problem
         if calibration and (problem := _level_problem(config, calibration)):
             return problem
     return None
+
+
+def _share_problem(config: ConfigBlocks) -> str | None:
+    """Of the time that passed on the parent's clock, the candidate's worker reports too little.
+
+    On a CPU, where every call's time is the host's: what a message takes, both arms take.
+    """
+    if config.blocks[0].telemetry is not None:
+        return None
+    share = {}
+    for whose in (True, False):
+        blocks = [block for block in config.blocks if block.incumbent is whose]
+        share[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
+            b.wall_ms for b in blocks
+        )
+    if share[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
+        return None  # of blocks that are whole passes, little is time that is reported
+    return (
+        f"the candidate's worker reports {share[False]:.0%} of the time that passed on "
+        f"{config.config}, the incumbent's {share[True]:.0%}"
+    )
 
 
 def _level_problem(config: ConfigBlocks, calibration: Calibration) -> str | None:
@@ -348,23 +386,3 @@ def unmeasured(reason: str) -> Failure:
     return Failure(
         Status.CRASH, correct=True, reason=f"could not be measured: {reason}", unmeasured=True
     )
-
-
-def describe_resolution(calibration: Calibration, rules: Rules) -> str:
-    """What a run can tell apart here, for a person."""
-    floor = calibration.noise_floor
-    text = f"the same code against itself differs by up to {percent(floor)}"
-    blurred = floor > rules.minor
-    if calibration.resolvable:
-        config, worst = max(calibration.resolvable.items(), key=lambda item: item[1])
-        # What could be told apart is not believed below the floor.
-        low, high = (max(floor, v) for v in (min(calibration.resolvable.values()), worst))
-        span = percent(high) if low == high else f"{percent(low)} to {percent(high)} ({config})"
-        if high > floor or not blurred:
-            text += f"; an improvement of {span} would be found"
-    if blurred:
-        text += (
-            f": improvements under {percent(floor)} cannot be believed here; larger problem sizes,"
-            " longer perf tests or a quieter machine would help"
-        )
-    return text

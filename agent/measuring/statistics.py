@@ -53,6 +53,8 @@ class ConfigComparison:
     incumbent_ms: float
     candidate_ms: float
     effect: Effect
+    least_ms: float = 0.0
+    """What the device takes to write the results and nothing else; 0 where that is not known."""
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,29 @@ The module's docstring has four headings: `When:`, `Do:`, `Risk:`, `Source:`.
 from __future__ import annotations
 
 import inspect
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Params, Subject
+from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.triton.dialect import TRITON
+from agent.launches import ObservedLaunch
+from agent.playbook.trial import TileTrial, TritonTrial
+from agent.syntax import Edits
+
+_MEASURED = Path(__file__).with_name("measured.json")
+REORDERED = 2.0**-17
+"""The relative error of float32 sums that are taken in another order, and of other exponentials."""
+TF32_ROUNDING = 2.0**-10
+"""That of products whose factors are rounded to ten bits."""
 
 
 class Entry(ABC):
@@ -33,19 +50,28 @@ class Entry(ABC):
     """Smaller is earlier; a class that is missing comes after those that are not."""
     expected: ClassVar[str]
     """The expected effect with its source, or what it was measured to be."""
-    measured: ClassVar[str] = ""
-    """Where a run compared it: GPU, version, and the share of the latency that it saved in each
-    kernel. Minus is slower; (noise): not told from zero. Empty where no run did."""
     hypothesis: ClassVar[str]
     """Why it should help, in one sentence."""
     revisit_after: ClassVar[frozenset[str]] = frozenset()
     """Families on which its best value depends: it is tried again after a keep of one of them."""
     climbs: ClassVar[bool] = False
     """Its variants lie around the present value: it is tried again after a keep of its own."""
-    changes_rounding: ClassVar[bool] = False
-    """Results may differ in their last digits; the frozen tests decide whether that is right."""
-    opt_in: ClassVar[bool] = False
-    """It undoes what the author asked for, so that a run tries it only where `--only` names it."""
+    changes_rounding: ClassVar[float] = 0.0
+    """Results may differ in their last digits: by this relative error, root mean square, at most,
+    and as far as the frozen tests let that pass."""
+    saves: ClassVar[str] = ""
+    """What it saves that is no latency, in words: it is kept where it is as fast to within 2 %."""
+    opt_in: ClassVar[str] = ""
+    """Why a run tries it only where `--only` names it; empty where it tries it by itself."""
+
+    @property
+    def measured(self) -> str:
+        """GPU, version, and the share of the latency that it saved in each kernel.
+
+        Minus is slower; (noise): not told from zero; in a search: one short timing. Empty where
+        nobody measured it. `make generate` takes it from the pages of results.
+        """
+        return str(json.loads(_MEASURED.read_text(encoding="utf-8")).get(self.name, ""))
 
     @property
     def prose(self) -> str:
@@ -72,6 +98,10 @@ class Optimization(Entry):
     """`apply(before, example)` gives `after`, byte for byte, and does not apply to it again."""
     example: ClassVar[Params]
     """The parameters of the before/after pair."""
+    trial: ClassVar[TritonTrial | TileTrial]
+    """What both are compiled with, and what their numbers are compared on."""
+    observed: ClassVar[tuple[ObservedLaunch, ...]] = ()
+    """What is taken for seen of `before`, where the variants rest on what was launched."""
 
     @abstractmethod
     def variants(self, subject: Subject) -> Sequence[Params]:
@@ -89,3 +119,35 @@ class Optimization(Entry):
         if not params:
             return self.title
         return f"{self.title} ({', '.join(f'{k}={v}' for k, v in params.items())})"
+
+
+class OfEachKernel(Optimization):
+    """An optimization that rewrites every launched kernel that can be, each by itself."""
+
+    sweep: ClassVar[Sequence[Params]] = ({},)
+    """What is worth trying wherever it applies."""
+    idle_in_interpreter: ClassVar[str] = ""
+    """Why it gains nothing in Triton's interpreter, and is not tried there."""
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """The sweep, where it applies."""
+        self.apply(subject, self.sweep[0])
+        return list(self.sweep)
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Rewrite the kernels that do not refuse."""
+        if subject.hardware.interpreted and self.idle_in_interpreter:
+            raise NotApplicable(self.idle_in_interpreter)
+        dialect = {"cutile": CUTILE, "triton": TRITON}[self.backend]
+        edits: dict[Any, Callable[[Any], cst.CSTNode]] = {}
+        for found in of_each(
+            dialect.launched(subject.source),
+            lambda kernel: self.edits(subject, kernel, params),
+            "no kernel is launched here",
+        ):
+            edits |= found
+        return subject.source.rewrite(edits)
+
+    @abstractmethod
+    def edits(self, subject: Subject, kernel: Kernel, params: Params, /) -> Edits:
+        """What changes for one kernel, its launches among it. Raises `NotApplicable` otherwise."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.wrapped import decorated
 from agent.playbook.base import Advice, Entry, Optimization
 from agent.state import Run
 
@@ -60,12 +61,13 @@ def agenda(run: Run, subject: Subject, entries: Sequence[Entry]) -> tuple[Task, 
 
 
 def _tasks(run: Run, subject: Subject, entries: Sequence[Entry]) -> Iterator[Task]:
+    subject = replace(subject, source=decorated(subject.source))
     for entry in entries:
         if entry.name in run.tried:
             continue
         fits, why = True, ""
         try:
-            why = _fits(entry, subject)
+            why = why_here(entry, subject)
         except NotApplicable as reason:
             fits, why = False, str(reason)
         yield Task(
@@ -79,7 +81,8 @@ def _tasks(run: Run, subject: Subject, entries: Sequence[Entry]) -> Iterator[Tas
         )
 
 
-def _fits(entry: Entry, subject: Subject) -> str:
+def why_here(entry: Entry, subject: Subject) -> str:
+    """What speaks for an entry here, in one line. Raises `NotApplicable` otherwise."""
     if isinstance(entry, Advice):
         return entry.fits(subject)
     assert isinstance(entry, Optimization)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import difflib
 import itertools
+import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +21,7 @@ import libcst as cst
 from agent.backends import detect
 from agent.proposers.interface import broken_interface
 from agent.proposers.misplaced import misplaced
+from agent.redaction import leaked
 from agent.syntax import Source
 from agent.syntax.source import BYTE_ORDER_MARK
 
@@ -93,9 +96,10 @@ def apply(answer: Answer, before: str) -> str:
 def problems(before: Source, after: str) -> tuple[str, ...]:
     """Why a new text of the kernel file cannot be tried, one line each; empty when it can.
 
-    It parses; it is another program; what callers use is still there; and it does nothing that
-    `before` did not do and that has no place in a kernel file.
+    It holds no secret; it parses; it is another program; and what callers use is still there.
     """
+    if name := leaked(after, before.text, os.environ):
+        return (f"the new text holds the value of {name}",)
     unparsed = _unparsed(after)
     if unparsed:
         return (unparsed,)
@@ -104,9 +108,21 @@ def problems(before: Source, after: str) -> tuple[str, ...]:
     source = Source(after, before.path)
     if detect(source) is None:
         return ("the file holds no kernel any more",)
-    found = (*broken_interface(before, source), *misplaced(before, source))
+    return _cut(broken_interface(before, source))
+
+
+def doubts(before: Source, after: str) -> tuple[str, ...]:
+    """What a new text does that `before` did not do and that has no place in a kernel file.
+
+    It may still be tried: a text can hide what it does, or have an honest reason for it. What
+    decides is what the harness sees it do; this tells a person where to look.
+    """
+    return () if _unparsed(after) else _cut(misplaced(before, Source(after, before.path)))
+
+
+def _cut(found: Sequence[str]) -> tuple[str, ...]:
     left = len(found) - MOST_PROBLEMS
-    return found if left <= 0 else (*found[:MOST_PROBLEMS], f"and {left} more")
+    return tuple(found) if left <= 0 else (*found[:MOST_PROBLEMS], f"and {left} more")
 
 
 # --- text ---------------------------------------------------------------------------------------

@@ -32,8 +32,14 @@ class Proposal:
     expected_gain: float | None = None
     """The part of the latency that its author expects to save; None where nobody said."""
     risk: str = ""
+    rounding: float = 0.0
+    """The relative error, root mean square, that lies in the nature of the edit."""
+    doubts: tuple[str, ...] = ()
+    """What a look at the text found out of place in a kernel file; it decides nothing."""
     usage: Usage | None = None
     """What writing it took, where a model was asked."""
+    saves: str = ""
+    """What it saves that is no latency; it is kept where it is as fast."""
 
 
 @dataclass(frozen=True)

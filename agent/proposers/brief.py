@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from agent.analysis.common.subject import Subject
 from agent.backends import BACKENDS
 from agent.environment import describe
+from agent.launches import tuning_costs
 from agent.prompting import render
 from agent.proposers.agenda import Task
 from agent.state import Run
@@ -49,6 +50,8 @@ def brief_for(run: Run, subject: Subject, task: Task) -> Brief:
         entry_points=_entry_points(subject.source),
         source=subject.source.text,
         levels=_levels(run),
+        launches=tuple(map(str, subject.launches)),
+        tuning=tuning_costs(subject.launches),
         cause=diagnosis.cause.value if diagnosis else "",
         evidence=diagnosis.evidence if diagnosis else (),
         tried=tuple(_tried(run)),

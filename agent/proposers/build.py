@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 
 from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
-from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
+from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options, settings
 from agent.playbook import ADVICE, LAST, find, ordered
 from agent.playbook.base import Advice, Entry
 from agent.proposers.base import Proposer
 from agent.proposers.judgement import JudgementProposer
 from agent.proposers.playbook import PlaybookProposer
 from agent.proposers.writer import Writer
+from agent.redaction import redact_values
 from agent.repository import Repository
 
 _LANGUAGES = {"cutile": "cuTile", "triton": "Triton"}
@@ -26,6 +29,7 @@ def check(options: Options) -> None:
     Raises:
         UsageError: a library, a key, a program or a setting is missing; how to mend it.
     """
+    _check_recorded(options)
     if MODEL in options.proposers:
         from agent.proposers.model.client import check as check_model
 
@@ -34,6 +38,19 @@ def check(options: Options) -> None:
         from agent.proposers.command import check as check_command
 
         check_command(options.command)
+
+
+def _check_recorded(options: Options) -> None:
+    """What the journal keeps is no place for a password of a URL, or for a key in an argument."""
+    for setting in settings(led=False):
+        if setting.path[0] == "options":
+            given = reduce(getattr, setting.path[1:], options)
+            words = given if isinstance(given, tuple) else (given,)
+            if any(redact_values(word, os.environ) != word for word in words):
+                raise UsageError(
+                    f"{setting.flag} holds a secret, and a run's options are recorded: leave it in "
+                    "its variable, which an agent program gets with --pass-env NAME"
+                )
 
 
 def check_language(only: Sequence[str], backend: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from agent.analysis.common.subject import Subject
 from agent.errors import UsageError
 from agent.events import Offered
 from agent.proposers.agenda import OWN_IDEA
-from agent.proposers.answer import problems
+from agent.proposers.answer import doubts, problems
 from agent.proposers.base import Proposal, ProposedVariant
 from agent.state import Run
 from agent.syntax import Source
@@ -50,11 +52,19 @@ class Draft:
     def set_aside(self, text: str, name: str) -> None:
         """Put the text into it, and what stood there beside it, where it is another."""
         if self.prepare(text):
-            self.path.rename(self.path.with_name(f"{self.path.stem}.{name}.py"))
+            self._rename(name)
             self.reset(text)
+
+    def _rename(self, name: str) -> None:
+        """Give what stands there a name that is free: the same task may be set aside twice."""
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        paths = (self.path.with_name(f"{self.path.stem}.{each}.py") for each in names)
+        self.path.rename(next(path for path in paths if not os.path.lexists(path)))
 
     def reset(self, text: str) -> None:
         """Put the text into it. What stood there is a commit of the run, or no text."""
+        if self.path.is_dir() and not self.path.is_symlink():
+            self._rename("folder")
         self.path.unlink(missing_ok=True)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(text.encode())
@@ -82,14 +92,20 @@ class DraftProposer:
     message: str
     """The hypothesis, in the assistant's words; its first line names an idea of its own."""
 
-    def propose(self, _run: Run, _subject: Subject) -> Proposal:
+    def propose(self, _run: Run, subject: Subject) -> Proposal:
         """The draft, as the candidate for what was offered."""
         title = self.offer.title
         if self.offer.optimization == OWN_IDEA and self.message.strip():
-            title = " ".join(self.message.strip().splitlines()[0].replace("|", " ").split())[:60]
+            title = _line(self.message.strip().splitlines()[0].replace("|", " "))[:60]
         return Proposal(
             optimization=self.offer.optimization,
             family=self.offer.family,
-            hypothesis=" ".join(self.message.split()) or f"{self.offer.title}, by an assistant",
+            hypothesis=_line(self.message) or f"{self.offer.title}, by an assistant",
             variants=(ProposedVariant({}, f"{title} (assistant)", self.text),),
+            doubts=doubts(subject.source, self.text),
         )
+
+
+def _line(text: str) -> str:
+    """As one line that shows what it holds: an argument of a command may be no text."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

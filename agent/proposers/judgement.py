@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agent.analysis.common.subject import Subject
 from agent.playbook.base import Entry
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
+from agent.proposers.answer import doubts
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.brief import brief_for
 from agent.proposers.writer import Chosen, Refused, Spent, Writer, Written
@@ -54,6 +55,7 @@ class JudgementProposer:
             variants=(ProposedVariant({}, title, written.source),),
             expected_gain=written.expected_gain,
             risk=written.risk,
+            doubts=doubts(subject.source, written.source),
             usage=usage,
         )
 

@@ -1,7 +1,7 @@
 """What a change brings into a kernel file and what has no place there.
 
-Only what is new counts: `before` may have had its reasons. The harness does not rely on this; a
-worker is isolated and its clock is doubted. It spares a run, and it tells the author at once.
+Only what is new counts: `before` may have had its reasons. Nothing is refused for it: a list of
+names is never complete, and has honest exceptions. It tells a person where to look.
 """
 
 from __future__ import annotations

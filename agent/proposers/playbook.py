@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.triton.wrapped import decorated
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
@@ -43,12 +45,15 @@ class PlaybookProposer:
         if not left:
             return Exhausted()
         entry = left[0]
+        subject = replace(subject, source=decorated(subject.source))
         try:
             return Proposal(
                 optimization=entry.name,
                 family=entry.family,
                 hypothesis=entry.hypothesis,
                 variants=_variants(entry, subject),
+                rounding=entry.changes_rounding,
+                saves=entry.saves,
             )
         except NotApplicable as reason:
             return Declined(entry.name, str(reason))

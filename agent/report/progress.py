@@ -18,27 +18,40 @@ from agent.events import (
     Stopped,
     Verified,
 )
-from agent.measuring.measurement import describe_resolution
+from agent.launches import tuning_costs
+from agent.measuring.resolution import describe_resolution
+from agent.measuring.subset import in_brief
+from agent.report.forecast import forecast
 from agent.state import Run
+
+LAUNCHES = 3
+"""Lines that tell what the perf tests launch."""
 
 
 def lines(run: Run, event: Event) -> list[str]:
     """The lines for an event; `run` is the state after it."""
+    told = f"note       {', '.join(event.touched)} in your repository meanwhile"
+    return [*_of_what_happened(run, event), *([told] if event.touched else [])]
+
+
+def _of_what_happened(run: Run, event: Event) -> list[str]:
     match event:
         case Baselined():
             configs = _count(len(event.records), "config")
             return [
                 f"baseline   {run.incumbent_ms:.6f} ms over {configs}; "
                 f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)",
-                f"cost       a comparison takes about {event.comparison_s:.0f} s",
-                *(
-                    f"note       {note}"
-                    for note in (*_skipped(event), *_subset(event), *event.notes)
-                ),
+                *_launches(event),
+                *(f"note       {note}" for note in (*_skipped(event), *event.notes)),
             ]
         case Calibrated():
             text = describe_resolution(event.calibration, run.options.rules)
-            return [f"noise      {text} ({event.took_s:.0f} s)", *_diagnosed(event.diagnosis)]
+            return [
+                *_compared(run, event),
+                f"noise      {text} ({event.took_s:.0f} s)",
+                *_plan(run),
+                *_diagnosed(event.diagnosis),
+            ]
         case HandedOver():
             return [f"hand over  to the {event.to}: {event.reason}"]
         case Offered():
@@ -54,6 +67,7 @@ def lines(run: Run, event: Event) -> list[str]:
                     f"     out    {variant.title}: {variant.reason}"
                     for variant in event.filtered_out
                 ),
+                *(f"     doubt  {doubt}" for doubt in event.doubts),
             ]
         case Screened():
             return [
@@ -73,6 +87,14 @@ def lines(run: Run, event: Event) -> list[str]:
             detail = f": {event.detail}" if event.detail else ""
             return [f"stop       {event.reason.value}{detail}"]
     return []
+
+
+def _launches(event: Baselined) -> list[str]:
+    """The first few, and what it takes to tune those kernels that tune themselves."""
+    shown = [f"launches   {launch}" for launch in event.launches[:LAUNCHES]]
+    more = len(event.launches) - LAUNCHES
+    costs = [f"tuning     {cost}" for cost in tuning_costs(event.launches)]
+    return [*shown, *([f"           and {more} more"] if more > 0 else []), *costs]
 
 
 def _skipped(event: Baselined) -> list[str]:
@@ -99,13 +121,23 @@ def _usage(event: Proposed | Skipped) -> str:
     return f" ({_count(usage.requests, 'request')}, {tokens} tokens, {cost}, {usage.took_s:.0f} s)"
 
 
-def _subset(event: Baselined) -> list[str]:
-    if not event.compared:
+def _compared(run: Run, event: Calibrated) -> list[str]:
+    """Which configs are compared, and which are not."""
+    subset, baseline = event.subset, run.baseline
+    if subset is None or baseline is None:
         return []
+    why = f"a comparison of all would take about {baseline.comparison_s:.0f} s"
+    how = "they are those of --compare-on" if baseline.compared else f"{why}; --compare-on chooses"
     return [
-        f"all perf tests would take too long, so comparisons run {', '.join(event.compared)}; "
-        "the final word covers all (--compare-on chooses others)"
+        f"compared   {subset.coverage}: {in_brief(subset.configs)} ({how})",
+        f"left out   {in_brief(subset.left_out)}: until the final comparison",
     ]
+
+
+def _plan(run: Run) -> list[str]:
+    """What is to be expected of the iterations; it is told once."""
+    found = forecast(run) if run.iteration == 1 else None
+    return [f"plan       {found}"] if found else []
 
 
 def _count(number: int, noun: str) -> str:

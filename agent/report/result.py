@@ -5,9 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from agent.environment import describe_sandbox
 from agent.errors import ExitCode
 from agent.events import StopReason
 from agent.journal import to_json
+from agent.measuring.decision import percent
+from agent.measuring.statistics import ConfigComparison
+from agent.measuring.subset import in_brief
+from agent.options import Sandbox
+from agent.report.forecast import forecast
 from agent.state import Phase, Run
 from agent.workspace import SANDBOX
 
@@ -27,6 +33,24 @@ def exit_code(run: Run) -> ExitCode:
 def notes(run: Run) -> list[str]:
     """What a person should know beside the figures."""
     told = [*(run.started.tests.notes if run.started else ()), *run.notes]
+    told += [
+        f"iteration {row.iteration} was kept for what else it saves: {row.saves}"
+        for row in run.kept
+        if row.saves
+    ]
+    if run.subset:
+        told.append(
+            f"iterations compared {run.subset.coverage}, and their figures speak of those: "
+            f"{in_brief(run.subset.configs)}; not of {in_brief(run.subset.left_out)}"
+        )
+    told += [
+        f"{config.config}, which no iteration compared, takes {percent(-config.effect.improvement)}"
+        " more than at the origin: look at it before you take the branch"
+        for config in _regressed(run)
+    ]
+    if run.finished and run.finished.left_out:
+        left_out = in_brief(run.finished.left_out)
+        told.append(f"the final comparison had no time for {left_out}: nothing is known of those")
     if run.finished:
         told += [run.finished.note] if run.finished.note else []
         told += [
@@ -34,6 +58,26 @@ def notes(run: Run) -> list[str]:
             for number in run.finished.faded
         ]
     return told
+
+
+def _regressed(run: Run) -> list[ConfigComparison]:
+    """Configs that the rules would have reverted for, had an iteration compared them."""
+    final = run.finished.comparison if run.finished else None
+    left_out = run.subset.left_out if run.subset else ()
+    return [
+        config
+        for config in (final.configs if final else ())
+        if config.config in left_out
+        and config.effect.high < 0
+        and config.effect.improvement < -run.options.rules.regression
+    ]
+
+
+def confined(run: Run) -> str:
+    """How the workers were confined, in one line."""
+    assert run.started is not None
+    off = run.options.sandbox is Sandbox.OFF
+    return describe_sandbox(run.started.environment.get("sandbox", {}), off=off)
 
 
 def kept_at(run: Run) -> str:
@@ -73,6 +117,7 @@ def to_result(run: Run) -> dict[str, Any]:
     """The run as plain JSON values."""
     started = run.started
     final = run.finished.comparison if run.finished else None
+    expected = forecast(run)
     return {
         "run": started.run_id if started else None,
         "kernel": started.kernel if started else None,
@@ -80,6 +125,7 @@ def to_result(run: Run) -> dict[str, Any]:
         "kernel_class": started.kernel_class if started else None,
         "branch": started.branch if started else None,
         "latency_meaning": started.latency_meaning if started else None,
+        "confined": confined(run) if started else None,
         "phase": run.phase.value,
         "iteration": run.iteration,
         "origin_sha": started.origin_sha if started else None,
@@ -91,6 +137,9 @@ def to_result(run: Run) -> dict[str, Any]:
         "best_ms": final.candidate_ms if final else None,
         "speedup": speedup(run),
         "final": to_json(final) if final else None,
+        "final_left_out": list(run.finished.left_out) if run.finished else [],
+        "subset": to_json(run.subset) if run.subset else None,
+        "forecast": expected.to_json() if expected else None,
         "faded": list(run.finished.faded) if run.finished else [],
         "stop": to_json(run.stopped) if run.stopped else None,
         "rows": to_json(run.rows),

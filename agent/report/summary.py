@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.prompting import render
-from agent.report.result import kept_at, notes, speedup
+from agent.report.result import confined, kept_at, notes, speedup
 from agent.report.table import render as render_table
 from agent.state import Run
 
@@ -32,6 +32,8 @@ def summarize(run: Run, machine: str) -> str:
         origin_sha=started.origin_sha,
         best=final is not None,
         final=final,
+        final_left_out=run.finished.left_out if run.finished else (),
+        subset=run.subset,
         speedup=speedup(run),
         origin_ms=final.incumbent_ms if final else None,
         best_ms=final.candidate_ms if final else None,
@@ -45,6 +47,7 @@ def summarize(run: Run, machine: str) -> str:
         usage=run.usage if run.usage.requests else None,
         latency_meaning=started.latency_meaning,
         machine=machine,
+        confined=confined(run),
         notes=notes(run),
         spent_s=run.spent_s,
         spent_by_phase_s=run.spent_by_phase_s,

@@ -79,8 +79,10 @@ def section(entry: Entry) -> str:
         facts.append(f"again after {', '.join(sorted(entry.revisit_after))}")
     if entry.changes_rounding:
         facts.append("changes rounding")
+    if isinstance(entry, Optimization) and entry.saves:
+        facts.append(f"kept where it is as fast, because it saves {entry.saves}")
     if entry.opt_in:
-        facts.append(f"only with `--only {entry.name}`")
+        facts.append(f"only with `--only {entry.name}`, because {entry.opt_in}")
     if not isinstance(entry, Optimization):
         facts.append("needs judgement: no program carries it out")
     lines = [

@@ -151,7 +151,8 @@ class Source:
         """The dotted name an expression stands for, or None.
 
         Follows imports and module-level aliases, and looks through a subscript:
-        `ConstInt = ct.Constant[int]` makes `ConstInt` stand for `cuda.tile.Constant`.
+        `ConstInt = ct.Constant[int]` makes `ConstInt` stand for `cuda.tile.Constant`. What a call
+        returns has no name, nor has a method of it: `tl.program_id(0).to`.
         """
         if isinstance(expression, cst.Subscript):
             return self.name(expression.value)
@@ -162,7 +163,10 @@ class Source:
         aliased = self.resolve(expression)
         if aliased is not expression:
             return self.name(aliased)
-        return _only(self._qualified_names(expression))
+        root: cst.BaseExpression = expression
+        while isinstance(root, cst.Attribute):
+            root = root.value
+        return _only(self._qualified_names(expression)) if isinstance(root, cst.Name) else None
 
     @_remembered
     def resolve(self, expression: cst.BaseExpression) -> cst.BaseExpression:

@@ -64,7 +64,7 @@ class SizeTiming:
     tileir_ms: float | None = None
     speedup: float | None = None
     low: float | None = None
-    """`speedup` lies between these two, each at an error rate of 2.5 %."""
+    """`speedup` lies between these two, each at the error rate of one look."""
     high: float | None = None
     method: str = ""
 

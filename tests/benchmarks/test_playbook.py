@@ -61,6 +61,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text()) == known
 
 
+@pytest.mark.full
 def test_nothing_is_begun_without_time(tmp_path: Path) -> None:
     done = playbook(tmp_path, "--limit-s", "5", "--again")
     assert done.returncode == 1

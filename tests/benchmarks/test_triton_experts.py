@@ -42,13 +42,13 @@ OTHERS = [
 @pytest.fixture(scope="module")
 def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """How far each is off, or why it did not run."""
-    return called("interpret", tmp_path_factory.mktemp("home"))
+    return called("interpret", tmp_path_factory.mktemp("home"), INTERPRETED.items())
 
 
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """The kernels that each launches, or why it did not get so far."""
-    return called("launch", tmp_path_factory.mktemp("home"))
+    return called("launch", tmp_path_factory.mktemp("home"), OTHERS)
 
 
 @pytest.mark.parametrize(("kernel", "label"), INTERPRETED.items())

@@ -38,6 +38,7 @@ WANTED = {
 }
 SPECS = find(["triton"])
 TARGETS = (90, 100)
+"""In turn: what explain does for one generation it does for the other."""
 
 every_kernel = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 
@@ -100,12 +101,12 @@ def test_the_playbook_has_something_to_try(spec: Spec) -> None:
 @every_kernel
 def test_it_compiles_as_its_perf_test_launches_it(spec: Spec, tmp_path: Path) -> None:
     repository = make_repository(spec, tmp_path)
-    arguments = [argument for sm in TARGETS for argument in ("--sm", str(sm))]
-    end = tile_agent(repository, "explain", "--kernel", spec.kernel.name, *arguments, "--json")
+    sm = TARGETS[SPECS.index(spec) % len(TARGETS)]
+    end = tile_agent(repository, "explain", "--kernel", spec.kernel.name, "--sm", str(sm), "--json")
     assert end.code == ExitCode.DONE, end.out + end.err
     assert end.json["test_failures"] == []
     results = end.json["results"]
-    assert [result["sm"] for result in results] == list(TARGETS)
+    assert [result["sm"] for result in results] == [sm]
     assert all(result["launch"]["timed"] and result["registers"] for result in results)
 
 

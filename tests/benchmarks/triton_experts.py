@@ -1,10 +1,11 @@
 """Calls the experts' versions of the Triton kernels in a process of their own, without a GPU.
 
-    python -m tests.benchmarks.triton_experts interpret | launch
+    python -m tests.benchmarks.triton_experts interpret | launch [KERNEL/EXPERT ...]
 
 `interpret` runs them in Triton's interpreter on small inputs, and tells how far each is off.
 `launch` runs them on tensors without storage, for the real configs, as far as their launches, and
 tells those. Prints JSON: kernel -> expert -> an error, the kernels launched, or why there is none.
+Of all experts, or of those that are named: to import a package for one takes seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,10 @@ def folder() -> Path:
     return target
 
 
-def called(mode: str, home: Path) -> dict[str, dict[str, Any]]:
-    """What this file prints, as a script."""
+def called(
+    mode: str, home: Path, wanted: Iterable[tuple[str, str]] = ()
+) -> dict[str, dict[str, Any]]:
+    """What this file prints, as a script, of those kernels and experts."""
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT}{os.pathsep}{folder()}",
@@ -66,21 +69,24 @@ def called(mode: str, home: Path) -> dict[str, dict[str, Any]]:
         "TRITON_INTERPRET": str(int(mode == "interpret")),
         "GEMS_VENDOR": "nvidia",  # else FlagGems asks the machine, which has no GPU
     }
-    command = [sys.executable, "-m", "tests.benchmarks.triton_experts", mode]
+    names = [f"{kernel}/{label}" for kernel, label in wanted]
+    command = [sys.executable, "-m", "tests.benchmarks.triton_experts", mode, *names]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=home)
     assert done.returncode == 0, done.stderr
     answer: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
-def each(call: Callable[[Any, Call], Any]) -> dict[str, dict[str, Any]]:
-    """Apply a function of the kernel and the expert to all."""
+def each(call: Callable[[Any, Call], Any], wanted: Container[str]) -> dict[str, dict[str, Any]]:
+    """Apply a function of the kernel and the expert to those that are named; to all if none is."""
     from benchmarks.side_by_side import one_line
     from benchmarks.spec import find
 
     found: dict[str, dict[str, Any]] = {}
     for spec in find(["triton"]):
         for label, expert in spec.reference().experts.items():
+            if wanted and f"{spec.name}/{label}" not in wanted:
+                continue
             try:
                 answer = call(spec, expert)
             except Exception as problem:  # whatever stops one, the others are told of
@@ -89,7 +95,7 @@ def each(call: Callable[[Any, Call], Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def interpret() -> dict[str, dict[str, Any]]:
+def interpret(wanted: Container[str]) -> dict[str, dict[str, Any]]:
     """How far each is off on small inputs, as `benchmarks.side_by_side` measures it."""
     import torch
 
@@ -115,10 +121,10 @@ def interpret() -> dict[str, dict[str, Any]]:
         inputs = reference.inputs((*small[spec.name], torch.float16))
         return error(expert(*map(copied, inputs))(), right(reference, inputs))
 
-    return each(call)
+    return each(call, wanted)
 
 
-def launch() -> dict[str, dict[str, Any]]:
+def launch(wanted: Container[str]) -> dict[str, dict[str, Any]]:
     """The kernels that each launches for its first config."""
     from benchmarks.agreement import tensors
     from tile_agent_pytest.record_triton import recording
@@ -136,7 +142,7 @@ def launch() -> dict[str, dict[str, Any]]:
         return recorder.kernels
 
     with storageless(HOPPER):
-        return each(call)
+        return each(call, wanted)
 
 
 class Everything:
@@ -156,4 +162,4 @@ class Everything:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # the packages' own are not ours to mend
-    print(json.dumps({"interpret": interpret, "launch": launch}[sys.argv[1]]()))
+    print(json.dumps({"interpret": interpret, "launch": launch}[sys.argv[1]](sys.argv[2:])))

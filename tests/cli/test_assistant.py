@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from agent.errors import ExitCode
-from tests.support.project import KERNEL, PROJECT, Outcome, command, tile_agent
-from tests.support.repo import changed, git, isolate, make_repo, snapshot
+from tests.support.project import COUNTED, KERNEL, Outcome, command, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
+from tests.support.warm_python import warm_interpreter
 
 pytestmark = pytest.mark.full  # each needs a run that has been calibrated
 
-BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going")
+BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going", "--patience", "4")
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    return make_repo(tmp_path, PROJECT)
+    return make_repo(tmp_path, COUNTED)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def a_begun_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("begun")
     with pytest.MonkeyPatch.context() as monkeypatch:
         isolate(monkeypatch, folder)
-        repo = make_repo(folder, PROJECT)
+        repo = make_repo(folder, COUNTED)
         end = tile_agent(repo, *BEGIN)
     assert end.code == 0, end.err
     assert (end.json["do"], end.json["iteration"]) == ("next", 1)
@@ -59,6 +60,8 @@ def journal_of(repo: Path) -> bytes:
 
 def killed(repo: Path, until: str, arguments: list[str]) -> None:
     """Start a command, and kill it when its progress says `until`."""
+    if arguments[0] == "begin":
+        arguments = [*arguments, "--python", warm_interpreter()]
     process = subprocess.Popen(command(*arguments), cwd=repo, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while until not in (line := process.stderr.readline()):
@@ -199,7 +202,6 @@ def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
     for text, told in {
         KERNEL + "def broken(:\n": "parse",
         KERNEL.replace("def double(x):", "def double(x, twice=True):"): "double",
-        KERNEL.replace("import torch\n", "import torch\nimport pytest\n"): "pytest",
     }.items():
         draft.write_text(text)
         assert told in refused(tile_agent(begun, "try", "-m", "sly", "--json"))
@@ -230,6 +232,122 @@ def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None
     assert own["optimization"] == "own-idea"
     assert tile_agent(begun, "next", "--json").json["optimization"] == "own-idea"
     assert "not left to try" in refused(tile_agent(begun, "next", "--choose", "magic", "--json"))
+
+
+def test_what_is_offered_can_be_dropped_and_every_draft_is_kept(begun: Path) -> None:
+    assert "nothing is offered or tried" in refused(
+        tile_agent(begun, "next", "--drop", "a", "--json")
+    )
+    first = tile_agent(begun, "next", "--json").json
+    both = tile_agent(begun, "next", "--drop", "a", "--decline", "b", "--json")
+    assert "give one" in refused(both)
+    second = tile_agent(begun, "next", "--drop", "no idea", "--json").json
+    assert second["do"] == "edit" and second["optimization"] != first["optimization"]
+    draft = Path(second["file"])
+    for text in ("# one\n", "# two\n"):  # an own idea may be dropped more than once
+        own = tile_agent(begun, "next", "--choose", "own-idea", "--json").json
+        assert (own["optimization"], own["edited"]) == ("own-idea", False)
+        draft.write_text(text)
+        answer = tile_agent(begun, "next", "--drop", "no good", "--json").json
+        assert (answer["do"], answer["iteration"]) == ("edit", 1)
+        assert answer["optimization"] != "own-idea" and draft.read_text() == KERNEL
+    aside = {path.name: path.read_text() for path in draft.parent.glob("double.*.py")}
+    assert aside == {"double.01-own-idea.py": "# one\n", "double.01-own-idea-2.py": "# two\n"}
+    status = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert {"optimization": first["optimization"], "reason": "dropped: no idea"} in status[
+        "skipped"
+    ]
+    assert [row["status"] for row in status["rows"]] == ["keep"]  # the baseline
+
+
+FASTER = KERNEL.replace("= 256", "= 1024")
+TRY = ["try", "-m", "another block size", "--json"]
+
+
+def test_an_iteration_that_was_killed_can_be_dropped_and_the_run_goes_on(
+    begun: Path, tmp_path: Path
+) -> None:
+    """Killed between two phases, as when its `try` never comes to an end."""
+    before = snapshot(begun)
+    offered = tile_agent(begun, "next", "--json").json
+    draft = Path(offered["file"])
+    draft.write_text(FASTER)
+    killed(begun, "[ 1] try", TRY)
+    assert list((tmp_path / "state" / "worktrees").rglob("double.py"))
+    known = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert shlex.split(known["next"])[1] == "try"
+    declined = tile_agent(begun, "next", "--decline", "it hangs", "--json").json
+    assert declined["do"] == "try" and "next --drop WHY" in declined["reason"]
+    answer = tile_agent(begun, "next", "--drop", "it hangs", "--json").json
+    assert (answer["do"], answer["iteration"], answer["edited"]) == ("edit", 2, False)
+    assert answer["optimization"] != offered["optimization"] and draft.read_text() == KERNEL
+    assert not list((tmp_path / "state" / "worktrees").rglob("double.py"))
+    assert " crash |" in (begun / "sandbox" / "perf_results.md").read_text()
+    row = tile_agent(begun, "status", "--json").json["runs"][-1]["rows"][-1]
+    assert (row["status"], row["reason"]) == ("crash", "dropped: it hangs")
+    assert git(begun, "show", f"{row['sha']}:double.py") == FASTER.strip()
+    differing = {key for key in changed(before, snapshot(begun)) if "sandbox" not in key}
+    assert {key.split("/")[1] for key in differing} == {"tile-agent"}  # refs of the run
+    draft.write_text(FASTER)
+    assert tile_agent(begun, *TRY).json["row"]["status"] == "keep"
+
+
+def test_an_iteration_whose_try_fails_each_time_can_be_dropped(begun: Path) -> None:
+    """Git refuses to follow the verdict: here a lock that a killed git left behind."""
+    offered = tile_agent(begun, "next", "--json").json
+    Path(offered["file"]).write_text(FASTER)
+    (refs,) = (begun / ".git" / "refs" / "tile-agent").iterdir()
+    lock = refs / "best.lock"
+    lock.touch()
+    for _ in range(2):
+        end = tile_agent(begun, *TRY)
+        assert end.code == ExitCode.FAULT and "best.lock" in end.json["error"]
+    branch = git(begun, "rev-parse", offered["branch"])
+    answer = tile_agent(begun, "next", "--drop", "git refuses it", "--json").json
+    assert (answer["do"], answer["kept"], answer["iteration"]) == ("edit", 0, 2)
+    assert git(begun, "rev-parse", offered["branch"]) == branch
+    lock.unlink()
+
+
+def test_what_a_candidate_says_may_be_no_text(begun: Path) -> None:
+    tile_agent(begun, "next", "--choose", "own-idea", "--json")
+    says = 'raise RuntimeError("\\ud800 \\x1b[2J")'
+    draft_of(begun).write_text(KERNEL.replace("    y = torch", f"    {says}\n    y = torch"))
+    answer = tile_agent(begun, "try", "-m", "odd \udcff\x1b title", "--json").json
+    assert answer["row"]["status"] == "crash" and "\ud800" in answer["row"]["reason"]
+    assert answer["row"]["optimization"] == "odd title (assistant)"
+    for arguments in (["status"], ["next"], ["finish"]):
+        end = tile_agent(begun, *arguments)
+        assert end.code in (0, ExitCode.NO_IMPROVEMENT), end.err
+
+
+def writing(path: Path | str) -> str:
+    """A kernel whose launcher writes a file, as a cheat without an import would."""
+    cheat = f"torch.zeros(4).numpy().tofile({str(path)!r})"
+    return KERNEL.replace("    y = torch", f"    {cheat}\n    y = torch")
+
+
+def test_a_candidate_that_writes_where_it_should_not_is_tampered(tmp_path: Path) -> None:
+    """Without the sandbox, which lets it write nowhere."""
+    begun = make_repo(tmp_path, COUNTED)
+    end = tile_agent(begun, *BEGIN, "--sandbox", "off")
+    assert end.code == 0, end.err
+    write(begun, {"notes.txt": "mine"})
+    hook = begun / ".git" / "hooks" / "post-commit"
+    found = {}
+    for path in ("tests/conftest.py", hook, begun / "notes.txt"):
+        hook.unlink(missing_ok=True)
+        offered = tile_agent(begun, "next", "--choose", "own-idea", "--json").json
+        Path(offered["file"]).write_text(writing(path))
+        answer = tile_agent(begun, *TRY)
+        row = answer.json["row"]
+        found[path] = (row["status"], row["reason"])
+    assert found["tests/conftest.py"] == ("tampered", "it added tests/conftest.py")
+    assert found[hook] == ("tampered", "it changed git's hook post-commit")
+    assert found[begun / "notes.txt"][0] not in ("tampered", "crash")  # it may have been the user
+    assert "note       changed notes.txt in your repository meanwhile" in answer.err
+    status = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert any("changed notes.txt in your repository" in note for note in status["notes"])
 
 
 def test_other_commands_leave_the_run_to_its_assistant(begun: Path) -> None:

@@ -32,4 +32,11 @@ def test_a_kernel_of_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found["families"] == []
     assert any(line.startswith("compiled: scale_kernel for sm_90:") for line in found["evidence"])
     assert any(line.startswith("missing: no latency of a GPU") for line in found["evidence"])
+    (launch,) = found["observed"]
+    assert (launch["grid"], launch["integers"]) == ([1024], {"TILE": 1024})
+    assert launch["tensors"]["x"]["shape"] == [2**20]
+    assert found["tuning"] == []
+    told = tile_agent(folder, "diagnose", "--kernel", "kernel.py").out.splitlines()
+    assert "scale_kernel, grid 1024, by tests/test_kernel.py::test_perf_run" in told
+    assert "  x, y: float32[1048576], contiguous, 16-byte aligned" in told
     assert snapshot(folder) == before

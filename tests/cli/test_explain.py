@@ -37,6 +37,7 @@ def explain(folder: Path, *arguments: str) -> Outcome:
     return tile_agent(folder, "explain", "--kernel", "kernel.py", "--sm", "90", *arguments)
 
 
+@pytest.mark.full
 @triton
 def test_the_difference_an_edit_makes(tmp_path: Path) -> None:
     repo = project(tmp_path, TRITON)
@@ -48,6 +49,8 @@ def test_the_difference_an_edit_makes(tmp_path: Path) -> None:
     assert lines[0] == "scale_kernel(BLOCK=1024, num_warps=8), grid 1024"
     assert lines[1] == "  as tests/test_kernel.py::test_perf_run launches it"
     assert "  x_ptr, y_ptr: *fp32, divisible by 16" in lines
+    assert "  given x_ptr, y_ptr: float32[1048576], contiguous, 16-byte aligned" in lines
+    assert "  given n=1048576, BLOCK=1024, num_warps=8" in lines
     assert any(line.startswith("  sm_90: ") and "256 threads" in line for line in lines)
     at = lines.index("against HEAD:")
     assert "threads a block 128 -> 256" in lines[at + 1]

@@ -84,3 +84,24 @@ def test_a_line_of_progress_has_its_word_in_color(line: str, word: str, style: s
     assert found.plain == line
     ((begin, end, given),) = found.spans
     assert (line[begin:end], given) == (word, style)
+
+
+def test_a_traceback_shows_no_secret() -> None:
+    program = (
+        "import sys\n"
+        "from agent.cli import output\n"
+        "sys.excepthook = output.print_traceback\n"
+        "raise RuntimeError('postgres://me:a-long-password@db refuses correct-horse-battery')\n"
+    )
+    environment = {"MY_API_KEY": "correct-horse-battery"}
+    end = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+    assert end.returncode == 1
+    assert "Traceback (most recent call last)" in end.stderr
+    assert "a-long-password" not in end.stderr
+    assert "correct-horse" not in end.stderr.splitlines()[-1]

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ import pytest
 from agent.errors import ExitCode
 from agent.journal import Journal
 from tests.support.history import HISTORY
-from tests.support.project import PROJECT, command, tile_agent
+from tests.support.project import COUNTED, PROJECT, SLOW, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
 from tests.support.warm_python import warm_interpreter
 
@@ -29,6 +30,12 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
+    return make_repo(tmp_path, COUNTED)
+
+
+@pytest.fixture
+def clocked(tmp_path: Path) -> Path:
+    """With a perf test that is timed, block by block."""
     return make_repo(tmp_path, PROJECT)
 
 
@@ -38,7 +45,12 @@ def start(repo: Path, until: str, python: str = "") -> subprocess.Popen[str]:
     Its workers are children of a warm interpreter, not of the run, where `python` names no other.
     """
     arguments = ("run", "--kernel", "double.py", "--python", python or warm_interpreter())
-    process = subprocess.Popen(command(*arguments), cwd=repo, stderr=subprocess.PIPE, text=True)
+    return until_said(command(*arguments), repo, until)
+
+
+def until_said(words: list[str], repo: Path, until: str) -> subprocess.Popen[str]:
+    """Start a command and wait until its progress says `until`."""
+    process = subprocess.Popen(words, cwd=repo, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     while until not in (line := process.stderr.readline()):
         assert line, "the run ended early"
@@ -58,33 +70,34 @@ def only_run(repo: Path) -> dict[str, object]:
     return found
 
 
-def test_a_run_to_its_end(repo: Path) -> None:
-    write(repo, {"notes.txt": "mine", "double.log": "mine too"})
-    before = snapshot(repo)
-    end = tile_agent(repo, "run", "--kernel", "double.py", "--json")
+def test_a_run_to_its_end(clocked: Path) -> None:
+    write(clocked, {"notes.txt": "mine", "double.log": "mine too"})
+    before = snapshot(clocked)
+    end = tile_agent(clocked, "run", "--kernel", "double.py", "--json")
     assert end.code == ExitCode.DONE, end.err
     result = end.json
     assert result["speedup"] > 1.5
     assert [row["status"] for row in result["rows"]] == ["keep", "keep"]
-    differing = changed(before, snapshot(repo))
+    differing = changed(before, snapshot(clocked))
     ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
     assert differing - ours == {f"refs/heads/{result['branch']}", "git info/exclude"}
-    table = (repo / "sandbox" / "perf_results.md").read_text()
+    table = (clocked / "sandbox" / "perf_results.md").read_text()
     assert re.fullmatch(
         r"\| +0 \| baseline +\| +\d+\.\d{6} \| PASS +\| +keep \|", table.splitlines()[2]
     )
-    assert git(repo, "status", "--porcelain", "--untracked-files=no") == ""
-    assert "sandbox" not in git(repo, "status", "--porcelain")
-    assert git(repo, "log", "--format=%s", f"main..{result['branch']}").startswith("double: block")
+    assert git(clocked, "status", "--porcelain", "--untracked-files=no") == ""
+    assert "sandbox" not in git(clocked, "status", "--porcelain")
+    assert git(clocked, "log", "--format=%s", f"main..{result['branch']}").startswith(
+        "double: block"
+    )
 
 
 @pytest.mark.full
-def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
+def test_a_second_run_that_keeps_nothing_keeps_the_table_of_the_first(repo: Path) -> None:
     write(repo, {"sandbox/perf_results.md": "| by hand |\n"})
-    first = tile_agent(repo, "run", "--kernel", "double.py", "--json", "--max-iterations", "1")
-    second = tile_agent(
-        repo, "run", "--kernel", "double.py", "--json", "--branch", "again", "--only", "loop-stages"
-    )
+    run = ("run", "--kernel", "double.py", "--json")
+    first = tile_agent(repo, *run, "--max-iterations", "1")
+    second = tile_agent(repo, *run, "--branch", "again", "--only", "loop-stages")
     assert (first.code, second.code) == (ExitCode.STOPPED, ExitCode.NO_IMPROVEMENT)
     runs = repo / "sandbox" / "runs"
     for end in (first, second):
@@ -93,6 +106,11 @@ def test_a_second_run_keeps_the_table_of_the_first(repo: Path) -> None:
     assert (repo / "sandbox" / "perf_results.md").read_text() == kept
     by_hand = runs / f"before-{first.json['run']}" / "perf_results.md"
     assert by_hand.read_text() == "| by hand |\n"
+    state = tile_agent(repo, "status", "--json").json["runs"][-1]
+    assert state["run"] == second.json["run"]
+    show, table = state["next"].split()
+    assert show == "cat"
+    assert (repo / table).read_text() == kept
 
 
 @pytest.mark.full
@@ -106,7 +124,9 @@ def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> 
 
 
 @pytest.mark.full
-def test_an_interrupted_run_is_resumed(repo: Path) -> None:
+def test_a_run_that_is_interrupted_and_then_killed_leaves_no_process_and_is_resumed(
+    repo: Path,
+) -> None:
     before = snapshot(repo)
     process = start(repo, until="screen", python=sys.executable)
     workers = psutil.Process(process.pid).children(recursive=True)
@@ -115,6 +135,12 @@ def test_an_interrupted_run_is_resumed(repo: Path) -> None:
     assert process.returncode == ExitCode.STOPPED
     assert only_run(repo)["standing"] == "interrupted"
     assert workers and psutil.wait_procs(workers, timeout=10)[1] == []
+    process = until_said(command("resume"), repo, "right")
+    workers = psutil.Process(process.pid).children(recursive=True)
+    os.kill(process.pid, signal.SIGKILL)
+    finish(process)
+    assert workers and psutil.wait_procs(workers, timeout=10)[1] == []
+    assert only_run(repo)["standing"] == "interrupted"
     end = tile_agent(repo, "resume", "--json")
     assert end.code == ExitCode.DONE, end.err
     assert [row["status"] for row in end.json["rows"]] == ["keep", "keep"]
@@ -125,21 +151,8 @@ def test_an_interrupted_run_is_resumed(repo: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_killed_run_leaves_no_process_and_is_resumed(repo: Path) -> None:
-    process = start(repo, until="screen", python=sys.executable)
-    workers = psutil.Process(process.pid).children(recursive=True)
-    assert workers
-    os.kill(process.pid, signal.SIGKILL)
-    finish(process)
-    _, alive = psutil.wait_procs(workers, timeout=10)
-    assert alive == []
-    assert only_run(repo)["standing"] == "interrupted"
-    assert tile_agent(repo, "resume").code == ExitCode.DONE
-
-
-@pytest.mark.full
 def test_stop_ends_a_run_from_elsewhere(repo: Path) -> None:
-    process = start(repo, until="screen")
+    process = start(repo, until="baseline")
     assert tile_agent(repo, "resume").code == ExitCode.USAGE  # it is alive
     end = tile_agent(repo, "stop", "--json")
     assert end.code == 0, end.err
@@ -150,9 +163,55 @@ def test_stop_ends_a_run_from_elsewhere(repo: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_pass_that_is_long_leaves_time_for_iterations(tmp_path: Path) -> None:
+    """All eight configs take more than a second a pair: calibration alone would take over 8 s."""
+    slow = make_repo(tmp_path, SLOW)
+    end = tile_agent(
+        slow, "run", "--kernel", "double.py", "--json", "--only", "block-size",
+        "--calibration-budget-s", "4",
+    )  # fmt: skip
+    assert end.code == ExitCode.DONE, end.err
+    subset = end.json["subset"]
+    names = {f"test_perf_double_triton[{2**n}]" for n in range(8)}
+    assert "test_perf_double_triton[1]" in subset["configs"]
+    assert set(subset["configs"]) | set(subset["left_out"]) == names
+    coverage = f"{len(subset['configs'])} of 8 configs"
+    assert f"compared   {coverage}: test_perf_double_triton[1]" in end.err
+    assert re.search(r"plan       an iteration takes about \d+ s, .*; all 25 would take", end.err)
+    assert end.json["rows"][1]["reason"].endswith(f"; on {coverage}")
+    assert {config["config"] for config in end.json["final"]["configs"]} == names
+    assert end.json["final_left_out"] == []
+    message = git(slow, "log", "-1", "--format=%B", end.json["branch"])
+    assert f"{coverage}; not compared: " in message
+
+
+@pytest.mark.full
+def test_a_benchmark_script_judges_and_a_run_on_it_is_gone_on_with(tmp_path: Path) -> None:
+    """Begun by one process and finished by another, which finds the script in the journal."""
+    script = """
+        import sys, torch, triton
+        from double import double
+        for n in map(int, sys.argv[1:]):
+            triton.testing.do_bench(lambda: double(torch.ones(n)), warmup=1, rep=2)
+    """
+    timed = make_repo(tmp_path, COUNTED | {"speed.py": textwrap.dedent(script)})
+    bench = ("--bench", "python speed.py 256 512")
+    begun = tile_agent(timed, "begin", "--kernel", "double.py", "--yes", "--json", *bench)
+    assert begun.code == 0, begun.err
+    assert "1 correctness, 1 perf from tests/test_double.py, speed.py 256 512" in begun.err
+    assert "over 2 configs" in begun.err
+    assert tile_agent(timed, "next", "--json").json["do"] == "edit"
+    draft = next((timed / "sandbox" / "runs").glob("*/draft/double.py"))
+    draft.write_text(draft.read_text().replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 512"))
+    tried = tile_agent(timed, "try", "-m", "larger blocks", "--json")
+    assert tried.json["row"]["status"] in ("keep", "revert"), tried.err
+    assert tried.json["row"]["latency_ms"] > 0
+
+
+@pytest.mark.full
 def test_a_candidate_that_hangs_is_killed_with_its_children(repo: Path) -> None:
     """The iteration's deadline covers the whole process tree."""
-    hanging = PROJECT["tests/test_double.py"].replace(
+    hanging = COUNTED["tests/test_double.py"].replace(
         "def test_double_triton():\n",
         "def test_double_triton():\n"
         "    import double as module, subprocess, time\n"
@@ -176,13 +235,13 @@ def test_a_candidate_that_hangs_is_killed_with_its_children(repo: Path) -> None:
 
 @pytest.mark.full
 def test_a_run_in_a_src_layout_and_from_a_subfolder(tmp_path: Path) -> None:
-    test = PROJECT["tests/test_double.py"].replace("from double", "from pkg.ops.double")
+    test = COUNTED["tests/test_double.py"].replace("from double", "from pkg.ops.double")
     repo = make_repo(
         tmp_path,
         {
             "src/pkg/__init__.py": "",
             "src/pkg/ops/__init__.py": "",
-            "src/pkg/ops/double.py": PROJECT["double.py"],
+            "src/pkg/ops/double.py": COUNTED["double.py"],
             "tests/ops/test_double.py": test,
         },
     )
@@ -193,16 +252,16 @@ def test_a_run_in_a_src_layout_and_from_a_subfolder(tmp_path: Path) -> None:
     assert (repo / "sandbox" / "perf_results.md").exists()
 
 
-def test_verify_and_bench(repo: Path) -> None:
-    before = snapshot(repo)
-    verified = tile_agent(repo, "verify", "--kernel", "double.py", "--json")
+def test_verify_and_bench(clocked: Path) -> None:
+    before = snapshot(clocked)
+    verified = tile_agent(clocked, "verify", "--kernel", "double.py", "--json")
     assert (verified.code, verified.json) == (0, {"correct": True, "passed": 1})
-    benched = tile_agent(repo, "bench", "--kernel", "double.py", "--json")
+    benched = tile_agent(clocked, "bench", "--kernel", "double.py", "--json")
     assert benched.code == 0
     (record,) = benched.json["records"]
     assert record["config"] == "test_perf_double_triton"
     assert record["latency_ms"] > 0
-    assert changed(before, snapshot(repo)) == set()
+    assert changed(before, snapshot(clocked)) == set()
 
 
 def test_classify_reads_any_file(tmp_path: Path) -> None:
@@ -262,23 +321,12 @@ def test_a_branch_that_could_not_move_is_not_pointed_at(repo: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_run_that_kept_nothing_shows_what_was_tried(repo: Path) -> None:
-    end = tile_agent(repo, "run", "--kernel", "double.py", "--only", "eviction-policy")
-    assert end.code == ExitCode.NO_IMPROVEMENT, end.err
-    state = only_run(repo)
-    show, table = str(state["next"]).split()
-    assert show == "cat"
-    assert (repo / table).read_text() == (repo / "sandbox/perf_results.md").read_text()
-
-
-@pytest.mark.full
 def test_an_answer_of_no_begins_nothing(repo: Path) -> None:
     before = snapshot(repo)
     for answer in (b"n\n", b"\x04"):  # ^D: the end of the input
         outer, inner = pty.openpty()
-        with subprocess.Popen(
-            command("run", "--kernel", "double.py"), cwd=repo, stdin=inner, stderr=inner
-        ) as process:
+        words = command("run", "--kernel", "double.py", "--python", warm_interpreter())
+        with subprocess.Popen(words, cwd=repo, stdin=inner, stderr=inner) as process:
             os.close(inner)
             said = b""
             while b"Begin? [Y/n]" not in said:

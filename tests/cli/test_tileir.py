@@ -165,7 +165,7 @@ def test_apply_replaces_nothing(tmp_path: Path, to: str, saying: str) -> None:
 
 @pytest.mark.full
 def test_every_step_on_a_blackwell(tmp_path: Path) -> None:
-    env = of_blackwell(tmp_path, FAKE_TILE_IR="fast")
+    env = of_blackwell(tmp_path, TRITON_FAKE_TILE_IR="fast")
     found = tileir(tmp_path, "bench", ADD, *VERIFY, "--json", env=env)
     assert found.code == ExitCode.DONE, found.out
     value = found.json
@@ -183,7 +183,7 @@ def test_every_step_on_a_blackwell(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_no_speedup_is_a_reason_to_stop(tmp_path: Path) -> None:
-    env = of_blackwell(tmp_path, FAKE_TILE_IR="slow")
+    env = of_blackwell(tmp_path, TRITON_FAKE_TILE_IR="slow")
     done = tileir(tmp_path, "bench", ADD, *VERIFY, env=env)
     assert done.code == ExitCode.NO_IMPROVEMENT
     headings = re.findall(r"^#+ (.*)$", done.out, re.MULTILINE)
@@ -200,7 +200,7 @@ def test_no_speedup_is_a_reason_to_stop(tmp_path: Path) -> None:
 
 
 def test_a_wrong_result_of_tile_ir_is_a_reason_to_stop(tmp_path: Path) -> None:
-    env = of_blackwell(tmp_path, FAKE_TILE_IR="wrong")
+    env = of_blackwell(tmp_path, TRITON_FAKE_TILE_IR="wrong")
     done = tileir(tmp_path, "bench", ADD, *VERIFY, "--json", env=env)
     assert done.code == ExitCode.NO_IMPROVEMENT
     found = done.json

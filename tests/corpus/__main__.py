@@ -11,8 +11,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from benchmarks.corpus import DEPENDENCIES, PROJECTS, cache, fetch, files
 from tests.corpus.compiling import compile_jobs, jobs
-from tests.corpus.fetch import DEPENDENCIES, PROJECTS, cache, fetch, files
 from tests.corpus.survey import Survey, survey
 
 COMPILE_TIMEOUT_S = 60

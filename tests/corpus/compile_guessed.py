@@ -10,11 +10,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 SWITCHES = {"has", "use", "is", "store", "enable", "apply", "with", "return", "save", "causal"}
 INTEGERS = ("idx", "index", "indices", "offset", "len", "label", "target", "ids", "mask", "table")
 FRACTIONS = ("eps", "scale", "alpha", "beta", "gamma", "weight", "soft", "smooth", "temp", "prob")
+TYPES = {4: "fp32", 2: "fp16", 0: "i32"}
+"""Bytes of a number with a fraction -> how Triton names it; 0 for a whole one."""
 SIZE = 64
 """Of every constant that nothing says otherwise about; a tile of it fits any kernel."""
 
@@ -23,15 +25,25 @@ class NoGuess(Exception):
     """The original does not compile with what was guessed."""
 
 
+class Guess(NamedTuple):
+    """How an original compiles."""
+
+    module: str
+    """The name that it is imported by."""
+    element: str
+    """The type of the elements behind its pointers."""
+
+
 def main(jobs: list[dict[str, Any]], folder: Path, limit: int) -> None:
     """One line of JSON a job; an entry that compiled `limit` times is covered."""
     times = Counter[str]()
+    guesses: dict[tuple[str, str], Guess | NoGuess] = {}
     for number, job in enumerate(jobs):
         if times[job["entry"]] == limit:
             answer("not needed")
             continue
         try:
-            compile_both(job, folder / f"after_{number}")
+            compile_both(job, folder / f"after_{number}", guesses)
         except NoGuess as problem:
             answer("no guess", problem)
         except Exception as problem:
@@ -46,23 +58,35 @@ def answer(outcome: str, problem: Exception | None = None) -> None:
     sys.stdout.flush()
 
 
-def compile_both(job: dict[str, Any], folder: Path) -> None:
-    """The original, and then the changed kernel with the same types."""
+def compile_both(
+    job: dict[str, Any], folder: Path, guesses: dict[tuple[str, str], Guess | NoGuess]
+) -> None:
+    """The original, where no earlier job has, and then the changed kernel with the same types."""
+    key = (job["file"], job["kernel"])
+    if key not in guesses:
+        guesses[key] = guess(job)
+    found = guesses[key]
+    if isinstance(found, NoGuess):
+        raise found
+    folder.mkdir()
+    path = folder / Path(job["file"]).name
+    path.write_text(job["after"], encoding="utf-8")
+    after = loaded(found.module, path)
+    compile_kernel(getattr(after, job["kernel"]), job, found.element)
+
+
+def guess(job: dict[str, Any]) -> Guess | NoGuess:
+    """The first element type with which the original compiles, or why there is none."""
     problems = []
     for element in ("fp32", "fp16"):
         try:
             before = imported(job["root"], Path(job["file"]))
             compile_kernel(getattr(before, job["kernel"]), job, element)
-            break
         except Exception as problem:
             problems.append(one_line(problem))
-    else:
-        raise NoGuess("; ".join(problems))
-    folder.mkdir()
-    path = folder / Path(job["file"]).name
-    path.write_text(job["after"], encoding="utf-8")
-    after = loaded(before.__name__, path)
-    compile_kernel(getattr(after, job["kernel"]), job, element)
+        else:
+            return Guess(before.__name__, element)
+    return NoGuess("; ".join(problems))
 
 
 def imported(root: str, file: Path) -> ModuleType:
@@ -112,9 +136,15 @@ def compile_kernel(kernel: Any, job: dict[str, Any], element: str) -> None:
             signature[name] = "*i32" if whole else f"*{element}"
         else:
             signature[name] = "fp32" if any(p in name.lower() for p in FRACTIONS) else "i32"
+    given_types = dict(signature)
     for name, compute in computed.items():
         if name in values:
-            values[name] = guessed(compute, signature, values)
+            values[name] = guessed(compute, given_types, values)
+    for name, compute in computed.items():
+        made = guessed(compute, given_types, values) if name not in values else None
+        if hasattr(made, "block_shape"):
+            element_type = TYPES[made.base.dtype.itemsize * made.base.dtype.is_floating_point]
+            signature[name] = f"tensordesc<{element_type}{list(made.block_shape)}>"
     constants = {(i,): values[name] for i, name in enumerate(kernel.arg_names) if name in values}
     compile(
         ASTSource(kernel, signature, constants),
@@ -131,8 +161,15 @@ def constant(name: str) -> Any:
 
 
 def guessed(compute: Any, signature: dict[str, str], values: dict[str, Any]) -> Any:
-    """What a heuristic says of tensors that are there and lengths that are even."""
-    arguments = {name: 16 * SIZE if kind == "i32" else object() for name, kind in signature.items()}
+    """What a heuristic says of tensors that are there and aligned, and of lengths that are even."""
+    torch = importlib.import_module("torch")
+    types = {"*fp32": torch.float32, "*fp16": torch.float16, "*i32": torch.int32}
+    arguments = {
+        name: torch.empty(SIZE, SIZE, dtype=types[kind], device="meta")
+        if kind in types
+        else 16 * SIZE
+        for name, kind in signature.items()
+    }
     try:
         return compute(arguments | values)
     except Exception:

@@ -19,9 +19,9 @@ from pathlib import Path
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.pointers import root
-from agent.harness.processes.fork_server import worker_environment
+from agent.harness.processes.variables import worker_environment
 from agent.syntax import Source, Untraceable, argument
-from tests.corpus.fetch import DEPENDENCIES, cache, fetch
+from benchmarks.corpus import DEPENDENCIES, cache, fetch
 from tests.corpus.survey import Survey
 
 PROGRAM = Path(__file__).with_name("compile_guessed.py")

@@ -6,6 +6,7 @@ import ast
 import contextlib
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
@@ -38,7 +39,8 @@ def survey(path: Path, settled: Container[str] = ()) -> Survey:
 
     Args:
         path: the file.
-        settled: entries that are not asked about their own result, which takes most of the time.
+        settled: entries of which the first and the last variant will do, and that are not asked
+            about their own result: these take most of the time.
     """
     found = Survey(path)
     data = path.read_bytes()
@@ -82,7 +84,7 @@ def _ask(entry: Optimization, subject: Subject, found: Survey, *, again: bool) -
     if not variants:
         found.faults.append(f"{entry.name} has no variant and no reason")
     made = found.applied.setdefault(entry.name, [])
-    for params in variants:
+    for params in variants if again else [*variants[:1], *variants[1:][-1:]]:
         text = entry.apply(subject, params)
         made.append((params, text))
         faults = list(_broken(entry, subject.source.text, text))
@@ -119,6 +121,7 @@ def _broken(entry: Optimization, before: str, after: str) -> Iterator[str]:
             yield f"changes parameters of kernel {name}, which launches elsewhere may give"
 
 
+@lru_cache(maxsize=2)
 def _signatures(text: str) -> dict[str, tuple[bool, list[str]]]:
     """Qualified function -> whether it is decorated with a jit, and its parameters."""
     found = {}
@@ -134,7 +137,7 @@ def _signatures(text: str) -> dict[str, tuple[bool, list[str]]]:
                     decorators = [ast.unparse(d) for d in child.decorator_list]
                     found[name] = any("jit" in text for text in decorators), texts
                 visit(child, f"{name}.")
-            else:
+            elif not isinstance(child, ast.expr):  # it holds no definition
                 visit(child, prefix)
 
     visit(ast.parse(text), "")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.playbook import ADVICE, for_backend
+from benchmarks.corpus import DEPENDENCIES, PROJECTS, Unavailable, cache, fetch, files
 from tests.corpus.compiling import compile_jobs, jobs
-from tests.corpus.fetch import DEPENDENCIES, PROJECTS, Unavailable, cache, fetch, files
 from tests.corpus.survey import Survey, survey
 
 FILES_A_PROJECT = 18

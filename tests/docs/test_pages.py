@@ -116,7 +116,7 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 
 
 def test_the_guides_give_the_numbers_of_the_code() -> None:
-    from agent.harness.measuring.pairs import BlockTiming
+    from agent.harness.measuring.block_timing import BlockTiming
     from agent.measuring.decision import Rules
     from agent.measuring.measurement import ComparisonPlan
     from agent.options import Options

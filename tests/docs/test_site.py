@@ -68,6 +68,7 @@ def test_whoever_reads_the_site_fetches_it_from_nowhere_else(site: Path) -> None
     assert not re.search(r"(?:@import|url\()\s*[\"']?https?:", styles)
 
 
+@pytest.mark.full
 def test_a_link_to_a_source_leads_to_a_page_that_shows_it(site: Path) -> None:
     page = (site / "contributing.html").read_text("utf-8")
     (link,) = set(re.findall(r'href="(source/[^"]*store_without_tma\.py\.html)"', page))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.measuring.judge import PytestJudge, Verification
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.decision import Rules
 from tests.support.warm_python import warm_interpreter

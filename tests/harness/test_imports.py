@@ -170,6 +170,7 @@ def test_a_namesake_elsewhere_does_not_stand_in_for_the_kernel(
     assert project.run(server).tests[0].outcome == "passed"
 
 
+@pytest.mark.full
 def test_a_checkout_hides_a_module_of_the_same_name_as_ours(tmp_path: Path) -> None:
     """A user's `agent` package is theirs, also where ours is installed beside it."""
     project = Project(tmp_path / "project")

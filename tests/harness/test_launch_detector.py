@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.measuring.judge import PytestJudge, Verification
-from agent.harness.measuring.pairs import BlockTiming, WorkerPairs
+from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
@@ -43,7 +46,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
 
 
 @pytest.fixture
-def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PytestJudge:
+def judge(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PytestJudge]:
     pairs = partial(WorkerPairs, timing=BlockTiming(block_ms=5, settle_ms=1, least_samples=1))
     monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", pairs)
     monkeypatch.setattr(
@@ -51,7 +56,8 @@ def judge(server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     logs = tmp_path / "logs"
     logs.mkdir()
-    return PytestJudge(server, TESTS, framework="triton", rules=Rules(), logs=logs)
+    with closing(PytestJudge(server, TESTS, framework="triton", rules=Rules(), logs=logs)) as judge:
+        yield judge
 
 
 def checkout(folder: Path, launch: str = LAUNCH) -> Checkout:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from agent.events import TestPlan
-from agent.harness.measuring.pairs import BlockTiming, WorkerPairs
+from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.measurement import Failure
@@ -69,7 +70,7 @@ def counted(tmp_path: Path) -> Iterator[tuple[ForkServer, Path]]:
     site.mkdir()
     (site / "sitecustomize.py").write_text(SITE.format(count=str(count)))
     with start_server(
-        tmp_path / "server.log", python=sys.executable, PYTHONPATH=str(site)
+        tmp_path / "server.log", python=sys.executable, write=[tmp_path], PYTHONPATH=str(site)
     ) as server:
         yield server, count
 

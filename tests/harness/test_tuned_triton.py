@@ -10,7 +10,9 @@ import pytest
 
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from tests.support.workers import Project, start_server
+from agent.harness.processes.worker_session import deadline_in
+from agent.launches import ObservedLaunch, tuning_costs, tunings_of
+from tests.support.workers import Project, nodeids, start_server
 
 pytest.importorskip("triton", reason="triton is not installed")
 pytest.importorskip("torch", reason="torch is not installed")
@@ -69,7 +71,8 @@ NOISE = """
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ForkServer]:
     """A fork server whose workers interpret Triton."""
-    with start_server(tmp_path / "server.log", TRITON_INTERPRET="1") as server:
+    log = tmp_path / "server.log"
+    with start_server(log, write=[tmp_path], TRITON_INTERPRET="1") as server:
         yield server
 
 
@@ -117,3 +120,42 @@ def test_hooks_still_run_with_a_choice_that_was_held(server: ForkServer, tmp_pat
     passed(project, server)
     passed(project, server)
     assert len(count.read_text()) == 6
+
+
+def observed(project: Project, server: ForkServer) -> tuple[ObservedLaunch, ...]:
+    with project.arm(server) as arm:
+        done = arm.run(nodeids(arm), deadline_in(60), observes=True)
+    assert not done.not_passed(), done.tests
+    return done.launches
+
+
+def test_what_the_tuner_did_is_told_with_the_launch(server: ForkServer, tmp_path: Path) -> None:
+    """Its own launches are not: it makes more of them than are looked at."""
+    noise = NOISE.replace("COUNT_FILE", repr(str(tmp_path / "count")))
+    noise = noise.replace("        kernel_call()\n", "        [kernel_call() for _ in range(40)]\n")
+    noise = noise.replace(" % 3)]", " % 3 + 1)]")
+    project = Project(tmp_path / "one", TEST, HOOKS + noise)
+    launches = observed(project, server)
+    assert [launch.integers["n"] for launch in launches] == [100, 128]
+    for launch in launches:
+        tuning = launch.tuning
+        assert tuning is not None
+        assert tuning.key == {"n": str(launch.integers["n"])}
+        assert (tuning.tried, len(tuning.configs)) == (3, 3)
+        assert tuning.took_s > 0
+        (best,) = tuning.near_best(0.0)
+        assert best.constants == {"BLOCK": launch.integers["BLOCK"]}
+        assert best.options == {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+    again = observed(project, server)
+    assert [launch.tuning for launch in again] == [launch.tuning for launch in launches]
+    assert len(tunings_of(again, "double_kernel")) == 2
+    (cost,) = tuning_costs(again)
+    assert cost.startswith("double_kernel tries 3 configs for each new key (n): 3 x 0.")
+    assert cost.endswith("seen for 2 keys")
+
+
+def test_nothing_is_told_of_a_tuner_that_timed_nothing(server: ForkServer, tmp_path: Path) -> None:
+    project = Project(tmp_path / "plain", TEST, KERNEL.replace(", HOOK)", ")"))
+    launches = observed(project, server)
+    assert [launch.tuning for launch in launches] == [None, None]
+    assert tuning_costs(launches) == ()

@@ -17,13 +17,16 @@ TIMEOUT_S = 400.0
 T = TypeVar("T")
 
 
-def connected(folder: Path, use: Callable[[Client], Awaitable[T]], *, legacy: bool = False) -> T:
+def connected(
+    folder: Path, use: Callable[[Client], Awaitable[T]], *, legacy: bool = False, python: str = ""
+) -> T:
     """Start the server in a folder, use it, and end it.
 
-    With `legacy` the client speaks the protocol of before 2026-07-28, as many assistants do.
+    With `legacy` the client speaks the protocol of before 2026-07-28, as many assistants do. What
+    the server starts are children of this process where `python` is the tests' own.
     """
     server = StdioServerParameters(
-        command=warm_interpreter(),
+        command=python or warm_interpreter(),
         args=["-m", "agent", "mcp", "--repository", str(folder)],
         env=dict(os.environ),
     )

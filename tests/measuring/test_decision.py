@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.measuring.decision import Gain, Rules, Status, Verdict, decide, percent, signed
@@ -37,6 +39,8 @@ def verdict_of(overall: Effect, *configs: Effect) -> tuple[Status, Gain]:
 @pytest.mark.parametrize(
     ("improvement", "status", "gain"),
     [
+        (0.9995, Status.HELD, Gain.NONE),
+        (0.999 - TINY, Status.KEEP, Gain.MAJOR),
         (0.30, Status.KEEP, Gain.MAJOR),
         (0.05 + TINY, Status.KEEP, Gain.MAJOR),
         (0.05, Status.KEEP, Gain.MAJOR),
@@ -54,6 +58,26 @@ def verdict_of(overall: Effect, *configs: Effect) -> tuple[Status, Gain]:
 )
 def test_the_bands(improvement: float, status: Status, gain: Gain) -> None:
     assert verdict_of(around(improvement)) == (status, gain)
+
+
+@pytest.mark.parametrize(
+    ("improvement", "least_ms", "status"),
+    [
+        (0.6, 0.81, Status.HELD),
+        (0.6, 0.8, Status.KEEP),
+        (0.6, 0.0, Status.KEEP),
+        (0.6, 2.1, Status.KEEP),  # the origin is as fast: it does not write what it seems to
+        (-0.1, 1.9, Status.REVERT),
+    ],
+)
+def test_faster_than_its_results_can_be_written(
+    improvement: float, least_ms: float, status: Status
+) -> None:
+    found = comparison(around(improvement))
+    configs = tuple(replace(config, least_ms=least_ms) for config in found.configs)
+    verdict = decide(replace(found, configs=configs), RULES)
+    assert verdict.status is status
+    assert ("to write its results alone" in verdict.reason) is (status is Status.HELD)
 
 
 @pytest.mark.parametrize("improvement", [0.01, 0.03, 0.30])
@@ -142,3 +166,37 @@ def test_a_keep_gives_its_figures() -> None:
 
 def test_percentages() -> None:
     assert (percent(0.0312), signed(0.0312), signed(-0.5)) == ("3.1 %", "+3.1 %", "-50.0 %")
+
+
+@pytest.mark.parametrize(
+    ("overall", "floor", "kept"),
+    [
+        (around(0.0), 0.0, True),
+        (around(-0.015, 0.004), 0.0, True),
+        (around(0.005), 0.01, True),
+        (around(-0.015, 0.005), 0.0, False),
+        (around(0.0, 0.03), 0.0, False),
+        (around(-0.2), 0.0, False),
+    ],
+)
+def test_what_saves_something_else_is_kept_where_it_is_as_fast(
+    overall: Effect, floor: float, kept: bool
+) -> None:
+    plain = decide(comparison(overall), RULES, noise_floor=floor)
+    verdict = decide(comparison(overall), RULES, noise_floor=floor, saves="the time to tune")
+    assert plain.status is Status.REVERT
+    assert verdict.gain is Gain.NONE
+    assert (verdict.status is Status.KEEP) is kept
+    assert ("it saves the time to tune" in verdict.reason) is kept
+    regressed = "slower" in verdict.reason
+    assert ("not shown to be as fast to within 2.0 %" in verdict.reason) is not (kept or regressed)
+
+
+def test_a_config_that_is_slower_is_no_saving() -> None:
+    overall = comparison(around(0.0), around(0.05), around(-0.05))
+    assert decide(overall, RULES, saves="the time to tune").status is Status.REVERT
+
+
+def test_what_saves_something_else_and_is_faster_is_faster() -> None:
+    verdict = decide(comparison(around(0.1)), RULES, saves="the time to tune")
+    assert (verdict.gain, verdict.reason[:9]) == (Gain.MAJOR, "faster by")

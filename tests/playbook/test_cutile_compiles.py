@@ -15,47 +15,11 @@ import pytest
 from agent.environment import probe
 from agent.playbook import for_backend
 from agent.playbook.base import Optimization
+from agent.playbook.trial import TileTrial
 
 ct = pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 
 pytestmark = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
-
-F16, F32 = "float16", "float32"
-ARGUMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "occupancy-hint": ("softmax_kernel", ((F32, 2), (F32, 2), 1024)),
-    "autotune": ("gelu_kernel", ((F32, 2), (F32, 2), 1024)),
-    "tile-sizes": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2), 64, 64, 64)),
-    "store-without-tma": ("scale_kernel", ((F32, 2), (F32, 2), 2.0, 1024)),
-    "load-latency": ("row_sum_kernel", ((F32, 2), (F32, 1))),
-    "num-ctas": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2))),
-    "gather-to-load": ("softmax_kernel", ((F32, 2), (F32, 2))),
-    "persistent-blocks": ("double_kernel", ((F32, 2), (F32, 2))),
-    "grouped-order": ("matmul_kernel", ((F16, 2), (F16, 2), (F16, 2))),
-    "token-order": ("double_kernel", ((F32, 2), (F32, 2))),
-    "tf32-guard": ("matmul_kernel", ((F32, 2), (F32, 2), (F32, 2))),
-    "exp2": ("silu_kernel", ((F16, 2), (F16, 2), 1024)),
-    "fast-math": ("normalize_kernel", ((F16, 2), (F16, 2), 1024)),
-    "load-without-tma": ("rms_kernel", ((F32, 2), (F32, 2), 1e-6, 1024)),
-    "store-latency": ("double_kernel", ((F32, 2), (F32, 2))),
-    "worker-warps": ("center_kernel", ((F32, 2), (F32, 2), 1024)),
-    "opt-level": ("rows_kernel", ((F32, 2), (F32, 1))),
-    "static-shapes": ("scale_kernel", ((F32, 2), (F32, 2), 2.0)),
-    "rows-per-block": ("softmax_kernel", ((F32, 2), (F32, 2), 1024)),
-    "assume-divisible": ("copy_kernel", ((F32, 1), (F32, 1), "int32", 1024)),
-    "check-bounds": ("double_kernel", ((F32, 2), (F32, 2))),
-    "slices-per-block": ("scale_kernel", ((F32, 3), (F32, 2), (F32, 3))),
-    "dead-parameters": ("negate_kernel", ((F32, 2), (F32, 2), "int32", 1024)),
-}
-"""Kernel and parameters of each example: (dtype, dimensions) of an array, or a constant; a
-string is the type of a scalar. An array's third item are its extents, None for one not static."""
-AFTER: dict[str, tuple[Any, ...]] = {
-    "static-shapes": ((F32, 2, (None, 4096)), (F32, 2, (None, 4096)), 2.0),
-    "assume-divisible": ((F32, 1), (F32, 1), "int32", 1024, 16),
-    "check-bounds": ((F32, 2), (F32, 2), False),
-    "dead-parameters": ((F32, 2), (F32, 2), 1024),
-    "tile-sizes": ((F16, 2), (F16, 2), (F16, 2), 128, 128, 64),
-    "persistent-blocks": ((F32, 2), (F32, 2), 4096),
-}
 
 
 @pytest.fixture(autouse=True)
@@ -80,18 +44,24 @@ def test_after_compiles_for_other_generations(entry: Optimization, sm: str, tmp_
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("sm", ["sm_80", "sm_90", "sm_100"])
 @entries
-def test_before_compiles(entry: Optimization, sm: str, tmp_path: Path) -> None:
+def test_before_compiles(entry: Optimization, tmp_path: Path) -> None:
+    """For one generation: what comes of it is compiled for all."""
     module = load(tmp_path / "before.py", entry.before)
-    assert compiled(module, *ARGUMENTS[entry.name], sm).startswith(b"\x7fELF")
+    trial = trial_of(entry)
+    assert compiled(module, trial.kernel, trial.arguments, "sm_90").startswith(b"\x7fELF")
+
+
+def trial_of(entry: Optimization) -> TileTrial:
+    assert isinstance(entry.trial, TileTrial)
+    return entry.trial
 
 
 def check_after(entry: Optimization, sm: str, folder: Path) -> None:
-    kernel, parameters = ARGUMENTS[entry.name]
+    trial = trial_of(entry)
     module = load(folder / "after.py", entry.after)
-    cubin = compiled(module, kernel, AFTER.get(entry.name, parameters), sm)
-    assert cubin.startswith(b"\x7fELF")
+    arguments = trial.arguments_after or trial.arguments
+    assert compiled(module, trial.kernel, arguments, sm).startswith(b"\x7fELF")
 
 
 def load(path: Path, text: str) -> ModuleType:

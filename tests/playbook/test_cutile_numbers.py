@@ -12,6 +12,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
 from agent.playbook.base import Optimization
+from agent.playbook.trial import TileTrial
 from agent.syntax import Source
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -19,14 +20,15 @@ pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 
 from tests.support.tile_cpu import result_of  # noqa: E402
 
-ROWS: dict[str, int] = {"token-order": 8}
-"""Where an example takes multiples of a number of rows only."""
-COLUMNS: dict[str, int] = {"assume-divisible": 64}
-"""Where a whole row is one tile, whose edge is a power of two."""
-FP32 = ("load-without-tma", "static-shapes", "store-without-tma")
-"""Examples that multiply by an fp32 number and store the product as it is."""
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 TF32 = 2e-3
+
+
+def trial_of(entry: Optimization) -> TileTrial:
+    assert isinstance(entry.trial, TileTrial)
+    return entry.trial
+
+
 FULL = pytest.mark.full
 CASES = [
     pytest.param(
@@ -34,7 +36,7 @@ CASES = [
     )
     for entry in for_backend("cutile")
     for dtype in TOLERANCE
-    if dtype == torch.float32 or entry.name not in FP32
+    if dtype == torch.float32 or not trial_of(entry).fp32_only
 ]
 
 
@@ -73,14 +75,14 @@ def made(
 
     Products are of small integers, so that no order of summation rounds.
     """
-    multiple = ROWS.get(entry.name, 1)
-    m = multiple * int(torch.randint(3, 30, (), generator=random))
+    trial = trial_of(entry)
+    m = trial.rows_of * int(torch.randint(3, 30, (), generator=random))
     n, k = (int(x) for x in torch.randint(65, 400, (2,), generator=random))
     if parameters == ("a", "b"):
         shapes = ((m * 5, k), (k, n))
         return tuple(torch.randint(-3, 4, shape, generator=random).to(dtype) for shape in shapes)
     values: dict[str, Any] = {
-        "x": torch.randn((m, COLUMNS.get(entry.name, n)), generator=random).to(dtype),
+        "x": torch.randn((m, trial.columns or n), generator=random).to(dtype),
         "factor": 1.5,
         "eps": 1e-6,
     }

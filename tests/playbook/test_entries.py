@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
+from agent.launches import ObservedLaunch
+from agent.playbook.triton.warps_and_stages import WARPS
 from agent.syntax import Source
 
 TRITON = "import triton\nimport triton.language as tl\n\n"
@@ -52,9 +56,29 @@ def test_a_hint_at_the_launch_outranks_the_decorator() -> None:
     assert changed == text.replace("@ct.kernel\n", "@ct.kernel(occupancy=4)\n")
 
 
-def test_a_hint_by_target_is_the_authors_matter() -> None:
+def test_a_hint_by_target_is_the_authors_matter_where_no_target_is_known() -> None:
     text = CUTILE + "@ct.kernel(occupancy=ct.ByTarget(sm_100=4))\ndef k(x): ...\n"
     assert "is computed: `ct.ByTarget(sm_100=4)`" in refusal("occupancy-hint", text)
+
+
+@pytest.mark.parametrize(
+    ("given", "sm", "present", "expected"),
+    [
+        ("sm_100=4", 100, 4, "sm_100=8"),
+        ("sm_100=4", 90, 1, "sm_100=4, sm_90=8"),
+        ("sm_100=4, default=2", 90, 2, "sm_100=4, default=2, sm_90=8"),
+        ("default=None, sm_90=2", 90, 2, "default=None, sm_90=8"),
+    ],
+)
+def test_a_hint_by_target_is_set_for_the_target_of_the_run(
+    given: str, sm: int, present: int, expected: str
+) -> None:
+    text = CUTILE + f"@ct.kernel(occupancy=ct.ByTarget({given}))\ndef k(x): ...\n"
+    subject = Subject(Source(text), KernelClass.BALANCED, Hardware(sm=sm))
+    entry = playbook.get("occupancy-hint")
+    values = [params["occupancy"] for params in entry.variants(subject)]
+    assert present not in values and 8 in values
+    assert entry.apply(subject, {"occupancy": 8}) == text.replace(given, expected)
 
 
 def test_a_tuned_kernel_keeps_its_hints() -> None:
@@ -128,17 +152,95 @@ def test_no_more_warps_than_the_tile_has_work_for() -> None:
     assert found == [{"num_warps": 1}, {"num_warps": 2}]
 
 
+def test_a_tile_that_only_a_launch_tells() -> None:
+    text = ROWS.format(launch="k[(1,)](x, n, n)")
+    asked = Subject(Source(text), KernelClass.MEMORY, Hardware())
+    launches = tuple(ObservedLaunch("k", "t", (1,), {"BLOCK": n}, {}, {}) for n in (512, 128))
+    entry = playbook.get("warps-and-stages")
+    found = entry.variants(replace(asked, launches=launches))
+    assert found == [{"num_warps": 1}, {"num_warps": 2}]
+    assert len(entry.variants(asked)) == len(WARPS) - 1
+
+
 @pytest.mark.parametrize(
-    ("launch", "reason"),
+    "launch",
     [
-        ("k[(1,)](x, n, n, num_warps=pick(n))", "num_warps of the launch at line 11 is computed"),
-        ("k[(1,)](x, n, n, **options)", "hides arguments behind a `*`"),
-        ("print(warps); k[(1,)](x, n, n, num_warps=warps)", "is used elsewhere too"),
-        ("pass", "no launch found"),
+        "k[(1,)](x, n, n, num_warps=pick(n))",
+        "k[(1,)](x, n, n, **options)",
+        "k[(1,)](*x, n)",
+        "print(warps); k[(1,)](x, n, n, num_warps=warps)",
+        "k.run(x, n, n, grid=(1,), warmup=False)",
+        "return dispatch(k)",
+        "pass",
     ],
 )
-def test_warps_that_are_not_ours_to_set(launch: str, reason: str) -> None:
-    assert reason in refusal("warps-and-stages", ROWS.format(launch=launch))
+def test_warps_of_a_launch_that_cannot_be_edited_are_set_on_the_kernel(launch: str) -> None:
+    text = ROWS.format(launch=launch)
+    assert len(variants("warps-and-stages", text)) == len(WARPS)
+    changed = apply("warps-and-stages", text, {"num_warps": 8})
+    heuristic = '@triton.heuristics({"num_warps": lambda args: 8})\n'
+    assert changed == text.replace("@triton.jit\n", f"{heuristic}@triton.jit\n")
+    again = apply("warps-and-stages", changed, {"num_warps": 16})
+    assert again == changed.replace("args: 8", "args: 16")
+    assert {"num_warps": 8} not in variants("warps-and-stages", changed)
+
+
+def test_warps_of_the_authors_own_heuristic_are_outranked() -> None:
+    own = (
+        '@triton.heuristics({"num_warps": lambda args: 4 if args["n"] < 64 else 8})\n@triton.jit\n'
+    )
+    text = ROWS.format(launch="k[(1,)](x, n, n, **options)").replace("@triton.jit\n", own)
+    changed = apply("warps-and-stages", text, {"num_warps": 2})
+    heuristic = '@triton.heuristics({"num_warps": lambda args: 2})\n'
+    assert changed == text.replace("@triton.jit\n", f"{heuristic}@triton.jit\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (ROWS.format(launch="k[(1,)](*x)").replace("n, BLOCK", "n, num_warps, BLOCK"),
+         "k takes num_warps as a parameter"),
+        (ROWS.format(launch="k[(1,)](*x); k.fn"), "line 11 takes k.fn"),
+        ("import torch\n" + ROWS.format(launch="torch.library.wrap_triton(k)[(1,)](*x)"),
+         "wraps k, which takes no heuristics then"),
+        (ROWS.format(launch="k[(1,)](*x)") + "\n@triton.jit\ndef outer(x):\n    k(x, 1, 1)\n",
+         "outer calls k"),
+    ],
+)  # fmt: skip
+def test_warps_that_are_not_ours_to_set(text: str, reason: str) -> None:
+    assert reason in refusal("warps-and-stages", text)
+
+
+# --- warps-by-row -------------------------------------------------------------------------------
+
+SETTINGS = ROWS.replace("warps, stages = 4, 3", "block, warps = calculate_settings(n)")
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "k[(1,)](x, n, BLOCK=block, num_warps=warps)",
+        "k[(1,)](*x, BLOCK=block)",
+        "k[(1,)](x, n, min(block, 2048), num_warps=4)",
+        "dispatch(k)",
+    ],
+)
+def test_the_warps_of_a_computed_block_are_computed_from_it(launch: str) -> None:
+    text = SETTINGS.format(launch=launch)
+    changed = apply("warps-by-row", text, {"elements_per_warp": 512})
+    assert changed == text.replace(
+        "@triton.jit\n",
+        '@triton.heuristics({"num_warps": lambda args: min(max(args["BLOCK"] // 512, 1), 32)})\n'
+        "@triton.jit\n",
+    )
+    assert {"elements_per_warp": 512} not in variants("warps-by-row", changed)
+    again = apply("warps-by-row", changed, {"elements_per_warp": 128})
+    assert again == changed.replace("512", "128")
+
+
+def test_the_warps_of_one_block_are_no_matter_of_its_length() -> None:
+    text = ROWS.format(launch="k[(1,)](x, n, BLOCK=1024)")
+    assert refusal("warps-by-row", text) == "BLOCK of k is one number: see warps-and-stages"
 
 
 # --- loop-stages, eviction-policy, reciprocal-square-root ---------------------------------------
@@ -207,6 +309,42 @@ def test_reciprocal_square_roots(expression: str, changed: str) -> None:
     text = LOOP.format(loop="range(n)", body=f"tl.store(y_ptr + i, {expression})")
     expected = LOOP.format(loop="range(n)", body=f"tl.store(y_ptr + i, {changed})")
     assert apply("reciprocal-square-root", text, {}) == expected
+
+
+NAMED = LOOP.replace("        {body}\n", "{body}")
+
+
+@pytest.mark.parametrize(
+    ("body", "changed"),
+    [
+        ("        std = tl.sqrt(x + 1)\n        tl.store(y_ptr + i, x / std)\n",
+         "        tl.store(y_ptr + i, x * tl.rsqrt(x + 1))\n"),
+        ("        std = tl.sqrt(x)\n        r = 1 / std\n        tl.store(y_ptr + i, r / std)\n",
+         "        r = tl.rsqrt(x)\n        tl.store(y_ptr + i, r * tl.rsqrt(x))\n"),
+        ("        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std + std)\n",
+         "        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x * tl.rsqrt(x) + std)\n"),
+        ("        std = tl.sqrt(x)  # of the row\n        tl.store(y_ptr + i, x / std)\n",
+         "        std = tl.sqrt(x)  # of the row\n        tl.store(y_ptr + i, x * tl.rsqrt(x))\n"),
+    ],
+)  # fmt: skip
+def test_reciprocals_of_named_square_roots(body: str, changed: str) -> None:
+    text = NAMED.format(loop="range(n)", body=body)
+    expected = NAMED.format(loop="range(n)", body=changed)
+    assert apply("reciprocal-square-root", text, {}) == expected
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "        std = tl.sqrt(x)\n        x = x + 1\n        tl.store(y_ptr + i, x / std)\n",
+        "        if n > 1:\n            std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std)\n",
+        "        std = tl.sqrt(x)\n        std += 1\n        tl.store(y_ptr + i, x / std)\n",
+        "        std = tl.sqrt(x)\n        tl.store(y_ptr + i, x / std ** 2)\n",
+    ],
+)
+def test_square_roots_that_are_no_longer_the_same_stay(body: str) -> None:
+    text = NAMED.format(loop="range(n)", body=body)
+    assert "no launched kernel divides" in refusal("reciprocal-square-root", text)
 
 
 @pytest.mark.parametrize(

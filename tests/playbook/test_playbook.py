@@ -23,8 +23,9 @@ entries = pytest.mark.parametrize("entry", PLAYBOOK, ids=lambda entry: entry.nam
 all_entries = pytest.mark.parametrize("entry", ALL, ids=lambda entry: entry.name)
 
 
-def subject(text: str, **hardware: int) -> Subject:
-    return Subject(Source(text), KernelClass.MEMORY, Hardware(**hardware))
+def subject(text: str, entry: Entry | None = None, **hardware: int) -> Subject:
+    seen = entry.observed if isinstance(entry, Optimization) else ()
+    return Subject(Source(text), KernelClass.MEMORY, Hardware(**hardware), seen)
 
 
 @all_entries
@@ -57,7 +58,7 @@ def test_names_are_unique() -> None:
 @entries
 def test_before_becomes_after(entry: Optimization) -> None:
     assert entry.before != entry.after
-    assert entry.apply(subject(entry.before), entry.example) == entry.after
+    assert entry.apply(subject(entry.before, entry), entry.example) == entry.after
 
 
 @entries
@@ -65,21 +66,21 @@ def test_before_becomes_after_with_other_line_endings(entry: Optimization) -> No
     before, after = (
         text.rstrip("\n").replace("\n", "\r\n") for text in (entry.before, entry.after)
     )
-    assert entry.apply(subject(before), entry.example) == after
+    assert entry.apply(subject(before, entry), entry.example) == after
 
 
 @entries
 def test_after_stays_as_it_is(entry: Optimization) -> None:
     with pytest.raises(NotApplicable) as refusal:
-        entry.apply(subject(entry.after), entry.example)
+        entry.apply(subject(entry.after, entry), entry.example)
     assert "\n" not in str(refusal.value)
 
 
 @entries
 def test_the_example_is_a_variant_of_before_only(entry: Optimization) -> None:
-    assert entry.example in list(entry.variants(subject(entry.before)))
+    assert entry.example in list(entry.variants(subject(entry.before, entry)))
     try:
-        left = list(entry.variants(subject(entry.after)))
+        left = list(entry.variants(subject(entry.after, entry)))
     except NotApplicable:
         left = []
     assert entry.example not in left
@@ -87,7 +88,7 @@ def test_the_example_is_a_variant_of_before_only(entry: Optimization) -> None:
 
 @entries
 def test_every_variant_is_json_and_gives_python(entry: Optimization) -> None:
-    before = subject(entry.before)
+    before = subject(entry.before, entry)
     variants = entry.variants(before)
     assert 1 <= len(variants) <= 8
     for params in variants:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,60 +12,13 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook import for_backend
 from agent.playbook.base import Optimization
+from agent.playbook.trial import TritonTrial
 from agent.syntax import Source
 from tests.support.triton_compiler import BY_16, GENERATIONS, compiled
 
 triton = pytest.importorskip("triton", reason="triton is not installed")
 
 NO_BLOCK_POINTERS = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
-P = "*fp32"
-TILES = ("tensordesc<fp32[64, 32]>", "tensordesc<fp32[32, 64]>")
-KERNELS: dict[str, tuple[str, list[Any], dict[str, int], dict[str, int]]] = {
-    "warps-and-stages": ("softmax_kernel", [P, P, "i32", "i32", 1024], {}, {"num_warps": 8}),
-    "block-size": ("gelu_kernel", [P, P, "i32", 1024], {}, {}),
-    "blocks-and-warps": ("swish_kernel", [P, P, "i32", 512], {}, {"num_warps": 8}),
-    "causal-split": ("prefix_kernel", [P, P, P, "i32", 32, 16, 16], {}, {}),
-    "loop-stages": ("row_sum_kernel", [P, P, "i32", "i32", 1024], {}, {}),
-    "eviction-policy": ("rms_norm_kernel", [P, P, P, "i32", "i32", "fp32", 1024], {}, {}),
-    "reciprocal-square-root": ("layer_norm_kernel", [P, P, "i32", "i32", "fp32", 1024], {}, {}),
-    "warps-by-row": ("log_softmax_kernel", [P, P, "i32", "i32", 1024], {}, {"num_warps": 2}),
-    "rows-per-program": ("resize_kernel", [P, P, P, "i32", "i32", 128], {}, {}),
-    "row-in-registers": ("l2_normalize_kernel", [P, P, "i32", "i32", 1024], {}, {}),
-    "add-autotune": ("add_kernel", [P, P, P, "i32", 1024], {}, {}),
-    "widen-configs": ("relu_kernel", [P, P, "i32", 1024], {}, {}),
-    "grouped-programs": ("matmul_kernel", [P, P, P, "i32", "i32", "i32", 64, 64, 32], {}, {}),
-    "longest-first": ("prefix_sum_kernel", [P, P, "i32", 256], {}, {}),
-    "even-blocks": ("scale_kernel", [P, P, "i32", "fp32", 1024], {}, {}),
-    "folded-exp2": ("scaled_softmax_kernel", [P, P, P, "fp32", "i32", 1024], {}, {}),
-    "host-descriptors": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
-    "tile-descriptors": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
-    "warp-specialized-loops": ("matmul_kernel", [P, P, P, *["i32"] * 6, 64, 64, 32], {}, {}),
-    "persistent-programs": ("center_kernel", [P, P, "i32", "i32", 1024], {}, {}),
-    "aligned-offsets": ("mix_kernel", [P, P, "i32", 1024], {}, {}),
-    "unrolled-loops": ("row_max_kernel", [P, P, "i32", "i32", 512], {}, {}),
-    "static-ranges": ("powers_kernel", [P, P, "i32", 4, 1024], {}, {}),
-    "cache-modifiers": ("gate_kernel", [P, P, P, "i32", 1024], {}, {}),
-    "hoisted-reciprocal": ("share_kernel", [P, P, "i32", "i32", 1024], {}, {}),
-    "block-descriptors": ("row_sum_kernel", [P, P, "i32", "i32", "i32", 16, 64], {}, {}),
-    "epilogue-halves": ("matmul_kernel", [P, P, P, "i32", "i32", "i32", 64, 64, 32], {}, {}),
-    "tf32-dots": ("gram_kernel", [P, P, "i32", 32], {}, {}),
-}
-"""Kernel, types of its parameters (an integer is a constant), options before and after."""
-AFTER: dict[str, list[Any]] = {
-    "block-size": [P, P, "i32", 2048],
-    "blocks-and-warps": [P, P, "i32", 2048],
-    "row-in-registers": [P, P, "i32", "i32", 1024, 1024],
-    "rows-per-program": [P, P, P, "i32", "i32", 128, "i32", 16],
-    "even-blocks": [P, P, "i32", "fp32", 1024, True],
-    "host-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True, *TILES],
-    "tile-descriptors": [P, P, P, *["i32"] * 6, 64, 64, 32, True],
-    "warp-specialized-loops": [P, P, P, *["i32"] * 6, 64, 64, 32, True, False],
-    "block-descriptors": [P, P, "i32", "i32", "i32", 16, 64, True],
-    "persistent-programs": [P, P, "i32", "i32", 1024, "i32"],
-    "aligned-offsets": [P, P, "i32", 1024, True],
-}
-"""Types of the parameters after, where they differ."""
-
 
 pytestmark = pytest.mark.usefixtures("compiler")
 entries = pytest.mark.parametrize("entry", for_backend("triton"), ids=lambda entry: entry.name)
@@ -84,28 +37,39 @@ def test_after_compiles_for_other_generations(entry: Optimization, sm: int, tmp_
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("sm", [80, 90, 100])
 @entries
-def test_before_compiles(entry: Optimization, sm: int, tmp_path: Path) -> None:
-    kernel, types, options, _ = KERNELS[entry.name]
-    check(entry.before, kernel, types, sm, options, tmp_path)
+def test_before_compiles(entry: Optimization, tmp_path: Path) -> None:
+    """For one generation: what comes of it is compiled for all."""
+    trial = trial_of(entry)
+    check(entry.before, trial.kernel, trial.types, 90, trial.options, tmp_path)
+
+
+def trial_of(entry: Optimization) -> TritonTrial:
+    assert isinstance(entry.trial, TritonTrial)
+    return entry.trial
 
 
 def check_after(entry: Optimization, sm: int, folder: Path) -> None:
-    kernel, types, _, options = KERNELS[entry.name]
-    check(entry.after, kernel, AFTER.get(entry.name, types), sm, options, folder)
+    trial = trial_of(entry)
+    types = trial.types_after or trial.types
+    check(entry.after, trial.kernel, types, sm, trial.options_after, folder)
 
 
 def check(
-    text: str, kernel: str, types: list[Any], sm: int, options: dict[str, int], folder: Path
+    text: str,
+    kernel: str,
+    types: Sequence[str | int],
+    sm: int,
+    options: Mapping[str, int],
+    folder: Path,
 ) -> None:
     path = folder / "kernel.py"
     path.write_text(text)
     if "make_block_ptr" in text and NO_BLOCK_POINTERS:
         with pytest.raises(triton.CompilationError, match="have been removed"):
-            compiled(path, kernel, types, sm, options)
+            compiled(path, kernel, list(types), sm, dict(options))
     else:
-        assert compiled(path, kernel, types, sm, options).asm["cubin"]
+        assert compiled(path, kernel, list(types), sm, dict(options)).asm["cubin"]
 
 
 @GENERATIONS
@@ -115,8 +79,9 @@ def test_a_persistent_product_of_one_loop_compiles(sm: int, tmp_path: Path) -> N
     params = {"programs_per_sm": 1, "flatten": True}
     path = tmp_path / "flat.py"
     path.write_text(playbook.get("persistent-programs").apply(subject, params))
-    kernel, types, _, _ = KERNELS["grouped-programs"]
-    assert compiled(path, kernel, [*types, "i32", "i32"], sm, {}).asm["cubin"]
+    trial = trial_of(playbook.get("grouped-programs"))
+    types = [*trial.types, "i32", "i32"]
+    assert compiled(path, trial.kernel, types, sm, {}).asm["cubin"]
 
 
 @pytest.mark.parametrize(

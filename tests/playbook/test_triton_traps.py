@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,11 +217,14 @@ def test_sizes_that_are_not_ours_to_choose(text: str, reason: str) -> None:
     assert reason in refusal("add-autotune", text)
 
 
-def test_arguments_behind_a_star_stop_whoever_edits_a_launch() -> None:
+def test_arguments_behind_a_star_stop_whoever_asks_for_them(tmp_path: Path) -> None:
     text = scale("0", launch="    scale_kernel[(triton.cdiv(n, 512),)](*[x, y], n, BLOCK=512)\n")
-    for name in ("add-autotune", "even-blocks", "persistent-programs"):
+    for name in ("add-autotune", "even-blocks"):
         reason = refusal(name, text)
         assert "hides arguments" in reason or "does not show" in reason, name
+    text = text.replace("y = torch.empty_like(x)", "y = torch.zeros_like(x)")
+    changed = apply("persistent-programs", text)  # gives one argument more, by its name
+    agree("scale", [[[5, 77]], [[3000]]], text, changed, tmp_path)
 
 
 def test_every_config_of_a_tuned_kernel_is_right(tmp_path: Path) -> None:
@@ -267,6 +271,16 @@ def test_rows_in_registers_can_be_even_too(tmp_path: Path) -> None:
     new = apply("even-blocks", apply("row-in-registers", old))
     assert 'args["ROW"] % args["BLOCK"] == 0 and args["n_cols"] >= args["ROW"]' in new
     agree("l2_normalize", [[[3, 128]], [[3, 200]], [[2, 1]]], old, new, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["tl.program_id(0).to(tl.int64)", "tl.cast(tl.program_id(0), tl.int64)"],
+)
+def test_a_wide_program_number_is_one(row: str) -> None:
+    """As FlagGems, fla and Unsloth write it, whose tensors have more than 2**31 elements."""
+    text = playbook.get("even-blocks").before.replace("tl.program_id(0)", row)
+    assert "| EVEN_N" in apply("even-blocks", text)
 
 
 def test_a_length_that_the_kernel_changes_is_no_length() -> None:
@@ -342,23 +356,17 @@ MOVING = playbook.get("persistent-programs").before
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    "change",
     [
-        (("    x_ptr += row", "    if n_cols > 1:\n        x_ptr += row"), "changes the parameter"),
-        (("    cols = ", "    x_ptr += 0\n    cols = "), "changes the parameter"),
-        (("    cols = ", "    if row > 3:\n        return\n    cols = "), "returns from"),
-        (("    cols = ", "    total = tl.num_programs(0)\n    cols = "), None),
+        ("    x_ptr += row", "    if n_cols > 1:\n        x_ptr += row"),
+        ("    cols = ", "    x_ptr += 0\n    cols = "),
+        ("    cols = ", "    if row > 3:\n        return\n    cols = "),
+        ("    cols = ", "    total = tl.num_programs(0)\n    cols = "),
     ],
 )
-def test_bodies_that_do_not_bear_a_second_round(
-    change: tuple[str, str], reason: str | None, tmp_path: Path
-) -> None:
-    text = MOVING.replace(*change, 1)
-    if reason is None:
-        new = apply("persistent-programs", text)
-        agree("center", [[[7, 33]]], text, new, tmp_path)
-    else:
-        assert reason in refusal("persistent-programs", text)
+def test_bodies_that_bear_a_second_round(change: tuple[str, str], tmp_path: Path) -> None:
+    text = MOVING.replace(*change, 1).replace("empty_like", "zeros_like")
+    agree("center", [[[7, 33]]], text, apply("persistent-programs", text), tmp_path)
 
 
 def test_a_grid_of_three_axes(tmp_path: Path) -> None:
@@ -493,6 +501,55 @@ def test_rows_hold_what_passes_share() -> None:
     assert "depends on BLOCK" in refusal("row-in-registers", grid)
 
 
+STRIDED = (
+    playbook.get("row-in-registers")
+    .before.replace("stride, n_cols,", "stride, stride_n, n_cols,")
+    .replace("x, y, x.stride(0), n_cols", "x, y, *x.stride(), n_cols")
+)
+"""A launch as public code has it: a `*` gives the strides."""
+SHARED = [[[3, 128]], [[3, 200]], [[2, 1]], [[5, 1000]]]
+
+
+@pytest.mark.parametrize(
+    ("old", "computed"),
+    [
+        (STRIDED, ""),
+        (STRIDED.replace("range(0, n_cols", "range(first, n_cols")
+         .replace("    row = tl", "    first = 0\n    row = tl"), ""),
+        (STRIDED.replace("BLOCK=1024", "BLOCK=block"),
+         "    block = min(512, triton.next_power_of_2(n_cols))\n"),
+        (STRIDED.replace("BLOCK=1024", "BLOCK=block, num_warps=warps"),
+         "    block, warps = 256, 4\n    block = block * 2\n"),
+        (STRIDED.replace("BLOCK=1024", "BLOCK=block, num_warps=warps")
+         .replace("    return y", "    x.block = block\n    return y"),
+         "    block = max(16, n_cols // 4)\n    block = triton.next_power_of_2(block)\n"
+         "    warps = min(max(block // 256, 1), 8)\n"),
+    ],
+)  # fmt: skip
+def test_rows_of_public_kernels_are_held(old: str, computed: str, tmp_path: Path) -> None:
+    old = old.replace("    l2_normalize_kernel[", f"{computed}    l2_normalize_kernel[")
+    new = apply("row-in-registers", old)
+    assert new.count("range(0, ROW, BLOCK)") + new.count("range(first, ROW, BLOCK)") == 2
+    agree("l2_normalize", SHARED, old, new, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("computed", "reason"),
+    [
+        ("    block = settings(n_cols)\n    y = torch.empty(n_rows, block)\n",
+         "uses `block` for more than tiles and grid"),
+        ("    block = settings(n_cols)\n    x = x[:, :block]\n",
+         "uses `block` for more than tiles and grid"),
+        ("    for block in (64, 128):\n        print(n_cols)\n", "it is computed in a loop"),
+    ],
+)  # fmt: skip
+def test_rows_whose_block_is_more_than_a_tile_size(computed: str, reason: str) -> None:
+    text = STRIDED.replace("BLOCK=1024", "BLOCK=block").replace(
+        "    l2_normalize_kernel[", f"{computed}    l2_normalize_kernel["
+    )
+    assert reason in refusal("row-in-registers", text)
+
+
 @pytest.mark.parametrize(
     ("loop", "reason"),
     [
@@ -537,6 +594,24 @@ def test_configs_that_a_function_makes_stay_the_authors() -> None:
     assert "are no list in this file" in refusal("widen-configs", made)
     hooked = text.replace("num_warps=4)", "num_warps=4, pre_hook=reset)")
     assert "different hooks" in refusal("widen-configs", hooked)
+
+
+def test_every_config_is_tried_with_the_options_that_were_added() -> None:
+    text = playbook.get("config-options").before
+    for params in ({"num_warps": 8}, {"num_warps": 2}, {"num_warps": 4}, {"num_stages": 5}):
+        subject = Subject(Source(text), KernelClass.MEMORY, Hardware())
+        text = playbook.get("config-options").apply(subject, params)
+    assert text.count("for made in") == 2  # what is there is added to
+    values: dict[str, Any] = {}
+    configs = text[text.index("configs=[") + 8 : text.index(', key=["n"]')]
+    exec(
+        "import triton\n" + text[text.index("def configs") : text.index("@triton.autotune")], values
+    )
+    made = eval(configs, values)
+    assert {(c.kwargs["BLOCK"], c.num_warps, c.num_stages) for c in made} == {
+        (block, warps, stages) for block in (512, 1024) for warps in (2, 4, 8) for stages in (3, 5)
+    }
+    assert len(made) == 12
 
 
 def test_all_of_a_hook_goes_with_the_new_configs() -> None:

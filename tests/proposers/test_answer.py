@@ -6,7 +6,7 @@ import pytest
 
 from agent.playbook import PLAYBOOK
 from agent.playbook.base import Optimization
-from agent.proposers.answer import Answer, Edit, Unusable, apply, problems
+from agent.proposers.answer import Answer, Edit, Unusable, apply, doubts, problems
 from agent.syntax import Source
 from tests.support.project import KERNEL
 
@@ -143,12 +143,13 @@ START = "    y = torch.empty_like(x) if out is None else out\n"
 
 
 def changed(*replacements: tuple[str, str], before: str = TRITON) -> tuple[str, ...]:
-    """The problems of a text with some of it replaced."""
+    """The problems of a text with some of it replaced, and the doubts about it."""
     after = before
     for old, new in replacements:
         assert before.count(old) == 1, old
         after = after.replace(old, new)
-    found = problems(SOURCE if before == TRITON else Source(before), after)
+    source = SOURCE if before == TRITON else Source(before)
+    found = (*problems(source, after), *doubts(source, after))
     assert not any("\n" in problem for problem in found)
     return found
 
@@ -213,8 +214,13 @@ def test_an_honest_change_may_be_tried(replacements: tuple[tuple[str, str], ...]
 def test_every_rewrite_of_the_playbook_may_be_tried() -> None:
     entries = [entry for entry in PLAYBOOK if isinstance(entry, Optimization)]
     assert len(entries) > 30
-    found = {e.name: wrong for e in entries if (wrong := problems(Source(e.before), e.after))}
+    found = {e.name: wrong for e in entries if (wrong := _wrong(e))}
     assert found == {}
+
+
+def _wrong(entry: Optimization) -> tuple[str, ...]:
+    before = Source(entry.before)
+    return (*problems(before, entry.after), *doubts(before, entry.after))
 
 
 BROKEN = {

@@ -15,8 +15,9 @@ import psutil
 import pytest
 
 from agent.errors import ExitCode
-from tests.support.project import PROJECT, command, tile_agent
+from tests.support.project import COUNTED, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
+from tests.support.warm_python import warm_interpreter
 
 # Each call is another day in the life of a coding agent. The days are counted outside of the copy.
 AGENT = """
@@ -38,8 +39,9 @@ AGENT = """
     if day == 1:
         time.sleep(600)
     elif day == 2:
-        edit("BLOCK_SIZE = 256", "BLOCK_SIZE = 8192")
+        edit("BLOCK_SIZE = 256", "BLOCK_SIZE = 2048")
         edit("2 * x)", "x)", pathlib.Path("tests/test_double.py"))
+        (days.parent / "repo" / "theirs.txt").write_text("left by the program")
         print('{"hypothesis": "one program does it all", "expected_gain": 0.9, "risk": "none"}')
     elif day == 3:
         os.setsid() if os.fork() == 0 else None
@@ -55,7 +57,7 @@ AGENT = """
 def repo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     isolate(monkeypatch, tmp_path)
     monkeypatch.setenv("AGENT_TOKEN", "correct-horse-battery")
-    return make_repo(tmp_path, PROJECT)
+    return make_repo(tmp_path, COUNTED)
 
 
 def arguments(repo: Path, script: str) -> list[str]:
@@ -64,6 +66,7 @@ def arguments(repo: Path, script: str) -> list[str]:
     program.write_text(textwrap.dedent(script))
     words = [sys.executable, str(program), str(repo.parent / "days")]
     run = ["run", "--kernel", "double.py", "--json", "--proposer", "command"]
+    run += ["--python", warm_interpreter()]
     return [*run, "--command", shlex.join(words), "--pass-env", "AGENT_TOKEN"]
 
 
@@ -104,7 +107,9 @@ def test_a_run_outlives_every_program_and_its_own_death(repo: Path) -> None:
     assert "one program does it all. It also changed tests/test_double.py" in message
     differing = changed(before, snapshot(repo))
     ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
-    assert differing - ours == {f"refs/heads/{branch}", "git info/exclude"}
+    assert differing - ours == {f"refs/heads/{branch}", "git info/exclude", "theirs.txt"}
+    (note,) = (note for note in result["notes"] if "theirs.txt" in note)
+    assert note.startswith("added theirs.txt in your repository during iteration 1 (propose)")
 
     kept = repo / "sandbox" / "runs" / result["run"] / "command"
     assert sorted(path.name for path in kept.glob("*.md")) == [f"000{n}.md" for n in range(1, 6)]

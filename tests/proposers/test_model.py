@@ -15,6 +15,7 @@ import pytest
 from agent.events import Usage
 from agent.options import ModelOptions
 from agent.proposers.agenda import Task
+from agent.proposers.answer import doubts
 from agent.proposers.brief import Brief
 from agent.proposers.model.writer import ModelWriter
 from agent.proposers.writer import Refused, Spent, Written
@@ -141,16 +142,6 @@ REFUSED: Mapping[str, tuple[Reply, int, str]] = {
     "gives no Python": (says(source="def f(:"), 2, "does not parse: line 1"),
     "gives no kernel": (says(source="x = 1\n"), 2, "holds no kernel any more"),
     "drops an argument": (instead("def double(x):", "def double(x, out):"), 2, "`double` takes"),
-    "edits the tests": (
-        instead("import torch\n", "import torch\nimport pathlib\npathlib.Path('t.py').unlink()\n"),
-        2,
-        "imports `pathlib`",
-    ),
-    "works on a stream": (
-        instead("    y = torch", "    torch.cuda.synchronize()\n    y = torch"),
-        2,
-        "`torch.cuda.synchronize` has no place beside a launch",
-    ),
     "rejects the request": (Reply(status=400), 1, "answers 400: scripted 400"),
 }  # fmt: skip
 
@@ -166,6 +157,15 @@ def test_it_is_refused(
     assert "\n" not in outcome.reason
     assert not outcome.hopeless
     assert len(server.received) == requests == outcome.usage.requests
+
+
+def test_what_is_out_of_place_is_a_doubt(provider: str, tmp_path: Path) -> None:
+    reply = instead("    y = torch", "    torch.cuda.synchronize()\n    y = torch")
+    with LlmServer(reply) as server:
+        written = writer(server, provider, tmp_path).write(BRIEF, Run())
+    assert isinstance(written, Written)
+    (doubt,) = doubts(BRIEF.source, written.source)
+    assert "`torch.cuda.synchronize` has no place beside a launch" in doubt
 
 
 def test_the_responses_of_openai(keys: None, tmp_path: Path) -> None:
@@ -237,14 +237,14 @@ def test_a_slow_answer_meets_the_deadline(reply: Reply, provider: str, tmp_path:
 def test_the_repair_names_the_faults_and_what_is_sent_is_the_brief(
     provider: str, tmp_path: Path
 ) -> None:
-    wrong = instead("import torch\n", "import torch\nimport subprocess\n")
+    wrong = instead("def double(x):", "def double(x, out):")
     with LlmServer(wrong, GOOD) as server:
         writer(server, provider, tmp_path).write(BRIEF, Run())
     first, second = server.received
     assert "Make it fast." in first.prompt
     assert "You make GPU kernels faster." in first.prompt
     assert "Text that occurs exactly once in the file" in first.prompt
-    assert "imports `subprocess`" in second.prompt
+    assert "`double` takes" in second.prompt
     assert second.body["model"] == "some-1"
 
 

@@ -12,8 +12,9 @@ from agent.errors import ExitCode
 from agent.proposers.model.exchange import from_text, recordings
 from tests.proposers.test_model import GOOD, KEY, instead
 from tests.support.llm_server import INPUT_TOKENS, OUTPUT_TOKENS, LlmServer, Reply
-from tests.support.project import PROJECT, command, tile_agent
+from tests.support.project import COUNTED, command, tile_agent
 from tests.support.repo import git, isolate, make_repo
+from tests.support.warm_python import warm_interpreter
 
 
 @pytest.fixture(autouse=True)
@@ -25,11 +26,12 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.full
 def test_a_run_with_a_model_killed_while_it_asks_and_resumed(tmp_path: Path) -> None:
     """A skip for a forbidden answer, a row for a good one, an end where nobody answers."""
-    repo = make_repo(tmp_path, PROJECT)
-    forbidden = instead("import torch\n", "import torch\nimport subprocess\n")
+    repo = make_repo(tmp_path, COUNTED)
+    forbidden = instead("def double(x):", "def double(x, out):")
     replies = (Reply(silent=True), forbidden, forbidden, GOOD, Reply(status=401))
     with LlmServer(*replies) as server:
         at = ["--model", "openai:some-1", "--base-url", f"{server.url}/v1"]
+        at += ["--python", warm_interpreter()]
         process = subprocess.Popen(
             command("run", "--kernel", "double.py", "--proposer", "model", *at),
             cwd=repo,
@@ -46,7 +48,7 @@ def test_a_run_with_a_model_killed_while_it_asks_and_resumed(tmp_path: Path) -> 
     (row,) = end.json["rows"][1:]
     assert row["status"] == "keep"
     assert row["optimization"].endswith("(model)")
-    assert "imports `subprocess`" in end.err
+    assert "`double` takes" in end.err
     assert "answers 401" in end.err
     assert "fewer programs" in git(repo, "log", "-1", "--format=%b", end.json["branch"])
     usage = end.json["usage"]

@@ -59,7 +59,8 @@ class Never(_Entry):
 
 class Fewer(_Entry):
     name, title, family = "fewer", "fewer bits", "numerics"
-    opt_in = True
+    opt_in = "it gives up digits"
+    saves = "memory"
 
 
 SUBJECT = Subject(Source("x = 1\n"), KernelClass.MEMORY, Hardware())
@@ -69,6 +70,16 @@ PROPOSER = PlaybookProposer([Fewer(), Warps(), Never(), Tiles()])
 def first(run: Run) -> str | None:
     found = PROPOSER.propose(run, SUBJECT)
     return None if isinstance(found, Exhausted) else found.optimization
+
+
+def test_what_an_entry_saves_is_told() -> None:
+    run = Run(started=replace(STARTED, options=Options(only=("fewer",))))
+    proposal = PROPOSER.propose(run, SUBJECT)
+    assert isinstance(proposal, Proposal)
+    assert proposal.saves == "memory"
+    other = PROPOSER.propose(Run(iteration=1), SUBJECT)
+    assert isinstance(other, Proposal)
+    assert other.saves == ""
 
 
 def test_each_is_tried_once_in_order() -> None:

@@ -10,6 +10,7 @@ from agent.events import (
     Baselined,
     Calibrated,
     Candidate,
+    Dropped,
     Event,
     Failed,
     FilteredOut,
@@ -29,6 +30,7 @@ from agent.events import (
     Usage,
     Verified,
 )
+from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration
 from agent.measuring.screening import ScreenResult
@@ -81,7 +83,30 @@ def proposed(name: str, *shas: str, family: str = "tiles") -> Proposed:
     return Proposed(name, family, "fewer trips to memory", candidates, out, took_s=1.0)
 
 
-BASELINED = Baselined((Record("c", 0.82, "CUDA events", (0.81, 0.82, 0.83)),), 12, 1.25, took_s=4.0)
+LAUNCH = ObservedLaunch(
+    kernel="k",
+    test="test_softmax.py::test_perf",
+    grid=(64, 1),
+    integers={"n": 4096, "BLOCK": 64},
+    tensors={"x": ObservedTensor("bfloat16", (64, 4096), (4096, 1), aligned=True)},
+    options={"num_warps": 8},
+    tuning=ObservedTuning(
+        key={"n": "4096"},
+        tried=2,
+        took_s=3.5,
+        configs=(
+            TunedConfig({"BLOCK": 64}, {"num_warps": 8}, 0.8),
+            TunedConfig({"BLOCK": 4096}, {"num_warps": 1}, None),
+        ),
+    ),
+)
+BASELINED = Baselined(
+    (Record("c", 0.82, "CUDA events", (0.81, 0.82, 0.83)),),
+    12,
+    1.25,
+    launches=(LAUNCH,),
+    took_s=4.0,
+)
 CALIBRATED = Calibrated(
     Calibration(
         noise_floor=0.004,
@@ -108,7 +133,7 @@ HISTORY: tuple[Event, ...] = (
     CALIBRATED,
     Skipped("pipelining", "there is no loop: 0 found", Usage(1, 900, 80, None, 2.5), took_s=0.1),
     proposed("block_size", "a1"),
-    Verified("a1", 12, took_s=3.0),
+    Verified("a1", 12, launches=(replace(LAUNCH, grid=(32, 1)),), took_s=3.0),
     Measured(comparison(0.1), took_s=30.0),
     Settled("a2", took_s=0.2),
     proposed("occupancy", "b1", "b2", "b3"),
@@ -120,6 +145,8 @@ HISTORY: tuple[Event, ...] = (
     Failed(Status.REVERT, False, "test_softmax: assert 1.0 == 2.0", took_s=3.0),
     Settled("a2", "the branch is checked out", took_s=0.2),
     HandedOver("assistant", "no improvement in consecutive iterations"),
+    Offered("own-idea", "own-idea", "own idea"),
+    Dropped("no idea"),
     Offered("split-k", "tiles", "split K"),
     Stopped(StopReason.NO_IMPROVEMENT, "after 2 of them"),
     Finished(comparison(0.1), "measured afresh", faded=(1,), took_s=30.0),
@@ -135,7 +162,7 @@ REACHING: dict[Phase, Sequence[Event]] = {
     Phase.MEASURE: HISTORY[:6],
     Phase.SETTLE: HISTORY[:7],
     Phase.SCREEN: HISTORY[:9],
-    Phase.FINISH: HISTORY[:19],
+    Phase.FINISH: HISTORY[:21],
     Phase.DONE: HISTORY,
 }
 """The events that bring a run into each phase."""

@@ -14,6 +14,7 @@ PAGES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]

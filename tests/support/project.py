@@ -45,10 +45,46 @@ def test_double_triton():
 
 
 def test_perf_double_triton(tile_bench):
-    x = torch.ones(2048)
+    x = torch.ones(1024)
     tile_bench(lambda: double(x), warmup_ms=1, rep_ms=20)
 """
+COUNTED_TEST = """\
+import time
+
+import torch
+from double import double
+
+
+def test_double_triton():
+    x = torch.arange(700, dtype=torch.float32)
+    torch.testing.assert_close(double(x), 2 * x)
+
+
+def test_perf_double_triton(record_property):
+    double(torch.ones(2048))
+    # Counted and not clocked, so that two runs decide alike: what a program costs, and its lanes.
+    block_size = double.__globals__["BLOCK_SIZE"]
+    ms = 0.01 * -(-2048 // block_size) + 1e-5 * block_size
+    ms *= 1 + time.perf_counter_ns() % 1000 / 1e6
+    record_property("benchmark", {"Triton": {"forward": {"median": ms}}})
+"""
 PROJECT = {"double.py": KERNEL, "tests/test_double.py": TEST, "pyproject.toml": "[tool.pytest]\n"}
+COUNTED = PROJECT | {"tests/test_double.py": COUNTED_TEST}
+"""The same with figures that do not hang on the clock: a comparison is over after three pairs, not
+ten, and its verdict is the same whatever else the machine does."""
+SLOW = PROJECT | {
+    "tests/test_double.py": COUNTED_TEST.replace(
+        "def test_perf_double_triton(record_property):\n    double(torch.ones(2048))\n",
+        "@pytest.mark.parametrize('rows', [1, 2, 4, 8, 16, 32, 64, 128])\n"
+        "def test_perf_double_triton(record_property, rows):\n"
+        "    time.sleep(0.05)\n"
+        "    double(torch.ones(2048))\n",
+    )
+    .replace("    ms *= 1 +", "    ms *= rows * (1 +")
+    .replace("/ 1e6\n", "/ 1e6)\n")
+    .replace("import torch\n", "import pytest\nimport torch\n")
+}
+"""The same with eight configs, each of which takes its time whatever its latency."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,9 @@ from agent.events import Record, Started, TestPlan
 from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
-from agent.harness.measuring.judge import TimedPass, Verification
+from agent.harness.measuring.judge import TimedPass
+from agent.harness.measuring.result_check import AS_PRECISE, Allowance
+from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
 from agent.loop import Effects
@@ -26,6 +28,7 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Blocks, Comparison, compare
+from agent.measuring.subset import Subset
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
@@ -60,11 +63,17 @@ class ScriptedJudge:
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         pass
 
-    def compare_on(self, nodeids: tuple[str, ...]) -> None:
-        assert nodeids == ()
+    def compare_on(self, subset: Subset | None) -> None:
+        assert subset is None
 
     def verify(
-        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+        self,
+        checkout: Checkout,
+        deadline: float,
+        *,
+        may_skip: bool = False,
+        origin: Checkout | None = None,
+        allowance: Allowance = AS_PRECISE,
     ) -> Verification | Failure:
         text = _text(checkout)
         if "CRASH" in text:
@@ -80,7 +89,12 @@ class ScriptedJudge:
             return Failure(Status.CRASH, correct=True, reason="timed out")
         return TimedPass((Record("c", _latency(checkout), "scripted"),), 0.01)
 
-    def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
+    def calibrate(
+        self,
+        checkout: Checkout,
+        deadline: float,
+        after_first: Callable[[float], None] = lambda _: None,
+    ) -> Calibration | Failure:
         return Calibration(0.001, {"c": _latency(checkout)}, band=0.1, pairs=8)
 
     def setting(self) -> str:

@@ -66,14 +66,12 @@ class SimulatedPairs:
         for config, slower in self.slower.items():
             truth = {True: 0.0, False: math.log(slower)}
             blocks = []
-            for index in range(4 * QUADS):
+            for index, weather in enumerate(self._weather(4 * QUADS)):
                 whose = order[index % 4] if index // 4 % 2 == 0 else not order[index % 4]
-                log = truth[whose] + placed[whose] + self._weather(index)
-                reported = self.reports if whose is False else 1.0
-                latency = self.latency_ms * math.exp(log)
-                blocks.append(
-                    Block(whose, latency * reported, latency * reported * 25, 40.0, self.telemetry)
-                )
+                latency = self.latency_ms * math.exp(truth[whose] + placed[whose] + weather)
+                if whose is False:
+                    latency *= self.reports
+                blocks.append(Block(whose, latency, latency * 25, 40.0, self.telemetry))
             warm = {whose: 0.95 * self.latency_ms * math.exp(truth[whose]) for whose in truth}
             configs.append(ConfigBlocks(config, tuple(blocks), warm))
         return RawPair(tuple(configs))
@@ -85,18 +83,23 @@ class SimulatedPairs:
     def pause(self, seconds: float) -> None:
         """No time passes."""
 
-    def _weather(self, index: int) -> float:
-        """What a block meets whoever runs it, and its own noise."""
+    def _weather(self, blocks: int) -> list[float]:
+        """What each block meets whoever runs it, and its own noise: logs of a latency."""
         around = self.surroundings
         keep = math.exp(-BLOCK_S / 2.0)
-        self._drift = keep * self._drift + self._normal(around.drift * math.sqrt(1 - keep**2))
-        if around.step and self._random.random() < BLOCK_S / around.step_every_s:
-            self._step = around.step if self._step == 0 else 0.0
-        ramp = 0.02 * math.exp(-index / 4)
-        noise = self._normal(around.block)
-        if self._random.random() < around.outliers:
-            noise += abs(self._normal(0.05))
-        return self._drift + self._step + ramp + noise
+        moved = around.drift * math.sqrt(1 - keep**2) * self._random.standard_normal(blocks)
+        stepped = self._random.random(blocks) < BLOCK_S / around.step_every_s
+        disturbed = self._random.random(blocks) < around.outliers
+        noise = around.block * self._random.standard_normal(blocks)
+        noise += disturbed * abs(0.05 * self._random.standard_normal(blocks))
+        noise += 0.02 * np.exp(-np.arange(blocks) / 4)
+        weather = []
+        for index, own in enumerate(noise.tolist()):
+            self._drift = keep * self._drift + moved[index].item()
+            if around.step and stepped[index]:
+                self._step = around.step if self._step == 0 else 0.0
+            weather.append(self._drift + self._step + own)
+        return weather
 
     def _normal(self, sd: float) -> float:
         return float(self._random.normal(0.0, sd))

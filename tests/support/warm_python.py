@@ -3,8 +3,9 @@
 Importing torch and Triton takes three seconds, and what the command line needs takes one; a small
 kernel in the interpreter, or a refused command, takes a tenth of one. Three processes wait: one for
 the command line, one for Triton's interpreter and one for its compiler, which Triton chooses
-between when it is imported. Run as a script, this file is such a process: it makes its imports at
-the first call, and answers each with the exit code of its fork.
+between when it is imported; all processes of a test session share them. Run as a script, this file
+is such a process: it makes its imports at the first call, and answers each with the exit code of
+its fork.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ import tile_agent_pytest
 from tile_agent_pytest import fork_server
 from tile_agent_pytest.process_tree import wake_on_child_exit
 
+SHARED = "TILE_AGENT_TEST_WARM"
+"""The variable that says where those of the session are."""
 MARK = "TILE_AGENT_TEST_STARTED_BY"
 """The variable of what one test has started, and may kill."""
 
@@ -140,9 +143,16 @@ def _has_gpu() -> bool:
     return probe().gpu is not None
 
 
+def share() -> None:
+    """Have the processes that this one starts use the same as it does, which end with this one."""
+    os.environ[SHARED] = str(_folder())
+
+
 @cache
 def _folder() -> Path:
-    """Where the waiting processes are reached; they end with this one."""
+    """Where the waiting processes are reached; they end with whoever began with them."""
+    if shared := os.environ.get(SHARED):
+        return Path(shared)
     folder = Path(tempfile.mkdtemp(prefix="tile-agent-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     python = folder / "python"
@@ -306,3 +316,4 @@ if __name__ == "__main__":
     if sys.argv[2] == "command-line":
         sys.executable = sys.argv[3]
     serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2])
+    os._exit(0)  # its libraries would go through all that they still hold, and tell

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Pass
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
@@ -77,9 +78,15 @@ def nodeids(arm: WorkerSession) -> list[str]:
     return [item.nodeid for item in collected(arm).items]
 
 
-def start_server(log: Path, *, python: str = "", **environment: str) -> ForkServer:
-    """A fork server, of a warm interpreter where none is named."""
-    return ForkServer(python or warm_interpreter(), environment, log)
+def start_server(
+    log: Path, *, python: str = "", write: Sequence[Path] = (), **environment: str
+) -> ForkServer:
+    """A fork server, of a warm interpreter where none is named.
+
+    Its workers are confined; `write` is what they may write besides, to tell the test something.
+    """
+    confinement = Confinement(write=tuple(write))
+    return ForkServer(python or warm_interpreter(), environment, log, confinement=confinement)
 
 
 def descendants(pid: int) -> set[int]:

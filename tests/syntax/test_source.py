@@ -58,6 +58,11 @@ def test_annotations(annotation: str) -> None:
     assert found.name(parameter.annotation.annotation) == "cuda.tile.Constant"
 
 
+def test_a_method_of_what_a_call_returns_has_no_name() -> None:
+    source = Source("import triton.language as tl\n\nrow = tl.program_id(0).to(tl.int64)\n")
+    assert [source.name(call.func) for call in source.calls] == [None, "triton.language.program_id"]
+
+
 def test_functions_have_their_qualified_names_and_lines() -> None:
     found = source("""\
         import functools

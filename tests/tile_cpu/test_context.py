@@ -137,6 +137,7 @@ def test_generators_and_streams_can_be_made() -> None:
 # --- the pytest option ---------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_the_examples_pass_with_the_option_and_time_nothing() -> None:
     command = ["pytest", "examples/cutile_softmax", "--tile-cpu", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -2,7 +2,7 @@
 
 The stand-in for Triton runs a kernel program by program on the CPU, and knows ENABLE_TILE: with it
 its target is Tile IR, which takes the launch option `occupancy`; without it that option is a
-KeyError, as with stock Triton. FAKE_TILE_IR makes its Tile IR wrong or slow.
+KeyError, as with stock Triton. TRITON_FAKE_TILE_IR makes its Tile IR wrong or slow.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ nvmlDeviceGetHandleByIndex = lambda index: index
 nvmlDeviceGetCudaComputeCapability = lambda handle: divmod({sm}, 10)
 nvmlDeviceGetName = lambda handle: "NVIDIA {name}"
 nvmlDeviceGetUUID = lambda handle: "GPU-00000000"
+nvmlDeviceGetHandleByUUID = lambda uuid: 0
+nvmlDeviceGetClockInfo = lambda handle, clock: 1500
+nvmlDeviceGetPowerUsage = lambda handle: 200_000
+nvmlDeviceGetTemperature = lambda handle, sensor: 40
+nvmlDeviceGetCurrentClocksEventReasons = lambda handle: 0
+nvmlDeviceGetComputeRunningProcesses = lambda handle: []
+NVML_CLOCK_SM = NVML_TEMPERATURE_GPU = 0
 
 
 def nvmlDeviceGetMemoryInfo(handle):
@@ -38,10 +45,9 @@ def nvmlDeviceGetMemoryInfo(handle):
 """
 TRITON = {
     "triton/__init__.py": """\
-import os
-import time
-
 __version__ = "3.6.0"
+
+from triton.runtime.jit import JITFunction as jit
 
 
 def cdiv(a, b):
@@ -60,43 +66,6 @@ class Config:
     def all_kwargs(self):
         options = vars(self) | self.kwargs
         return {k: v for k, v in options.items() if k not in ("kwargs", "pre_hook") and v}
-
-
-OPTIONS = {"num_warps", "num_stages", "num_ctas"}
-
-
-class Kernel:
-    def __init__(self, function):
-        self.function = function
-        code = function.__code__
-        self.arg_names = code.co_varnames[: code.co_argcount]
-
-    def __getitem__(self, grid):
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
-
-    def run(self, *args, grid, warmup, **kwargs):
-        from triton import language
-        from triton.runtime import driver
-
-        tile = driver.active.get_current_target().backend == "tileir"
-        names = {*self.arg_names, *OPTIONS, *(["occupancy"] if tile else [])}
-        for name in kwargs:
-            if name not in names:
-                raise KeyError(f"Keyword argument {name} was specified but unrecognised")
-        fake = os.environ.get("FAKE_TILE_IR", "")
-        if "slow" in fake:
-            time.sleep(0.02 if tile else 0.005)
-        if "fast" in fake:
-            time.sleep(0.005 if tile else 0.02)
-        language.wrong = tile and "wrong" in fake
-        given = dict(zip(self.arg_names, args)) | kwargs
-        given = {n: language.pointer(v) for n, v in given.items() if n in self.arg_names}
-        for language.current in range(grid[0]):
-            self.function(**given)
-
-
-def jit(function):
-    return Kernel(function)
 
 
 class Autotuner:
@@ -167,7 +136,58 @@ def max(x, axis):
 
 exp = torch.exp
 """,
-    "triton/runtime.py": """\
+    "triton/runtime/jit.py": """\
+import os
+import time
+
+OPTIONS = {"num_warps", "num_stages", "num_ctas"}
+
+
+class Kernel:
+    def __init__(self, function):
+        self.fn = function
+        code = function.__code__
+        self.arg_names = code.co_varnames[: code.co_argcount]
+
+    def __getitem__(self, grid):
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)
+
+    def run(self, *args, grid, warmup, **kwargs):
+        from triton import language
+        from triton.runtime import driver
+
+        tile = driver.active.get_current_target().backend == "tileir"
+        names = {*self.arg_names, *OPTIONS, *(["occupancy"] if tile else [])}
+        for name in kwargs:
+            if name not in names:
+                raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+        fake = os.environ.get("TRITON_FAKE_TILE_IR", "")
+        if "slow" in fake:
+            time.sleep(0.12 if tile else 0.04)
+        if "fast" in fake:
+            time.sleep(0.04 if tile else 0.12)
+        language.wrong = tile and "wrong" in fake
+        given = dict(zip(self.arg_names, args)) | kwargs
+        given = {n: language.pointer(v) for n, v in given.items() if n in self.arg_names}
+        for language.current in range(grid[0]):
+            self.fn(**given)
+
+
+JITFunction = Kernel  # as launches are watched by
+""",
+    "triton/runtime/interpreter.py": """\
+class GridExecutor:
+    def __call__(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+class InterpreterBuilder:
+    create_masked_load = create_int_to_ptr = set_grid_idx = None
+
+
+_interpreter = None
+""",
+    "triton/runtime/__init__.py": """\
 import os
 from types import SimpleNamespace
 
@@ -195,11 +215,11 @@ PLACEHOLDER = {
         "Metadata-Version: 2.1\nName: nvtriton\nVersion: 0.0.0a0\n"
     ),
 }
-NO_DRIVER = TRITON["triton/runtime.py"].replace(
+NO_DRIVER = TRITON["triton/runtime/__init__.py"].replace(
     "        tile =", '        raise RuntimeError("0 active drivers ([]). There should be one.")\n'
     "        tile =",
 )  # fmt: skip
-IGNORES_ENABLE_TILE = TRITON["triton/runtime.py"].replace('== "1"', '== "never"')
+IGNORES_ENABLE_TILE = TRITON["triton/runtime/__init__.py"].replace('== "1"', '== "never"')
 TORCH = {
     "torch/__init__.py": """\
 import os

@@ -116,31 +116,45 @@ def test_each_kernel_is_answered_for_itself() -> None:
 
 
 SHOW = """\
-import json, sys, kernel
-found = getattr(kernel, sys.argv[1])
-configs = getattr(found, "configs", None)
-print(json.dumps({
-    "type": type(found).__name__,
-    "configs": configs and [
-        {"kwargs": c.kwargs, "num_stages": c.num_stages, "num_ctas": c.num_ctas} for c in configs
-    ],
-}))
+import importlib, json, sys
+shown = []
+for file, name in zip(sys.argv[1::2], sys.argv[2::2]):
+    found = getattr(importlib.import_module(file), name)
+    configs = getattr(found, "configs", None)
+    shown.append({
+        "type": type(found).__name__,
+        "configs": configs and [
+            {"kwargs": c.kwargs, "num_stages": c.num_stages, "num_ctas": c.num_ctas}
+            for c in configs
+        ],
+    })
+print(json.dumps(shown))
 """
 
 
 def shown(tmp_path: Path, text: str, name: str, env: dict[str, str]) -> Any:
     """What a kernel is after its decorators have run in a process of that machine."""
-    (tmp_path / "kernel.py").write_text(text)
+    (found,) = each_shown(tmp_path, [(text, name)], env)
+    return found
+
+
+def each_shown(tmp_path: Path, kernels: list[tuple[str, str]], env: dict[str, str]) -> list[Any]:
+    """The same of several, in one process."""
+    arguments = []
+    for number, (text, name) in enumerate(kernels):
+        (tmp_path / f"kernel{number}.py").write_text(text)
+        arguments += [f"kernel{number}", name]
     path = os.pathsep.join([str(tmp_path), env.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-c", SHOW, name],
+        [sys.executable, "-c", SHOW, *arguments],
         env={**os.environ, **env, "PYTHONPATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    found: list[Any] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.full
@@ -148,12 +162,17 @@ def shown(tmp_path: Path, text: str, name: str, env: dict[str, str]) -> Any:
 def test_stock_triton_sees_what_it_saw(tmp_path: Path, enabled: str) -> None:
     pytest.importorskip("triton")
     env = {"ENABLE_TILE": enabled, "TRITON_INTERPRET": "0"}
-    assert shown(tmp_path, prepared(SOFTMAX).text, "softmax_kernel", env) == {
-        "type": "JITFunction",
-        "configs": None,
-    }
-    before = shown(tmp_path, MATMUL, "matmul_kernel", env)
-    assert shown(tmp_path, prepared(MATMUL).text, "matmul_kernel", env) == before
+    softmax, before, after = each_shown(
+        tmp_path,
+        [
+            (prepared(SOFTMAX).text, "softmax_kernel"),
+            (MATMUL, "matmul_kernel"),
+            (prepared(MATMUL).text, "matmul_kernel"),
+        ],
+        env,
+    )
+    assert softmax == {"type": "JITFunction", "configs": None}
+    assert after == before
     assert len(before["configs"]) == 3
 
 

@@ -101,7 +101,7 @@ def test_a_workstation_blackwell_pairs_no_sms(tmp_path: Path) -> None:
     ],
 )
 def test_a_backend_that_does_not_become_active(tmp_path: Path, runtime: str, said: str) -> None:
-    found = check(tmp_path, TRITON | {"triton/runtime.py": runtime}, B200)
+    found = check(tmp_path, TRITON | {"triton/runtime/__init__.py": runtime}, B200)
     assert said in found["recommendation"]
     assert statuses(found) == "ready ready ready - -"
 

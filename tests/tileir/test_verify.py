@@ -17,6 +17,7 @@ from tests.support.project import tile_agent
 from tests.tileir import machines
 from tests.tileir.kernels import ADD, HEAD, IN_PLACE, SOFTMAX
 from tests.tileir.machines import NO_GPU
+from tile_agent_pytest.sandbox import FILES, probe
 
 pytest.importorskip("triton")
 BOTH = {"x": [130], "y": [130]}
@@ -197,3 +198,23 @@ def test_the_users_own_setting_of_the_interpreter_is_overruled(
 ) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "0")
     assert verify(tmp_path, ADD)["correct"] is True
+
+
+@pytest.mark.skipif(probe()["tier"] < FILES, reason=f"no sandbox here: {probe()['why']}")
+def test_a_kernel_that_writes_beside_itself(tmp_path: Path) -> None:
+    """It runs as the kernels of a run do: confined, unless it is said otherwise."""
+    text = f"from pathlib import Path\n\nPath({str(tmp_path / 'mine')!r}).touch()\n{ADD}"
+    refused = wrong(verify(tmp_path, text))
+    assert "kernel.py cannot be imported: kernel.py:3: PermissionError" in refused
+    assert "give --sandbox off" in refused
+    assert not (tmp_path / "mine").exists()
+    assert verify(tmp_path, text, "x + y", BOTH, "--sandbox", "off")["correct"] is True
+    assert (tmp_path / "mine").exists()
+
+
+@pytest.mark.full
+def test_a_store_outside_of_a_result(tmp_path: Path) -> None:
+    """Nothing lies behind a tensor that the kernel's file has made, and nobody would see it."""
+    beyond = ADD.replace("mask=mask)\n\n\ndef", "mask=offsets < n + 3)\n\n\ndef")
+    assert beyond != ADD
+    assert "OutOfBounds: add_kernel stores" in wrong(verify(tmp_path, beyond))

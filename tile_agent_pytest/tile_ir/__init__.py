@@ -1,9 +1,8 @@
-"""The steps of the Tile IR workflow that need the user's interpreter: `... tile-ir < JOB`.
+"""What the Tile IR workflow needs of the user's interpreter.
 
-A job names its program: `installed` and `probe` say what the interpreter has, `kernel` runs a
-wrapper on made inputs and keeps what it did, `judge` compares that with a reference. Kernel and
-judge are different processes, so that nothing the kernel's file patches or prints has a say in the
-verdict.
+`... tile-ir < JOB` says what the interpreter has: a job names its program, `installed` or `probe`.
+A kernel is called, judged and timed by pytest in workers, as in a run: `call_tests` and
+`result_tests` are what they collect.
 """
 
 from __future__ import annotations
@@ -14,6 +13,11 @@ from typing import Any
 
 Message = dict[str, Any]
 
+RESULTS = "results"
+"""The folder beside a worker's tests that holds what calls did: `CASE-RUN.pt`."""
+WANTED_BACKEND = "TILE_AGENT_WANTED_BACKEND"
+"""The variable that names what has to compile; nobody looks where it is not set."""
+
 
 def main(job: Message) -> None:
     """Do a job; what is found goes line by line into the file that `answers` names."""
@@ -23,19 +27,10 @@ def main(job: Message) -> None:
             stream.write(json.dumps({"event": event, **facts}) + "\n")
             stream.flush()
 
-        if job["program"] in ("installed", "probe"):
-            from tile_agent_pytest.tile_ir.installed import installed
+        from tile_agent_pytest.tile_ir.installed import installed
 
-            answer("installed", **installed())
-            if job["program"] == "probe":  # last, because an import may kill this process
-                from tile_agent_pytest.tile_ir.probe import probe
+        answer("installed", **installed())
+        if job["program"] == "probe":  # last, because an import may kill this process
+            from tile_agent_pytest.tile_ir.probe import probe
 
-                answer("probed", **probe())
-        elif job["program"] == "kernel":
-            from tile_agent_pytest.tile_ir.kernel import run
-
-            run(job, answer)
-        else:
-            from tile_agent_pytest.tile_ir.judge import judge
-
-            judge(job, answer)
+            answer("probed", **probe())

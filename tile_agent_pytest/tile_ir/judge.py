@@ -1,17 +1,16 @@
-"""Compares what a kernel's wrapper did with a reference: shapes, dtypes, values, inputs left alone.
+"""Compares what a kernel's function did with a reference: shapes, dtypes, values, inputs kept.
 
 The kernel's file is not imported here, unless the reference is one of its functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.tile_ir.calls import device, load
 from tile_agent_pytest.tile_ir.inputs import flattened, make
-from tile_agent_pytest.tile_ir.kernel import load
-from tile_agent_pytest.tile_ir.probe import in_one_line
 
 Message = dict[str, Any]
 
@@ -27,68 +26,60 @@ the 8-bit floating-point types."""
 EIGHT_BIT = (0.125, 0.125)
 
 
-def judge(job: Message, answer: Callable[..., None]) -> None:
-    """Compare every run of a case; the job's keys are those of `agent.harness.tile_ir`."""
-    try:
-        import torch
-
-        reference = _reference(job["reference"])
-    except BaseException as problem:
-        answer("import-failed", text=in_one_line(problem))
-        return
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    for run, facts in enumerate(job["facts"]):
-        case = job["cases"][facts["number"]]
-        try:
-            made = make(job["arguments"], case, device)
-            with torch.no_grad():
-                expected = flattened(reference(made))
-            after = {k: v.cpu() for k, v in made.items() if isinstance(v, torch.Tensor)}
-            given = torch.load(Path(job["out"]) / facts["file"], weights_only=True)
-        except BaseException as problem:
-            answer("reference-failed", run=run, text=in_one_line(problem))
-            return
-        problems, differences = _compared(
-            given, facts, [e.cpu() for e in expected], after, job["rtol"], job["atol"]
-        )
-        largest = [max(column, default=0.0) for column in zip(*differences, strict=True)]
-        absolute, relative = largest or (None, None)
-        answer(
-            "judged",
-            run=run,
-            problems=problems,
-            max_abs_diff=absolute,
-            max_rel_diff=relative,
-        )
-
-
-def _reference(named: Message) -> Callable[[dict[str, Any]], Any]:
+def reference_of(named: Message) -> Callable[[dict[str, Any]], Any]:
     """An expression over the arguments' names and `torch`, or a function of a file."""
     import torch
 
     if "expression" in named:
         code = compile(named["expression"], "--reference", "eval")
         return lambda made: eval(code, {"torch": torch, **made})
-    function = getattr(load(named["file"], named["module"], named["sys_path"]), named["function"])
+    function = getattr(load(named["file"], named["name"]), named["function"])
     return lambda made: function(*made.values())
+
+
+def judged(
+    job: Message, number: int, reference: Callable[[dict[str, Any]], Any], folder: Path
+) -> Iterator[Message]:
+    """Compare what each call of a case did with the reference.
+
+    Args:
+        job: as `agent.harness.kernel_calls` writes it.
+        number: of the case.
+        reference: by `reference_of`.
+        folder: where `tile_agent_pytest.tile_ir.calls.run` has kept what the calls did.
+
+    Yields:
+        The problems of a call, and its largest differences where there is something to compare.
+    """
+    import torch
+
+    for index in range(len(list(folder.glob(f"{number}-*.pt")))):
+        made = make(job["arguments"], job["cases"][number], device())
+        with torch.no_grad():
+            expected = [e.cpu() for e in flattened(reference(made))]
+        after = {k: v.cpu() for k, v in made.items() if isinstance(v, torch.Tensor)}
+        given = torch.load(folder / f"{number}-{index}.pt", weights_only=True)
+        problems, differences = _compared(given, expected, after, job["rtol"], job["atol"])
+        largest = [max(column, default=0.0) for column in zip(*differences, strict=True)]
+        absolute, relative = largest or (None, None)
+        yield {"problems": problems, "max_abs_diff": absolute, "max_rel_diff": relative}
 
 
 def _compared(
     given: Message,
-    facts: Message,
     expected: list[Any],
     expected_after: dict[str, Any],
     rtol: float | None,
     atol: float | None,
 ) -> tuple[list[str], list[tuple[float, float]]]:
     """What is wrong, and the largest differences of each pair that could be compared."""
-    problems = [f"writes outside {name}" for name in facts["broken"]]
+    problems = [f"writes outside {name}" for name in given["broken"]]
     results: list[Any] = given["results"]
-    settled = {name for name in facts["aliases"] if name is not None}
-    if not results and facts["changed"]:  # in place: what it changed are its results
+    settled = {name for name in given["aliases"] if name is not None}
+    if not results and given["changed"]:  # in place: what it changed are its results
         if expected:
-            results = [given["after"][name] for name in facts["changed"]]
-            settled = set(facts["changed"])
+            results = [given["after"][name] for name in given["changed"]]
+            settled = set(given["changed"])
     elif not results:
         problems.append("returns nothing and changes none of its arguments")
     if len(results) != len(expected) and (results or expected):

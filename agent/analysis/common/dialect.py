@@ -47,7 +47,9 @@ class Launch:
     hints: Mapping[str, cst.BaseExpression]
     """Compiler options given at the launch."""
     complete: bool
-    """No `*` or `**` hides arguments."""
+    """No `**` hides arguments, and how many a `*` stands for is known."""
+    hidden: frozenset[str] = frozenset()
+    """The parameters that a `*` gives; what, the source does not show."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ class Dialect(ABC):
     arithmetic: ClassVar[Collection[str]]
     """Calls that count as one operation an element."""
     program_ids: ClassVar[Collection[str]]
+    indexed_loads: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]] = {}
+    """What loads a tile by its number along each axis -> those numbers and its shape."""
+    indexed_stores: ClassVar[Collection[str]] = ()
+    """What stores a tile so."""
     methods: ClassVar[Mapping[str, str]] = {}
     """Method of a descriptor -> the function it is the same as."""
 

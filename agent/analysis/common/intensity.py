@@ -96,7 +96,7 @@ def _dot_work(
     functions: tuple[Function, ...],
     dots: list[cst.Call | cst.BinaryOperation],
 ) -> KernelWork:
-    looped = next((d for d in dots if _in_loop(source, d)), None)
+    looped = next((d for d in dots if in_loop(source, d)), None)
     shown = looped if looped is not None else dots[0]
     known = _accumulator_edges(dialect, source, kernel, functions)
     m, n = (edge or TILE for edge in known)
@@ -246,7 +246,8 @@ def _trip_count(source: Source, loop: cst.For) -> int:
     return TRIPS
 
 
-def _in_loop(source: Source, node: cst.CSTNode) -> bool:
+def in_loop(source: Source, node: cst.CSTNode) -> bool:
+    """Whether a node stands in a loop of its function."""
     for around in source.ancestors(node):
         if isinstance(around, cst.For | cst.While):
             return True

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import Assignment
 
+from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow, drops_remainder
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
@@ -85,8 +86,8 @@ def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> 
 
 
 def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
-    """Why a kernel needs a constant to be what it is; None when another size would do as well."""
-    if (refusal := flow.refusal()) is not None:
+    """Why a constant cannot change: of its kernel, or of the launches; None when it can."""
+    if (refusal := needed_size(flow)) is not None:
         return refusal
     launches = flow.kernel.launches
     if flow.in_loop or all(
@@ -108,7 +109,7 @@ def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, .
     for launch in kernel.launches:
         line = source.line(launch.node)
         expression = launch.arguments.get(constant) or _default(kernel, constant)
-        if expression is None or not launch.complete:
+        if expression is None or not launch.complete or constant in launch.hidden:
             raise NotApplicable(f"the launch at line {line} does not show what it is given")
         try:
             literal = source.trace(expression)
@@ -138,7 +139,7 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
         for name, value in launch.arguments.items()
         if name in kernel.constants
     }
-    grids = [node for launch in launches for node in _grid_nodes(source, launch)]
+    grids = [node for launch in launches for node in grid_nodes(source, launch)]
     may_grow = True
     for assignment in literal.assignments:
         for use in source.uses(assignment):
@@ -153,7 +154,7 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
                     raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
                 may_grow &= flow.guarded() and _checks_follow(flow, (literal,))
             elif any(node in grids for node in around):
-                _check_grid_use(source, use, grids, set())
+                check_grid_use(source, use, grids, set())
             elif use not in literal.names and not _decides_checks(source, use, kernels):
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
     return may_grow
@@ -210,7 +211,7 @@ def _is_keyword(body: cst.BaseSuite, name: cst.Name) -> bool:
     return any(argument.keyword is name for argument in descendants(body, cst.Arg))
 
 
-def _check_grid_use(
+def check_grid_use(
     source: Source, use: cst.Name, grids: list[cst.CSTNode], seen: set[Assignment]
 ) -> None:
     """A grid may use a tile size, if it rounds up and what it computes serves no other purpose."""
@@ -231,10 +232,10 @@ def _check_grid_use(
                 f"line {source.line(other)} uses `{other.value}`, which is computed from it, for "
                 "more than the grid"
             )
-        _check_grid_use(source, other, grids, seen | computed)
+        check_grid_use(source, other, grids, seen | computed)
 
 
-def _grid_nodes(source: Source, launch: Launch) -> list[cst.CSTNode]:
+def grid_nodes(source: Source, launch: Launch) -> list[cst.CSTNode]:
     """The expression of the grid and those that it is computed from."""
     nodes: list[cst.CSTNode] = [launch.grid]
     for node in nodes:
@@ -251,7 +252,7 @@ def _sizes_grid(
 ) -> bool:
     """Whether the grid of a launch is computed from the constant or the integer that sets it."""
     integers = {literal.node for literal in literals}
-    for node in _grid_nodes(source, launch):
+    for node in grid_nodes(source, launch):
         for name in descendants(node, cst.Name):
             if source.resolve(name) in integers:
                 return True

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -15,7 +15,7 @@ import libcst as cst
 
 from agent.syntax import Source, assigned, descendants
 
-Binder: TypeAlias = cst.Assign | cst.AnnAssign | cst.For | cst.Param
+Binder: TypeAlias = cst.Assign | cst.AnnAssign | cst.AugAssign | cst.For | cst.Param
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,14 @@ def definition(source: Source, name: str, place: cst.CSTNode) -> Definition | No
 
     A branch or loop that may assign the name on the way makes it uncertain.
     """
-    return _definition(source, name, place)
+    found = _definition(source, name, place)
+    return None if found is None or isinstance(found.node, cst.AugAssign) else found
+
+
+def augmentation(source: Source, name: cst.Name) -> cst.AugAssign | None:
+    """The `x += ...` that gives a name its value where it stands, if that is what does."""
+    found = _definition(source, name.value, name)
+    return found.node if found is not None and isinstance(found.node, cst.AugAssign) else None
 
 
 @lru_cache(maxsize=2**14)
@@ -66,6 +73,54 @@ def value_of(source: Source, expression: cst.BaseExpression) -> cst.BaseExpressi
         seen.add(found.node)
         expression = found.value
     return expression
+
+
+def is_unchanged(source: Source, name: str, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether a name has the same value at two places of a function, whatever that value is.
+
+    It is asked of two places that one run of the function comes by, in the same round of the loops
+    around both: then nothing may assign the name between them, nor in a loop around one of them.
+    A lambda or a comprehension around one of them has names of its own.
+    """
+    function = source.enclosing(one)
+    if function is None or function is not source.enclosing(other):
+        return False
+    ends = _binding_ends(source, function.node.body).get(name, ())
+    first, last = sorted(_start(source, place) for place in (one, other))
+    if any(first < end <= last for end in ends):
+        return False
+    around, others = (set(source.ancestors(place)) for place in (one, other))
+    return not any(
+        isinstance(node, cst.Lambda | cst.BaseComp)
+        or (isinstance(node, cst.For | cst.While) and binds(node, name))
+        for node in around ^ others
+    )
+
+
+_BINDING = (
+    cst.For, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.WithItem, cst.Del,
+    cst.Import, cst.ImportFrom,
+)  # fmt: skip
+_Position: TypeAlias = tuple[int, int]
+"""Line and column."""
+
+
+def _start(source: Source, node: cst.CSTNode) -> _Position:
+    start = source.place(node).start
+    return start.line, start.column
+
+
+@lru_cache(maxsize=2**10)
+def _binding_ends(source: Source, body: cst.BaseSuite) -> Mapping[str, Sequence[_Position]]:
+    """Name -> where statements end that give it another value; of a loop, its variable."""
+    found: dict[str, list[_Position]] = {}
+    for kind in _BINDING:
+        for node in descendants(body, kind):
+            own = node.target if isinstance(node, cst.For) else node
+            end = source.place(own).end
+            for name in _names(own) if isinstance(node, cst.For) else _bound(node):
+                found.setdefault(name, []).append((end.line, end.column))
+    return found
 
 
 def binds(node: cst.CSTNode, name: str) -> bool:
@@ -144,6 +199,8 @@ def _assigned_by(statement: cst.CSTNode, name: str) -> Definition | None:
         return None
     if isinstance(statement, cst.AnnAssign) and isinstance(statement.target, cst.Name):
         return Definition(statement, statement.value)
+    if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Name):
+        return Definition(statement)
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target, value = statement.targets[0].target, statement.value
         if isinstance(target, cst.Name):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.analysis.common.kernels import KernelClass
+from agent.launches import ObservedLaunch
 from agent.syntax import Source
 
 Params = Mapping[str, Any]
@@ -36,3 +37,6 @@ class Subject:
     source: Source
     kernel_class: KernelClass
     hardware: Hardware
+    launches: tuple[ObservedLaunch, ...] = ()
+    """What perf tests launch of it; empty where nobody looked. They choose what is worth trying,
+    and never what is right: a rewrite holds for every input."""

@@ -62,6 +62,10 @@ class CuTile(Dialect):
         )
     )  # fmt: skip
     program_ids = (f"{CT}bid",)
+    indexed_loads: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]] = {
+        f"{CT}load": (ArgumentSlot(1, "index"), ArgumentSlot(2, "shape"))
+    }
+    indexed_stores = (f"{CT}store",)
 
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """`ct.launch(stream, grid, kernel, args)`, the kernel possibly with other hints."""

@@ -17,9 +17,10 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.provenance import TileConstant
 from agent.analysis.common.reaching_definitions import value_of
+from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.evidence.occupancy import LIMITS
-from agent.syntax import Source, descendants, positional
+from agent.syntax import Source, Untraceable, argument, descendants, keyword, positional
 
 DOT = (
     (128, 256, 64, 8, 3),
@@ -68,6 +69,9 @@ SMALLEST_DOT = 16
 """Edge of a tile that the tensor cores take."""
 ELEMENT_BYTES = 2
 MOST = 15
+CONFIG = "triton.Config"
+PLAIN = ("kwargs", "num_warps", "num_stages")
+"""What of a `triton.Config` is read."""
 DEFAULT_WARPS, DEFAULT_STAGES = 4, 3
 
 
@@ -90,6 +94,36 @@ class Config:
         listed = ", ".join(f'"{name}": {value}' for name, value in self.constants)
         stages = f", num_stages={self.num_stages}" if self.num_stages is not None else ""
         return f"{triton}.Config({{{listed}}}, num_warps={self.num_warps}{stages})"
+
+
+def config_of(source: Source, call: cst.Call) -> Config:
+    """The config that a call of `triton.Config` makes; its `pre_hook` is left out.
+
+    Raises:
+        NotApplicable: it computes its constants, or sets what a `Config` here does not hold.
+    """
+    line = source.line(call)
+    extra = {a.keyword.value for a in call.args if a.keyword} - {*PLAIN, "pre_hook"}
+    given = argument(call, 0, "kwargs")
+    if extra or not isinstance(given, cst.Dict) or len(positional(call)) > 1:
+        what = ", ".join(sorted(extra)) or "more than constants and options"
+        raise NotApplicable(f"the config at line {line} sets {what}")
+    constants: list[tuple[str, int]] = []
+    try:
+        for element in given.elements:
+            if not isinstance(element, cst.DictElement) or not isinstance(
+                element.key, cst.SimpleString
+            ):
+                raise NotApplicable(f"the config at line {line} computes its constants")
+            constants.append((str(element.key.raw_value), source.trace(element.value).value))
+        options = [
+            source.trace(value).value if (value := keyword(call, name)) is not None else None
+            for name in PLAIN[1:]
+        ]
+    except Untraceable as reason:
+        raise NotApplicable(f"a value of the config at line {line} {reason}") from None
+    warps, stages = options
+    return Config(tuple(constants), warps or DEFAULT_WARPS, stages)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ This file may not import triton: it has to answer on a machine that lacks it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 import libcst as cst
@@ -81,15 +81,16 @@ class Triton(Dialect):
             return None
         names = [p.name.value for p in kernel.parameters]
         keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        shown, hidden = _by_position(source, kernel, call, keywords)
         return Launch(
             node=call,
             kernel=kernel,
             function=source.enclosing(call),
             grid=index.value,
-            arguments=dict(zip(names, positional(call), strict=False))
-            | {k: v for k, v in keywords.items() if k in names},
+            arguments=shown | {k: v for k, v in keywords.items() if k in names},
             hints={k: v for k, v in keywords.items() if k not in names},
-            complete=not any(a.star for a in call.args),
+            complete=not any(a.star == "**" for a in call.args) and hidden is not None,
+            hidden=hidden or frozenset(),
         )
 
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:  # noqa: ARG002
@@ -106,14 +107,73 @@ class Triton(Dialect):
 
 
 TRITON = Triton()
+WRAPPERS = ("torch.library.wrap_triton", "torch._library.triton.wrap_triton")
+"""What takes a kernel and returns one that PyTorch can trace."""
 ROUNDING = (*TRITON.cdivs, "triton.next_power_of_2")
 """Functions of host code that round sizes, and have no side effects."""
+
+
+def _by_position(
+    source: Source, kernel: Function, call: cst.Call, keywords: Collection[str]
+) -> tuple[dict[str, cst.BaseExpression], frozenset[str] | None]:
+    """Parameter -> what a launch gives it by its place, and the parameters behind a `*`.
+
+    How many those are is known where one `*` stands for all the lengths or strides that nothing
+    else gives, as in `kernel[grid](x, y, *x.stride(), n, BLOCK=64)`. None: it is not known.
+    """
+    names = [p.name.value for p in kernel.parameters]
+    given = [a for a in call.args if a.keyword is None and a.star != "**"]
+    stars = [place for place, a in enumerate(given) if a.star]
+    if not stars:
+        return dict(zip(names, (a.value for a in given), strict=False)), frozenset()
+    (first, *more), computed = stars, _computed(source, kernel)
+    before = dict(zip(names, (a.value for a in given[:first]), strict=False))
+    if more or computed is None or not _are_sizes(given[first].value):
+        return before, None
+    left = [p for p in kernel.parameters if p.name.value not in {*keywords, *computed}]
+    behind = len(given) - 1 - first
+    last = len(left) - behind
+    by_place = names[: len(left)] == [p.name.value for p in left]
+    if not by_place or last < first or any(p.default is not None for p in left):
+        return before, None
+    after = zip(left[last:], given[first + 1 :], strict=True)
+    return (
+        before | {p.name.value: a.value for p, a in after},
+        frozenset(p.name.value for p in left[first:last]),
+    )
+
+
+def _are_sizes(expression: cst.BaseExpression) -> bool:
+    """Whether it is `x.stride()`, `x.size()` or `x.shape`: integers, and no tensors."""
+    if isinstance(expression, cst.Call) and not expression.args:
+        method = expression.func
+        return isinstance(method, cst.Attribute) and method.attr.value in ("stride", "size")
+    return isinstance(expression, cst.Attribute) and expression.attr.value == "shape"
+
+
+def _computed(source: Source, kernel: Function) -> frozenset[str] | None:
+    """The parameters that heuristics compute; None where a decorator does not show its own."""
+    found: set[str] = set()
+    for decorator in kernel.node.decorators:
+        expression = decorator.decorator
+        call = expression if isinstance(expression, cst.Call) else None
+        named = source.name(call.func if call is not None else expression)
+        table = call.args[0].value if call is not None and call.args else None
+        if named == "triton.heuristics" and isinstance(table, cst.Dict):
+            for element in table.elements:
+                key = element.key if isinstance(element, cst.DictElement) else None
+                if not isinstance(key, cst.SimpleString):
+                    return None
+                found.add(str(key.evaluated_value))
+        elif named != "triton.jit":
+            return None
+    return frozenset(found)
 
 
 def _unwrapped(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:
     """The kernel inside `torch.library.wrap_triton(kernel)`."""
     wrapper = isinstance(expression, cst.Call) and source.name(expression.func)
-    if wrapper in ("torch.library.wrap_triton", "torch._library.triton.wrap_triton"):
+    if wrapper in WRAPPERS:
         assert isinstance(expression, cst.Call)
         return (*positional(expression), expression)[0]
     return expression

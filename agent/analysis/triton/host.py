@@ -18,11 +18,18 @@ from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, descendants, positional
 
 
-def launches_in_sight(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
-    """The launches of a kernel that only they use, each with all of its arguments.
+def launches_in_sight(
+    source: Source, kernel: Kernel, *, hidden: bool = False
+) -> tuple[Launch, ...]:
+    """The launches of a kernel that only they use.
+
+    Args:
+        source: the file.
+        kernel: the kernel.
+        hidden: arguments may be hidden behind a `*`.
 
     Raises:
-        NotApplicable: something else holds the kernel, or a `*` hides arguments.
+        NotApplicable: something else holds the kernel, or arguments are hidden.
     """
     if not kernel.launches:
         raise NotApplicable(f"this file does not launch {kernel.name}")
@@ -31,7 +38,7 @@ def launches_in_sight(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
         if not any(around in inside for around in source.ancestors(name)):
             raise NotApplicable(f"line {source.line(name)} uses {kernel.name} without a launch")
     for launch in kernel.launches:
-        if not launch.complete:
+        if not launch.complete and not hidden:
             line = source.line(launch.node)
             raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
     return kernel.launches
@@ -165,9 +172,11 @@ class HostView:
         return one == other
 
     def given(self, parameter: str) -> cst.BaseExpression | None:
-        """What the launch gives for a parameter, or its default."""
+        """What the launch gives for a parameter, or its default; None where a `*` gives it."""
         if parameter in self.launch.arguments:
             return self.launch.arguments[parameter]
+        if parameter in self.launch.hidden:
+            return None
         parameters = self.launch.kernel.parameters
         return next((p.default for p in parameters if p.name.value == parameter), None)
 

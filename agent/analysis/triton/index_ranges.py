@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.reaching_definitions import Definition, binds, definition, value_of
+from agent.analysis.common.reaching_definitions import (
+    Definition,
+    binds,
+    definition,
+    is_unchanged,
+    value_of,
+)
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
-from agent.syntax import Source, argument, descendants, positional
+from agent.syntax import Source, argument, assigned, descendants, positional
 
 TL = "triton.language."
 ARANGE = f"{TL}arange"
 SWIZZLE = f"{TL}swizzle2d"
-HINTS = (f"{TL}max_contiguous", f"{TL}multiple_of")
-"""What says something of its first argument and returns it."""
+SAME = (f"{TL}cast", f"{TL}max_contiguous", f"{TL}multiple_of")
+"""What returns its first argument, of another type perhaps."""
 RANGES = ("builtins.range", f"{TL}range")
+LOAD = f"{TL}load"
+POINTERS = (f"{TL}make_block_ptr", f"{TL}advance", f"{TL}make_tensor_descriptor")
+"""What makes the address of a tile."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +54,7 @@ def span_of(source: Source, expression: cst.BaseExpression) -> Span | None:
                 return Span((behind.left, *right.starts), right.extent, right.axis)
         case cst.Call():
             return _span_of_call(source, behind)
-        case cst.Subscript() if (axis := _expanded(behind)) is not None:
+        case cst.Subscript() if (axis := expanded_axis(behind)) is not None:
             inner = span_of(source, behind.value)
             if inner is not None and inner.axis is None:
                 return Span(inner.starts, inner.extent, axis)
@@ -57,7 +67,7 @@ def _span_of_call(source: Source, call: cst.Call) -> Span | None:
         start, end = argument(call, 0, "start"), argument(call, 1, "end")
         if start is not None and end is not None and source.code(start) == "0":
             return Span((), source.code(end))
-    if called in HINTS and call.args:
+    if called in SAME and call.args:
         return span_of(source, call.args[0].value)
     if isinstance(call.func, cst.Attribute) and call.func.attr.value == "to" and called is None:
         return span_of(source, call.func.value)
@@ -67,62 +77,105 @@ def _span_of_call(source: Source, call: cst.Call) -> Span | None:
 def is_scalar(source: Source, expression: cst.BaseExpression) -> bool:
     """Whether an expression is certainly no tile: nothing in it counts or loads elements.
 
-    What a name that is assigned more than once holds is not certain.
+    Of a name that has one value or another, all values that the function gives it are looked at.
     """
-    tiles = {*TRITON.iotas, *TRITON.loads, *TRITON.accumulators}
+    return _is_scalar(source, expression, frozenset())
+
+
+def _is_scalar(source: Source, expression: cst.CSTNode, seen: frozenset[str]) -> bool:
+    """The same; of the names that were seen the other values tell it."""
+    tiles = {*TRITON.iotas, *TRITON.loads, *TRITON.accumulators, *POINTERS} - {LOAD}
     for call in descendants(expression, cst.Call):
         if TRITON.called(source, call) in tiles or source.function_of(call.func) is not None:
             return False
     for name in descendants(expression, cst.Name):
-        found = definition(source, name.value, name)
-        if source.name(name) in (TL[:-1],) or (found is not None and _is_counter(found)):
+        if name.value in seen or _is_no_variable(source, name) or source.name(name) == TL[:-1]:
             continue
-        if found is None:
-            if _belongs_to_module(source, name):
-                continue
+        found = definition(source, name.value, name)
+        values = _values(found) if found is not None else list(_all_values(source, name))
+        if found is None and not values and not _belongs_to_module(source, name):
             return False
-        if found.value is not None and not is_scalar(source, found.value):
+        if not all(_is_scalar(source, value, seen | {name.value}) for value in values):
             return False
     return True
+
+
+def _values(found: Definition) -> list[cst.BaseExpression]:
+    """What a definition assigns, unless it is a loop's counter or a parameter."""
+    return [] if found.value is None or _is_counter(found) else [found.value]
+
+
+def _all_values(source: Source, name: cst.Name) -> Iterator[cst.BaseExpression]:
+    """Every value that the function around gives a name; of a loop's counter, what it runs over."""
+    function = source.enclosing(name)
+    for target, value in assigned(function.node.body) if function is not None else ():
+        yield from _own_parts(target, value, name.value)
+
+
+def _own_parts(
+    target: cst.BaseExpression, value: cst.BaseExpression, name: str
+) -> Iterator[cst.BaseExpression]:
+    """What of an assigned value goes to a name."""
+    match target, value:
+        case cst.Name(value=assigned_to), _ if assigned_to == name:
+            yield value
+        case ((cst.Tuple() | cst.List()), (cst.Tuple() | cst.List())):
+            for one, part in zip(target.elements, value.elements, strict=False):
+                yield from _own_parts(one.value, part.value, name)
+        case ((cst.Tuple() | cst.List()), _):
+            if any(n.value == name for n in descendants(target, cst.Name)):
+                yield value
 
 
 def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode) -> bool:
     """Whether an expression written at another place of the kernel has the same value there."""
-    for name in descendants(expression, cst.Name):
-        found = definition(source, name.value, name)
-        if found is None and not _belongs_to_module(source, name):
-            return False
-        if found is not None and found != definition(source, name.value, place):
-            return False
-    return True
+    return all(
+        _is_no_variable(source, name)
+        or is_unchanged(source, name.value, name, place)
+        or _belongs_to_module(source, name)
+        for name in descendants(expression, cst.Name)
+    )
 
 
-def may_be_negative(source: Source, expression: cst.BaseExpression) -> bool:
+def may_be_negative(
+    source: Source, expression: cst.BaseExpression, seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether an index shows that it may lie before its array, where a view may have memory.
 
-    A parameter that is added may be a shift to the left; what a call returns is taken for none.
+    A parameter that is added may be a shift to the left; what a call returns is taken for none. Of
+    a name that has one value or another, `seen` holds those whose values are being looked at.
     """
+
+    def asked(part: cst.BaseExpression) -> bool:
+        return may_be_negative(source, part, seen)
+
     behind = value_of(source, expression)
     match behind:
         case cst.UnaryOperation():
             return True
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
-            return may_be_negative(source, value)
+            return asked(value)
+        case cst.Tuple():
+            return any(asked(element.value) for element in behind.elements)
         case cst.BinaryOperation(left=left, operator=cst.Subtract()):
             counts = (*TRITON.cdivs, NUM_PROGRAMS)  # of which a program's number is taken
             return not any(True for _ in TRITON.find(source, left, counts))
         case cst.BinaryOperation(left=left, operator=cst.FloorDivide() | cst.Modulo()):
-            return may_be_negative(source, left)
+            return asked(left)
         case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right):
             sides = [s for s in (left, right) if not _is_run_time(source, value_of(source, s))]
-            return any(may_be_negative(source, side) for side in sides)
+            return any(map(asked, sides))
         case cst.BinaryOperation(left=left, right=right):
-            return may_be_negative(source, left) or may_be_negative(source, right)
+            return asked(left) or asked(right)
         case cst.Name(value=name):
             found = definition(source, name, behind)
-            if found is not None and found.value is not None and isinstance(found.node, cst.For):
+            if found is None:
+                values = () if name in seen else _all_values(source, behind)
+                seen |= {name}
+                return any(map(asked, values))
+            if found.value is not None and isinstance(found.node, cst.For):
                 bounds = found.value.args if isinstance(found.value, cst.Call) else ()
-                return len(bounds) > 1 and may_be_negative(source, bounds[0].value)
+                return len(bounds) > 1 and asked(bounds[0].value)
             return _is_run_time(source, behind)
     return False
 
@@ -136,26 +189,48 @@ def _is_run_time(source: Source, node: cst.BaseExpression) -> bool:
     return said is None or not source.code(said.annotation).endswith("constexpr")
 
 
-def is_wide(source: Source, expression: cst.BaseExpression) -> bool:
-    """Whether an index may have more than 32 bits: it is made so, or comes from memory."""
+def is_wide(
+    source: Source, expression: cst.BaseExpression, seen: frozenset[str] = frozenset()
+) -> bool:
+    """Whether an index may have more than 32 bits: it is made so, or comes from elsewhere.
+
+    Of a name that has one value or another, `seen` holds those whose values are being looked at.
+    """
+
+    def asked(part: cst.BaseExpression) -> bool:
+        return is_wide(source, part, seen)
+
     behind = value_of(source, expression)
     match behind:
         case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
             wanted = source.code(behind.args[0].value) if behind.args else ""
-            return not wanted.endswith("int32") and (
-                wanted.endswith("64") or is_wide(source, value)
-            )
+            return not wanted.endswith("int32") and (wanted.endswith("64") or asked(value))
         case cst.Call():
-            loads = TRITON.called(source, behind) in TRITON.loads
-            return loads or any(is_wide(source, arg.value) for arg in behind.args)
+            called = TRITON.called(source, behind)
+            loaded = called in TRITON.loads or _is_foreign(source, behind, called)
+            made = any(source.code(arg.value).endswith("int64") for arg in behind.args)
+            return loaded or made or any(asked(arg.value) for arg in behind.args)
+        case cst.Tuple():
+            return any(asked(element.value) for element in behind.elements)
         case cst.BinaryOperation(left=left, right=right):
-            return is_wide(source, left) or is_wide(source, right)
+            return asked(left) or asked(right)
         case cst.Name(value=name):
             found = definition(source, name, behind)
-            if found is not None and found.value is not None and isinstance(found.node, cst.For):
-                called = found.value.args if isinstance(found.value, cst.Call) else ()
-                return any(is_wide(source, arg.value) for arg in called)
+            if found is None:
+                values = () if name in seen else _all_values(source, behind)
+                seen |= {name}
+                return any(map(asked, values))
+            if found.value is not None and (
+                isinstance(found.node, cst.For) or found.index is not None
+            ):
+                return asked(found.value)
     return False
+
+
+def _is_foreign(source: Source, call: cst.Call, called: str | None) -> bool:
+    """Whether a function is called that neither this file nor the language has."""
+    own = called is not None and called.startswith((TL, "builtins."))
+    return not own and source.function_of(call.func) is None
 
 
 def _is_counter(found: Definition) -> bool:
@@ -164,17 +239,22 @@ def _is_counter(found: Definition) -> bool:
 
 def _belongs_to_module(source: Source, name: cst.Name) -> bool:
     """Whether a name is an attribute, a keyword, a built-in function or of the module's level."""
-    around = next(source.ancestors(name))
-    if isinstance(around, cst.Attribute) and around.attr is name:
-        return True
-    if isinstance(around, cst.Arg) and around.keyword is name:
+    if _is_no_variable(source, name):
         return True
     assignments = source.assignments(name)
     return all(isinstance(a.scope.globals, type(a.scope)) for a in assignments)
 
 
-def _expanded(subscript: cst.Subscript) -> int | None:
-    """0 of `[:, None]`, 1 of `[None, :]`."""
+def _is_no_variable(source: Source, name: cst.Name) -> bool:
+    """Whether a name is that of an attribute or of a keyword."""
+    around = next(source.ancestors(name))
+    return (isinstance(around, cst.Attribute) and around.attr is name) or (
+        isinstance(around, cst.Arg) and around.keyword is name
+    )
+
+
+def expanded_axis(subscript: cst.Subscript) -> int | None:
+    """0 of `[:, None]`, 1 of `[None, :]`: the dimension that an index of one runs along in two."""
     kinds = []
     for element in subscript.slice:
         match element.slice:
@@ -228,6 +308,8 @@ def program_axis(source: Source, expression: cst.BaseExpression) -> int | None:
         if called == PROGRAM_ID:
             axis = argument(behind, 0, "axis")
             return axis.evaluated_value if isinstance(axis, cst.Integer) else None
+        if called in SAME and behind.args:
+            return program_axis(source, behind.args[0].value)
         if called is None and isinstance(behind.func, cst.Attribute):
             return program_axis(source, behind.func.value) if _is_cast(behind) else None
     if isinstance(behind, cst.Name):

@@ -6,7 +6,7 @@ some row and column of an array that ends somewhere. A tensor descriptor says th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,10 +14,17 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.masks import conditions, upper_bound
-from agent.analysis.common.reaching_definitions import binds, value_of
+from agent.analysis.common.reaching_definitions import (
+    augmentation,
+    binds,
+    definition,
+    value_of,
+)
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import (
     Span,
+    expanded_axis,
     holds_at,
     is_scalar,
     is_wide,
@@ -36,7 +43,8 @@ class Dimension:
     start: str
     extent: str
     """A constant."""
-    stride: str
+    stride: tuple[str, ...]
+    """Its factors, parameters of the kernel and integers; none where elements lie side by side."""
     length: str
     """Where the array ends; the extent for a tile that is never masked."""
     is_wide: bool = False
@@ -52,6 +60,11 @@ class TileAccess:
     """The parameter."""
     offsets: tuple[cst.BaseExpression, ...]
     """Scalars that are added to it."""
+    origin: tuple[cst.BaseExpression, ...]
+    """What is added up where the access stands: the parameter, which may have been moved on by some
+    of the offsets, and the other offsets."""
+    lengths: tuple[cst.BaseExpression, ...]
+    """What the lengths are computed from."""
     dimensions: tuple[Dimension, Dimension]
     """Rows and columns of the tile as the kernel sees it."""
     transposed: bool
@@ -66,7 +79,7 @@ def tile_access(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
 @dataclass(frozen=True)
 class _Term:
     span: Span
-    stride: str
+    stride: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,7 @@ class _Bound:
     starts: tuple[str, ...]
     """Sorted."""
     extent: str
-    length: str
+    length: cst.BaseExpression
 
 
 @dataclass
@@ -92,6 +105,7 @@ class _TileReader:
         address, advance = self._address(pointer)
         base: str | None = None
         offsets: list[cst.BaseExpression] = []
+        origin: list[cst.BaseExpression] = []
         found: dict[int, _Term] = {}
         for term in self._flattened(address):
             tiled = self._tiled(term)
@@ -99,10 +113,15 @@ class _TileReader:
                 if tiled.span.axis in found:
                     raise self.refusal("steps through a dimension in two ways")
                 found[tiled.span.axis] = tiled
-            elif base is None and isinstance(term, cst.Name) and self._is_parameter(term):
-                base = term.value
-            elif is_scalar(self.source, term) and holds_at(self.source, term, self.call):
+            elif not holds_at(self.source, term, self.call):
+                raise self.refusal(f"adds `{self.source.code(term)}`, which has changed")
+            elif base is None and (moved := self._moved(term)) is not None:
+                base, before = moved
+                offsets += before
+                origin.append(term)
+            elif self._is_offset(term):
                 offsets.append(term)
+                origin.append(term)
             else:
                 raise self.refusal(f"adds `{self.source.code(term)}` to its address")
         if base is None or found.keys() != {0, 1}:
@@ -110,11 +129,17 @@ class _TileReader:
         bounds = self._bounds()
         starts = {axis: self._start(term, advance) for axis, term in found.items()}
         dimensions = [self._dimension(axis, found[axis], starts[axis], bounds) for axis in (0, 1)]
-        transposed = dimensions[0].stride == "1"
+        transposed = not dimensions[0].stride
         if advance is not None and not any(starts[a] != self._own(found[a]) for a in found):
             raise self.refusal("moves its pointer in a way that is not followed")
         return TileAccess(
-            self.call, base, tuple(offsets), (dimensions[0], dimensions[1]), transposed
+            self.call,
+            base,
+            tuple(offsets),
+            tuple(origin),
+            tuple(bound.length for bound in bounds.values()),
+            (dimensions[0], dimensions[1]),
+            transposed,
         )
 
     def refusal(self, what: str) -> NotApplicable:
@@ -157,15 +182,41 @@ class _TileReader:
         """The terms of a sum, and of the sums that names in it stand for."""
         if isinstance(node, cst.Name) and span_of(self.source, node) is None:
             behind = value_of(self.source, node)
-            node = behind if _is_sum(behind) else node
+            if _is_sum(behind) and not _mentions(behind, node.value):
+                node = behind
         if isinstance(node, cst.BinaryOperation) and _is_sum(node):
             yield from self._flattened(node.left)
             yield from self._flattened(node.right)
         else:
             yield node
 
-    def _is_parameter(self, name: cst.Name) -> bool:
-        return name.value in self._parameters
+    def _is_offset(self, term: cst.BaseExpression) -> bool:
+        """Whether a term is a number that may be computed once more: nothing is loaded for it."""
+        return is_scalar(self.source, term) and not any(
+            True for _ in TRITON.find(self.source, term, TRITON.loads)
+        )
+
+    def _moved(self, term: cst.BaseExpression) -> tuple[str, tuple[cst.BaseExpression, ...]] | None:
+        """The parameter that a name is, and what has been added to it: `x += row * stride`."""
+        if not isinstance(term, cst.Name):
+            return None
+        found = definition(self.source, term.value, term)
+        if found is not None and isinstance(found.node, cst.Param):
+            return term.value, ()
+        before: cst.BaseExpression | None = None
+        added: list[cst.BaseExpression] = []
+        if (step := augmentation(self.source, term)) is not None:
+            if isinstance(step.operator, cst.AddAssign):
+                before, added = step.target, list(self._flattened(step.value))
+        elif found is not None and found.value is not None and _is_sum(found.value):
+            terms = list(self._flattened(found.value))
+            own = [t for t in terms if isinstance(t, cst.Name) and t.value == term.value]
+            before = own[0] if len(own) == 1 else None
+            added = [t for t in terms if t is not before]
+        inner = self._moved(before) if before is not None else None
+        if inner is None or not all(is_scalar(self.source, each) for each in added):
+            return None
+        return inner[0], (*inner[1], *added)
 
     @cached_property
     def _parameters(self) -> frozenset[str]:
@@ -178,21 +229,22 @@ class _TileReader:
         behind = value_of(self.source, term)
         span = span_of(self.source, behind)
         if span is not None:
-            return _Term(span, "1")
+            return _Term(span, ())
         if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
             for one, other in ((behind.left, behind.right), (behind.right, behind.left)):
                 span = span_of(self.source, one)
                 if span is not None and is_scalar(self.source, other):
-                    return _Term(span, self.source.code(other))
+                    factors = (code.strip("()") for code in self._codes(_factors(other)))
+                    return _Term(span, tuple(code for code in factors if code != "1"))
         return None
 
     # --- where it starts and ends ---
 
     def _own(self, term: _Term) -> str:
-        return " + ".join(self._codes(term.span)) or "0"
+        return " + ".join(self._codes(term.span.starts)) or "0"
 
-    def _codes(self, span: Span) -> list[str]:
-        return [self.source.code(start) for start in span.starts]
+    def _codes(self, parts: Iterable[cst.BaseExpression]) -> list[str]:
+        return [self.source.code(part) for part in parts]
 
     def _start(self, term: _Term, advance: cst.AugAssign | None) -> str:
         """The first element along a dimension, in the terms of the place of the access."""
@@ -217,9 +269,7 @@ class _TileReader:
 
     def _is_step(self, value: cst.BaseExpression, term: _Term) -> bool:
         """Whether a pointer moves by the extent of a dimension: `BLOCK_K * stride`."""
-        factors = sorted(self.source.code(f) for f in _factors(value))
-        extent, stride = term.span.extent, term.stride
-        return factors == sorted((extent, stride)) or (stride == "1" and factors == [extent])
+        return sorted(self._codes(_factors(value))) == sorted((term.span.extent, *term.stride))
 
     def _steps_by(self, loop: cst.For, text: str, extent: str) -> bool:
         given = loop.iter.args if isinstance(loop.iter, cst.Call) else ()
@@ -248,14 +298,28 @@ class _TileReader:
         """Axis -> the comparison of the mask."""
         mask = argument(self.call, 1 if self.source.name(self.call.func) == LOAD else 2, "mask")
         found: dict[int, _Bound] = {}
-        for condition in conditions(self.source, mask, even="EVEN_"):
+        for condition, expanded in self._conditions(mask):
             bound = upper_bound(condition)
             span = span_of(self.source, bound[0]) if bound is not None else None
-            if bound is None or span is None or span.axis is None or span.axis in found:
+            axis = expanded if span is None or span.axis is None else span.axis
+            if bound is None or span is None or axis is None or axis in found:
                 code = self.source.code(condition)
                 raise self.refusal(f"has a mask that is no bound: `{code}`")
-            found[span.axis] = self._bound(span, bound[1])
+            found[axis] = self._bound(span, bound[1])
         return found
+
+    def _conditions(
+        self, mask: cst.BaseExpression | None
+    ) -> Iterator[tuple[cst.BaseExpression, int | None]]:
+        """The conditions of a mask, and the dimension that one for a row is expanded along."""
+        for condition in conditions(self.source, mask, even="EVEN_"):
+            axis = expanded_axis(condition) if isinstance(condition, cst.Subscript) else None
+            if axis is None:
+                yield condition, None
+            else:
+                assert isinstance(condition, cst.Subscript)
+                for inner in conditions(self.source, condition.value, even="EVEN_"):
+                    yield inner, axis
 
     def _bound(self, span: Span, right: cst.BaseExpression) -> _Bound:
         starts = list(span.starts)
@@ -264,13 +328,12 @@ class _TileReader:
             starts.append(bound.right)
             bound = bound.left
         bound = value_of(self.source, bound)
-        if not isinstance(bound, cst.Name) or not self._is_parameter(bound):
-            raise self.refusal(f"is bounded by `{self.source.code(bound)}`, which is no parameter")
-        for start in starts:
-            if not holds_at(self.source, start, self.call):
-                raise self.refusal(f"is masked from `{self.source.code(start)}`, which has changed")
-        codes = tuple(sorted(self.source.code(start) for start in starts))
-        return _Bound(codes, span.extent, self.source.code(bound))
+        if not isinstance(bound, cst.Name) or not is_scalar(self.source, bound):
+            raise self.refusal(f"is bounded by `{self.source.code(bound)}`, which is no number")
+        for each in (*starts, bound):
+            if not holds_at(self.source, each, self.call):
+                raise self.refusal(f"is masked by `{self.source.code(each)}`, which has changed")
+        return _Bound(tuple(sorted(self._codes(starts))), span.extent, bound)
 
     def _dimension(
         self,
@@ -280,10 +343,11 @@ class _TileReader:
         bounds: dict[int, _Bound],
     ) -> Dimension:
         extent = term.span.extent
-        if extent not in self.kernel.constants:
+        if extent not in self.kernel.constants and not extent.isdecimal():
             raise self.refusal(f"has an extent that is no constant of the kernel: {extent}")
-        if term.stride != "1" and term.stride not in self._parameters:
-            raise self.refusal(f"has a stride that is no parameter of the kernel: {term.stride}")
+        if any(not f.isdecimal() and f not in self._parameters for f in term.stride):
+            stride = " * ".join(term.stride)
+            raise self.refusal(f"has a stride that is no parameter of the kernel: {stride}")
         wide = any(is_wide(self.source, each) for each in term.span.starts) or (
             start != self._own(term) and self._is_wide_loop()
         )
@@ -293,10 +357,11 @@ class _TileReader:
             return Dimension(start, extent, term.stride, extent, wide)
         bound = bounds[axis]
         moved = start != self._own(term)
-        expected = [start] if moved else sorted(s for s in self._codes(term.span) if s != "0")
+        own = sorted(s for s in self._codes(term.span.starts) if s != "0")
+        expected = [start] if moved else own
         if bound.extent != extent or list(bound.starts) != expected:
             raise self.refusal(f"is masked along its dimension {axis} from somewhere else")
-        return Dimension(start, extent, term.stride, bound.length, wide)
+        return Dimension(start, extent, term.stride, self.source.code(bound.length), wide)
 
     def _is_wide_loop(self) -> bool:
         """Whether the loop around may count in more than 32 bits."""
@@ -307,6 +372,10 @@ class _TileReader:
 
 def _is_sum(node: cst.BaseExpression) -> bool:
     return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add)
+
+
+def _mentions(node: cst.CSTNode, name: str) -> bool:
+    return any(n.value == name for n in descendants(node, cst.Name))
 
 
 def _factors(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:

@@ -28,8 +28,10 @@ from agent.evidence.model import (
     TimedWork,
 )
 from agent.harness.compiling.cutile import module_name, to_compile
+from agent.harness.processes.results import read_launch
 from agent.harness.processes.script import ScriptEnd, run_script, run_tool
 from agent.harness.processes.worker_session import Checkout
+from agent.launches import ObservedLaunch
 from agent.syntax import Source
 
 MOST_LAUNCHES = 8
@@ -84,6 +86,12 @@ class Evidence:
     def artifacts(self) -> tuple[Artifact, ...]:
         """Those that compile."""
         return tuple(result for result in self.results if isinstance(result, Artifact))
+
+    @property
+    def observed(self) -> tuple[ObservedLaunch, ...]:
+        """What tests were seen to launch, each launch once."""
+        seen = {result.launch: result.launch.observed for result in self.results}
+        return tuple(launch for launch in seen.values() if launch is not None)
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -254,6 +262,7 @@ def _results(
 
 
 def _launch(answer: Mapping[str, Any]) -> CompiledLaunch:
+    seen = answer["observed"]
     return CompiledLaunch(
         kernel=answer["kernel"],
         arguments=tuple(answer["arguments"].items()),
@@ -262,6 +271,7 @@ def _launch(answer: Mapping[str, Any]) -> CompiledLaunch:
         test=answer["test"],
         timed=answer["timed"],
         tensors=tuple(map(_tensor, answer["tensors"])),
+        observed=read_launch({**seen, "test": answer["test"]}) if seen else None,
     )
 
 

@@ -136,7 +136,8 @@ def fork(
             "log": str(log),
             "env": variables | {"TMPDIR": str(scratch)},
             "artifacts": job,
-        }
+        },
+        write=[scratch],
     )
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from agent.errors import NoLaunch, WorkerError, WorkerTimedOut, WrongImport
-from agent.harness.processes.results import TestResult
+from agent.errors import NoLaunch, WorkerError, WorkerTimedOut, WrongImport, WrongResult
+from agent.harness.processes.results import Pass, TestResult
 from agent.harness.processes.worker_session import WorkerSession
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
+
+OUT_OF_MEMORY = "OutOfMemoryError"
+"""What torch raises where the memory of a GPU does not suffice."""
 
 
 def import_failure(arm: WorkerSession, deadline: float) -> Failure | None:
@@ -39,6 +43,17 @@ def test_failure(bad: Sequence[TestResult], *, correct: bool = True) -> Failure:
     )
 
 
+def paired_failure(bad: Sequence[TestResult], *, incumbent: bool) -> Failure:
+    """Why a perf test did not pass while the other version waited in its own."""
+    failure = test_failure(bad)
+    if any(test.exception == OUT_OF_MEMORY for test in bad):
+        half = (
+            "both versions hold their tensors at once: a perf test may take up to half the memory"
+        )
+        failure = replace(failure, reason=f"{failure.reason}; {half}")
+    return blame(failure, incumbent=incumbent)
+
+
 def all_skipped(tests: Sequence[TestResult], kind: str) -> Failure:
     """Nothing is wrong with them, and nothing is known."""
     reason = tests[0].headline.removeprefix("Skipped: ")
@@ -53,7 +68,7 @@ def worker_failure(problem: WorkerError, *, correct: bool) -> Failure:
     """The worker itself ended, hung or answered nonsense."""
     if isinstance(problem, WrongImport):  # a verdict on nobody: the tests judge other code
         return Failure(Status.CRASH, correct=False, reason=str(problem), incumbent=True)
-    if isinstance(problem, NoLaunch):
+    if isinstance(problem, NoLaunch | WrongResult):
         return Failure(Status.REVERT, correct=False, reason=str(problem))
     prefix = "timed out: " if isinstance(problem, WorkerTimedOut) else ""
     return Failure(Status.CRASH, correct=correct, reason=f"{prefix}{problem}")
@@ -74,3 +89,25 @@ def blame(failure: Failure, *, incumbent: bool) -> Failure:
 def crash(reason: str) -> Failure:
     """It could not be judged, though nothing was wrong with its results."""
     return Failure(Status.CRASH, correct=True, reason=reason)
+
+
+def tampering(ours: Pass, theirs: Pass) -> Failure | None:
+    """What judges and was replaced, and processes that were started, by a candidate alone.
+
+    Args:
+        ours: a pass of the origin or the incumbent; conftest files may have their reasons.
+        theirs: the same tests with the candidate's kernel.
+    """
+    if replaced := sorted(set(theirs.replaced) - set(ours.replaced)):
+        reason = f"puts something of its own in place of {listed(replaced)}"
+    elif started := sorted(set(theirs.programs) - set(ours.programs)):
+        reason = f"starts processes: {listed(started)}"
+    else:
+        return None
+    return Failure(Status.TAMPERED, correct=False, reason=reason)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more if names else "none"

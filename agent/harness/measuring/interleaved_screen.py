@@ -19,11 +19,12 @@ from pathlib import Path
 
 from agent.errors import WorkerError
 from agent.events import TestPlan
+from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.failures import import_failure
-from agent.harness.measuring.pairs import BlockTiming
+from agent.harness.measuring.records import config_name, short_names
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Pass
-from agent.harness.processes.worker_session import Checkout, Stop, WorkerSession
+from agent.harness.processes.results import Pass, Stop
+from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.screening import Look
 from agent.measuring.statistics import geometric_mean
 
@@ -43,7 +44,8 @@ class InterleavedScreen:
         timing: BlockTiming,
         deadline: float,
         *,
-        interpreted: bool,
+        names: Mapping[str, str] | None = None,
+        only: frozenset[str] | None = None,
     ) -> None:
         """Nothing is started yet.
 
@@ -52,13 +54,17 @@ class InterleavedScreen:
             plan: the tests; the perf tests are timed.
             timing: how long the blocks are, and how many rounds of them there are.
             deadline: for all of it.
-            interpreted: no GPU is timed; one round has to do, as for slow kernels.
+            names: node id -> what its configs are called; by the plan's perf tests when left out.
+            only: the configs that are measured; all when left out.
         """
         self._server = server
         self._plan = plan
         self._timing = timing
         self._deadline = deadline
-        self._interpreted = interpreted
+        self._names = names or short_names(plan.perf)
+        self._only = only
+        self._met: list[str] = []
+        """The configs at which they have waited."""
         self._arms: dict[str, WorkerSession] = {}
         self._seen: dict[str, list[tuple[float, float]]] = {}
         """Variant -> log ratio and latency in ms, one a config."""
@@ -77,7 +83,7 @@ class InterleavedScreen:
             What was seen of those that stayed to the end.
         """
         checkouts = {INCUMBENT: incumbent, **variants}
-        self._seen = {name: [] for name in variants}
+        self._seen, self._met = {name: [] for name in variants}, []
         with ExitStack() as stack:
             for name, checkout in checkouts.items():
                 with self._may_leave(name):
@@ -85,7 +91,7 @@ class InterleavedScreen:
                         self._server,
                         checkout,
                         logs[name],
-                        arguments=self._plan.files,
+                        arguments=self._plan.arguments,
                         tests=self._plan.perf,
                     )
                     stack.callback(arm.kill)
@@ -110,14 +116,16 @@ class InterleavedScreen:
                     self._leave(name)
                 else:
                     arm.begin(self._plan.perf, self._deadline)
-        while self._all_wait():
-            self._measure()
+        while (stop := self._wait()) is not None:
+            self._met.append(config_name(stop, self._names, self._met))
+            if self._only is None or self._met[-1] in self._only:
+                self._measure()
             for name, arm in self._each():
                 with self._may_leave(name):
                     arm.go()
 
-    def _all_wait(self) -> bool:
-        """Whether the incumbent waits in a test, and variants in the same one. Others leave."""
+    def _wait(self) -> Stop | None:
+        """Where the incumbent waits, and variants in the same test; others leave."""
         stops: dict[str, Stop | Pass] = {}
         for name, arm in self._each():
             with self._may_leave(name):
@@ -126,25 +134,27 @@ class InterleavedScreen:
         for name, _ in self._each():
             if not _together(stops[name], ours):
                 self._leave(name)
-        return len(self._arms) > 1 and isinstance(ours, Stop)
+        return ours if len(self._arms) > 1 and isinstance(ours, Stop) else None
 
     def _measure(self) -> None:
         """All blocks of one config."""
         estimate_ms = self._prepare()
+        if not estimate_ms:
+            return
         for name, arm in self._each():
             with self._may_leave(name):
                 count = self._timing.count(self._timing.settle_ms, estimate_ms[name])
                 arm.block(count, self._deadline)
         slow = any(estimate_ms[name] > self._timing.slow_ms for name, _ in self._each())
         block_ms: dict[str, list[float]] = {name: [] for name in estimate_ms}
-        for _ in range(1 if slow or self._interpreted else self._timing.quads):
+        for _ in range(1 if slow else self._timing.quads):
             there = list(self._arms)
             for name in (*there, *reversed(there)):
                 if name in self._arms:
                     with self._may_leave(name):
                         count = self._timing.count(self._timing.block_ms, estimate_ms[name])
-                        samples_ms = self._arms[name].block(count, self._deadline)
-                        block_ms[name].append(statistics.median(samples_ms))
+                        taken = self._arms[name].block(count, self._deadline)
+                        block_ms[name].append(statistics.median(taken.samples_ms))
         for name, _ in self._each():
             if name != INCUMBENT:
                 ours, theirs = map(geometric_mean, (block_ms[INCUMBENT], block_ms[name]))
@@ -154,18 +164,23 @@ class InterleavedScreen:
         """Have all compiled, one after the other, and estimated, in ms a launch.
 
         The incumbent is the first: it says how all are timed, and whether they launch a kernel.
+        Nobody is prepared where it launches none in what a test times by itself.
         """
         method: str | None = None
+        processor: int | None = None
         launched = False
         estimate_ms: dict[str, float] = {}
         for name, arm in self._each():
             with self._may_leave(name):
-                prepared = arm.prepare(method, self._deadline)
+                prepared = arm.prepare(method, self._deadline, processor)
                 if isinstance(prepared, str) or (launched and not prepared.launched):
                     self._leave(name)
                     continue
+                if name == INCUMBENT and not prepared.method:
+                    return {}
                 estimate_ms[name] = prepared.estimate_ms
                 method, launched = prepared.method, launched or prepared.launched
+                processor = prepared.processor
         return estimate_ms
 
     def _each(self) -> Iterator[tuple[str, WorkerSession]]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.errors import UsageError, WorkerError
+from agent.errors import WorkerError
 from agent.events import Record, TestPlan
-from agent.harness.discovery import CORRECTNESS, PERF
+from agent.harness.discovery import PERF
+from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.examiner import Examiner
 from agent.harness.measuring.failures import (
     all_skipped,
     crash,
@@ -26,11 +28,19 @@ from agent.harness.measuring.failures import (
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen, groups
 from agent.harness.measuring.pairs import WorkerPairs
-from agent.harness.measuring.records import RecordError, read_records
-from agent.harness.measuring.subset import Cost
+from agent.harness.measuring.records import (
+    RecordError,
+    of_the_kernel,
+    read_records,
+    short_names,
+)
+from agent.harness.measuring.result_check import AS_PRECISE, Allowance
+from agent.harness.measuring.timed_calls import check_fresh
+from agent.harness.measuring.verifier import Verification, Verifier
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Pass, TestResult
+from agent.harness.processes.results import TestResult
 from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.launches import ObservedLaunch
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import (
     Calibration,
@@ -42,31 +52,8 @@ from agent.measuring.measurement import (
 )
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison, geometric_mean
+from agent.measuring.subset import PerfTestCost, Subset
 from tile_agent_pytest.plugin import PROPERTY
-
-VERIFY = "verify"
-"""The purpose of an arm that is to say which tests launch a kernel of the file."""
-
-
-@dataclass(frozen=True)
-class Verification:
-    """All frozen correctness tests passed."""
-
-    passed: int
-    skipped: tuple[str, ...] = ()
-    """Tests that skipped themselves, where that was allowed."""
-    launching: tuple[str, ...] = ()
-    """Tests that launched a kernel of the file."""
-    notes: tuple[str, ...] = ()
-    """Kernels that differ from themselves, where that was looked at."""
-
-    def check(self, kernel: str) -> None:
-        """Raise `UsageError` where no test launched a kernel of the file: none can judge it."""
-        if not self.launching:
-            raise UsageError(
-                f"no correctness test launches a kernel of {kernel}: "
-                "name those that do with --tests"
-            )
 
 
 @dataclass(frozen=True)
@@ -77,8 +64,9 @@ class TimedPass:
     pass_s: float
     skipped: tuple[str, ...] = ()
     """Tests that skipped themselves, where that was allowed."""
-    costs: tuple[Cost, ...] = ()
-    """What each perf test costs, for choosing those a comparison runs."""
+    costs: tuple[PerfTestCost, ...] = ()
+    """What each perf test costs, for choosing the configs that comparisons measure."""
+    launches: tuple[ObservedLaunch, ...] = ()
 
 
 class Judge(Protocol):
@@ -87,24 +75,35 @@ class Judge(Protocol):
     def leave_out(self, nodeids: tuple[str, ...]) -> None:
         """Do without the tests that skipped themselves at the baseline."""
 
-    def compare_on(self, nodeids: tuple[str, ...]) -> None:
-        """Time and compare on these perf tests only; on all when empty."""
+    def compare_on(self, subset: Subset | None) -> None:
+        """Compare on these configs only; on all where there is no subset."""
 
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """Of candidates too, these correctness tests must launch a kernel of the file."""
 
     def verify(
-        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+        self,
+        checkout: Checkout,
+        deadline: float,
+        *,
+        may_skip: bool = False,
+        origin: Checkout | None = None,
+        allowance: Allowance = AS_PRECISE,
     ) -> Verification | Failure:
-        """Run the correctness tests once."""
+        """Run the correctness tests once, and compare what is timed with the origin's."""
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
     ) -> TimedPass | Failure:
         """Run the perf tests once, warmed up."""
 
-    def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
-        """Compare a checkout with itself."""
+    def calibrate(
+        self,
+        checkout: Checkout,
+        deadline: float,
+        after_first: Callable[[float], None] = lambda _: None,
+    ) -> Calibration | Failure:
+        """Compare a checkout with itself; told what the first pair took, somebody may end it."""
 
     def setting(self) -> str:
         """Driver, clock and power limits now; a change of them makes a calibration stale."""
@@ -141,17 +140,27 @@ class PytestJudge:
         rules: Rules,
         logs: Path,
         watch: GpuWatch | None = None,
+        other_layouts: bool = True,
+        candidate_server: ForkServer | None = None,
     ) -> None:
         self._server = server
+        self._candidate_server = candidate_server
         self._tests = plan
         self._compared = plan
+        self._only: frozenset[str] | None = None
+        self._names = short_names(plan.perf)
         self._framework = framework
         self._rules = rules
         self._logs = logs
         self._watch = watch
         self._plan = ComparisonPlan()
-        self._launching: frozenset[str] = frozenset()
         self._numbers = itertools.count(1)
+        self._examiner = Examiner(server, lambda: self._compared, self._new_log, other_layouts)
+        self._verifier = Verifier(server, self._examiner, self._new_log)
+
+    def close(self) -> None:
+        """End the processes that it keeps from one comparison to the next."""
+        self._examiner.close()
 
     def leave_out(self, nodeids: tuple[str, ...]) -> None:
         """Do without the tests that skipped themselves at the baseline."""
@@ -162,72 +171,82 @@ class PytestJudge:
                 perf=tuple(n for n in self._tests.perf if n not in left),
             )
 
-    def compare_on(self, nodeids: tuple[str, ...]) -> None:
-        """Time and compare on these perf tests only; on all when empty."""
-        chosen = set(nodeids or self._tests.perf)
+    def compare_on(self, subset: Subset | None) -> None:
+        """Compare on these configs only; on all where there is no subset."""
+        self._only = frozenset(subset.configs) if subset else None
+        chosen = set(subset.tests if subset else self._tests.perf)
         perf = tuple(nodeid for nodeid in self._tests.perf if nodeid in chosen)
         self._compared = replace(self._tests, perf=perf)
 
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """A result that no kernel of the file computed is not the candidate's."""
-        self._launching = frozenset(nodeids)
+        self._verifier.launching = frozenset(nodeids)
 
     def verify(
-        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+        self,
+        checkout: Checkout,
+        deadline: float,
+        *,
+        may_skip: bool = False,
+        origin: Checkout | None = None,
+        allowance: Allowance = AS_PRECISE,
     ) -> Verification | Failure:
-        """Run the correctness tests once; every one of them must pass, by kernels of the file."""
-        try:
-            with self._arm(checkout, VERIFY, self._tests.correctness, repeat=may_skip) as arm:
-                if problem := import_failure(arm, deadline):
-                    return problem
-                done = arm.run(self._tests.correctness, deadline)
-        except WorkerError as problem:
-            return worker_failure(problem, correct=False)
-        skipped = _skipped(done) if may_skip else ()
-        if bad := [test for test in done.not_passed() if test.nodeid not in skipped]:
-            return test_failure(bad, correct=False)
-        if len(skipped) == len(done.tests):
-            return all_skipped(done.tests, CORRECTNESS)
-        launching = tuple(test.nodeid for test in done.tests if test.launched)
-        if idle := sorted(self._launching.difference(launching, skipped)):
-            reason = f"{idle[0]} passes without a launch of a kernel of {checkout.kernel}"
-            return Failure(Status.REVERT, correct=False, reason=reason)
-        return Verification(len(done.tests) - len(skipped), skipped, launching, done.notes)
+        """Every correctness test must pass; then what is timed is examined. See `Verifier`."""
+        return self._verifier.verify(
+            self._tests,
+            checkout,
+            deadline,
+            may_skip=may_skip,
+            origin=origin,
+            allowance=allowance,
+        )
 
     def time(
         self, checkout: Checkout, deadline: float, *, may_skip: bool = False
     ) -> TimedPass | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
         try:
-            with self._arm(checkout, "time", self._compared.perf) as arm:
+            with self._timing_worker(checkout) as arm:
                 if problem := import_failure(arm, deadline):
                     return problem
                 for _ in range(2):
-                    done = arm.run(self._compared.perf, deadline)
-                    skipped = _skipped(done) if may_skip else ()
+                    done = arm.run(self._compared.perf, deadline, observes=True, timed=True)
+                    skipped = done.skipped() if may_skip else ()
                     ran = [test for test in done.tests if test.nodeid not in skipped]
                     if bad := [test for test in ran if test.outcome != "passed"]:
                         return test_failure(bad)
                     if not ran:
                         return all_skipped(done.tests, PERF)
+                    ran = of_the_kernel(ran)
                     if all(_stepped(test) for test in ran):
                         break
         except WorkerError as problem:
             return worker_failure(problem, correct=True)
         try:
-            records = read_records(ran, self._framework)
-            costs = tuple(cost for test in ran for cost in _cost(test, self._framework))
-            return TimedPass(records, done.seconds, skipped, costs)
+            records = read_records(ran, self._framework, self._names)
+            costs = tuple(cost for test in ran for cost in self._cost(test))
+            return TimedPass(records, done.seconds, skipped, costs, done.launches)
         except RecordError as problem:
             return crash(str(problem))
 
-    def calibrate(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
+    def calibrate(
+        self,
+        checkout: Checkout,
+        deadline: float,
+        after_first: Callable[[float], None] = lambda _: None,
+    ) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
+        begin = time.monotonic()
         with self._pairs(checkout, checkout, deadline, forks_ahead=True) as pairs:
-            outcome = calibrate(pairs, self._plan)
+            outcome = calibrate(pairs, self._plan, after_first=lambda: after_first(pairs.last_s))
         if isinstance(outcome, Failure):
             return outcome
-        return replace(outcome, setting=self.setting(), launched=pairs.launched is not False)
+        return replace(
+            outcome,
+            setting=self.setting(),
+            launched=pairs.launched is not False,
+            pair_s=round((time.monotonic() - begin) / outcome.pairs, 3),
+        )
 
     def setting(self) -> str:
         """Driver, clock and power limits now; a change of them makes a calibration stale."""
@@ -238,7 +257,7 @@ class PytestJudge:
     ) -> Look | Failure:
         """One process pair; of tests that time themselves, one pass of each arm."""
         source = self._pairs(incumbent, variant, deadline)
-        source.timing = replace(source.timing, quads=quads)
+        source.timing = self._with_quads(source.timing, quads)
         source.passes = 1
         raw = source.pair(0)
         if isinstance(raw, Failure):
@@ -258,16 +277,12 @@ class PytestJudge:
         Half of the time that is left may go into one screen: in it a variant that hangs holds up
         the others.
         """
-        timing = replace(self._pairs(incumbent, incumbent, deadline).timing, quads=quads)
+        timing = self._with_quads(self._pairs(incumbent, incumbent, deadline).timing, quads)
         seen: dict[str, Look] = {}
         for names in groups(list(variants)):
-            now = time.monotonic()
+            half = (time.monotonic() + deadline) / 2
             line = InterleavedScreen(
-                self._server,
-                self._compared,
-                timing,
-                now + (deadline - now) / 2,
-                interpreted=self._watch is None,
+                self._server, self._compared, timing, half, names=self._names, only=self._only
             )
             logs = {
                 name: self._logs / f"{next(self._numbers):04d}-screen.log"
@@ -284,8 +299,15 @@ class PytestJudge:
         deadline: float,
     ) -> Comparison | Failure:
         """Compare two checkouts by the protocol of `agent.measuring.measurement`."""
-        with self._pairs(incumbent, candidate, deadline, forks_ahead=True) as source:
-            return measure(source, self._rules, self._plan, calibration)
+        pairs = self._pairs(incumbent, candidate, deadline, forks_ahead=True, examines=True)
+        with pairs as source:
+            outcome = measure(source, self._rules, self._plan, calibration)
+        if isinstance(outcome, Failure) or self._watch is None:
+            return outcome
+        remembered = check_fresh(source.fresh_ms, outcome.configs)
+        if remembered is None:
+            return outcome
+        return Failure(Status.REVERT, correct=False, reason=remembered)
 
     def _pairs(
         self,
@@ -294,9 +316,11 @@ class PytestJudge:
         deadline: float,
         *,
         forks_ahead: bool = False,
+        examines: bool = False,
     ) -> WorkerPairs:
         return WorkerPairs(
             server=self._server,
+            candidate_server=self._candidate_server,
             incumbent=incumbent,
             candidate=candidate,
             plan=self._compared,
@@ -304,36 +328,35 @@ class PytestJudge:
             logs=self._logs,
             deadline=deadline,
             watch=self._watch,
+            comparer=self._examiner.comparer if examines else None,
+            least_ms=self._examiner.least_ms if examines else None,
+            names=self._names,
+            only=self._only,
             numbers=self._numbers,
             forks_ahead=forks_ahead,
         )
 
-    def _arm(
-        self, checkout: Checkout, purpose: str, tests: tuple[str, ...], *, repeat: bool = False
-    ) -> WorkerSession:
-        return WorkerSession(
-            self._server,
-            checkout,
-            self._logs / f"{next(self._numbers):04d}-{purpose}.log",
-            arguments=self._tests.files,
-            tests=tests,
-            detect_launches=purpose == VERIFY,
-            repeat=repeat,
-        )
+    def _with_quads(self, timing: BlockTiming, quads: int) -> BlockTiming:
+        """So many ABBA orders; without a GPU as many as ever."""
+        return replace(timing, quads=quads) if self._watch else timing
 
+    def _timing_worker(self, checkout: Checkout) -> WorkerSession:
+        arguments, perf = self._tests.arguments, self._compared.perf
+        log = self._new_log("time")
+        return WorkerSession(self._server, checkout, log, arguments=arguments, tests=perf)
 
-def _skipped(done: Pass) -> tuple[str, ...]:
-    return tuple(test.nodeid for test in done.tests if test.outcome == "skipped")
+    def _cost(self, test: TestResult) -> list[PerfTestCost]:
+        """What a test costs; nothing of one that times other frameworks only."""
+        try:
+            records = read_records([test], self._framework, self._names)
+        except RecordError:
+            return []
+        latencies_ms = {record.config: record.latency_ms for record in records}
+        return [PerfTestCost(test.nodeid, round(test.seconds, 4), latencies_ms, _stepped(test))]
+
+    def _new_log(self, purpose: str) -> Path:
+        return self._logs / f"{next(self._numbers):04d}-{purpose}.log"
 
 
 def _stepped(test: TestResult) -> bool:
     return any(name == PROPERTY for name, _ in test.properties)
-
-
-def _cost(test: TestResult, framework: str) -> list[Cost]:
-    """What a test costs; nothing of one that times other frameworks only."""
-    try:
-        shortest_ms = min(record.latency_ms for record in read_records([test], framework))
-    except RecordError:
-        return []
-    return [Cost(test.nodeid, test.seconds, shortest_ms, _stepped(test))]

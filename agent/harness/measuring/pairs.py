@@ -1,68 +1,55 @@
 """Real process pairs: two workers, one over each checkout, measured in turn.
 
-Tests that use the `tile_bench` fixture wait inside it, and the blocks of both arms alternate there
-within the same second. Tests that time themselves (TileGym's, pytest-benchmark's) cannot be
-stopped inside; their block is one whole pass of the perf tests.
+Tests that have something timed in a way that is known (`tile_bench`, `triton.testing.do_bench`,
+pytest-benchmark and others) wait there, and the blocks of both arms alternate within the same
+second. Tests that time in ways of their own cannot be stopped inside; their block is one whole pass
+of the perf tests.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
-from agent.errors import NoLaunch, WorkerDied, WorkerError, WorkerTimedOut
+from agent.errors import WorkerDied, WorkerError
 from agent.events import TestPlan
+from agent.harness.measuring.arms import ArmFailed, at_arm
+from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.comparer import Comparer
 from agent.harness.measuring.failures import (
     blame,
     crash,
     import_failure,
-    test_failure,
+    paired_failure,
+    tampering,
     worker_failure,
 )
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.records import RecordError, numbered, read_records, short_names
+from agent.harness.measuring.passes import WholePasses
+from agent.harness.measuring.records import config_name, records_something, short_names
+from agent.harness.measuring.spent import SpentTime
+from agent.harness.measuring.timed_calls import check_block, check_launches, check_results
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Pass
-from agent.harness.processes.worker_session import Checkout, Stop, WorkerSession
+from agent.harness.processes.results import Pass, PreparedTiming, Stop
+from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
-from agent.measuring.measurement import Failure, unmeasured
+from agent.measuring.measurement import Failure
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
 """True is the incumbent's block. The pairs take the orders in turn."""
-
-
-@dataclass(frozen=True)
-class BlockTiming:
-    """How long the blocks are."""
-
-    block_ms: float = 20.0
-    """Short, and many of them: when a power cap moves the clock, blocks that alternate faster than
-    it moves see the same clock. On an H200, a matrix product scattered by 1.3 to 1.4 % a pair with
-    eight blocks of 150 ms or four of 300, and by 0.6 % with twenty-four of 20."""
-    settle_ms: float = 100.0
-    """Uncounted work of each arm before its first block, for a GPU's clock to settle; on a CPU it
-    is as long as a block."""
-    quads: int = 6
-    """ABBA orders a pair and config; of slow launches, and on a CPU, one."""
-    least_samples: int = 25
-    least_slow_samples: int = 3
-    """For kernels of more than `slow_ms`."""
-    slow_ms: float = 5.0
-    flush_ms: float = 0.1
-    """About what overwriting the L2 cache adds to a sample."""
-
-    def count(self, budget_ms: float, estimate_ms: float) -> int:
-        """How many samples a block of `budget_ms` takes."""
-        least = self.least_slow_samples if estimate_ms > self.slow_ms else self.least_samples
-        return max(least, min(1000, int(budget_ms / (estimate_ms + self.flush_ms))))
+MOST_PICKED = 3
+"""Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
+CHECKS = 2
+"""Timed calls of a config and pair whose results are compared, at most."""
 
 
 @dataclass(frozen=True)
@@ -85,23 +72,40 @@ class WorkerPairs:
     framework: str
     logs: Path
     deadline: float
+    candidate_server: ForkServer | None = None
+    """Forks the candidate's workers, where the arms differ by their variables."""
     watch: GpuWatch | None = None
+    comparer: Callable[[], Comparer] | None = None
+    """Gives what compares results of timed calls; nobody does where it is None."""
+    least_ms: Callable[[Stop, str, float], float] | None = None
+    """Timing, method, deadline -> what the device takes to write the results alone."""
     timing: BlockTiming = field(default_factory=BlockTiming)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Node id -> what its configs are called; by the plan's own perf tests where there are none."""
+    only: frozenset[str] | None = None
+    """The configs that are measured; None: all."""
     passes: int = 2
-    """Passes of each arm, of tests that time themselves."""
+    """Passes of each arm, of tests that time in ways of their own."""
     forks_ahead: bool = False
     """Where several pairs are to be expected: the next workers start while these prepare. Use the
     source in a `with` then."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_s: float = 0.0
     """Wall time of the last pair."""
-    spent_s: dict[str, float] = field(default_factory=dict)
+    spent: SpentTime = field(default_factory=SpentTime)
     """What the present pair's time went to."""
     launched: bool | None = None
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
     the tests time themselves, and nobody looked."""
+    fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
+    """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _ahead: _Workers | None = None
     """Those of the next pair, which collect while nothing is timed."""
+
+    def __post_init__(self) -> None:
+        if self.watch is None:
+            self.timing = self.timing.on_cpu()
+        self.names = self.names or short_names(self.plan.perf)
 
     def __enter__(self) -> Self:
         return self
@@ -114,11 +118,11 @@ class WorkerPairs:
         begin = time.monotonic()
         order = BAAB if number % 2 else ABBA
         whose = True
-        self.spent_s = {}
+        self.spent = SpentTime()
         try:
             workers, self._ahead = self._ahead or self._fork(), None
             with workers.alive:
-                with self._spending("collect"):
+                with self.spent.on("collect"):
                     for whose, arm in workers.arms.items():
                         if problem := import_failure(arm, self.deadline):
                             return blame(problem, incumbent=whose)
@@ -126,7 +130,7 @@ class WorkerPairs:
             if isinstance(raw, RawPair):
                 self._record(raw)
             return raw
-        except _ArmFailed as end:
+        except ArmFailed as end:
             return blame(end.failure, incumbent=end.incumbent)
         except WorkerError as problem:
             return blame(worker_failure(problem, correct=True), incumbent=whose)
@@ -155,17 +159,7 @@ class WorkerPairs:
     def _record(self, raw: RawPair) -> None:
         """Keep every block as it was measured, with clock, power and temperature."""
         file = self.logs / f"{next(self.numbers):04d}-pair.json"
-        spent_s = {name: round(value, 4) for name, value in self.spent_s.items()}
-        file.write_text(json.dumps(asdict(raw) | {"spent_s": spent_s}))
-
-    @contextmanager
-    def _spending(self, name: str) -> Iterator[None]:
-        """Add the time inside to one of the pair's items."""
-        begin = time.monotonic()
-        try:
-            yield
-        finally:
-            self.spent_s[name] = self.spent_s.get(name, 0.0) + time.monotonic() - begin
+        file.write_text(json.dumps(asdict(raw) | {"spent_s": self.spent.rounded()}))
 
     def has_time(self) -> bool:
         """Whether a pair as long as the last one ends before the deadline."""
@@ -178,97 +172,155 @@ class WorkerPairs:
     # --- stepped --------------------------------------------------------------------------------
 
     def _measure(self, arms: dict[bool, WorkerSession], order: Sequence[bool]) -> RawPair | Failure:
-        names = short_names(self.plan.perf)
         configs: list[ConfigBlocks] = []
+        left_out: list[str] = []
+        waited: set[str] = set()
         stops = {}
         for whose in (True, False):
-            with _at(whose):
+            with at_arm(whose):
                 arms[whose].begin(self.plan.perf, self.deadline)
         while True:
             for whose in (True, False):
-                with _at(whose), self._spending("inputs"):
+                with at_arm(whose), self.spent.on("inputs"):
                     stops[whose] = arms[whose].next_stop(self.deadline)
             ours, theirs = stops[True], stops[False]
             if isinstance(ours, Pass) and isinstance(theirs, Pass):
                 break
             if not isinstance(ours, Stop) or ours != theirs:
-                return self._out_of_step(ours, theirs)
-            name = names[ours.nodeid] + ("" if ours.config == "forward" else f" {ours.config}")
-            configs.append(self._config(arms, order, numbered(name, [c.config for c in configs])))
+                return self._out_of_step(arms, ours, theirs)
+            name = config_name(ours, self.names, [*left_out, *(c.config for c in configs)])
+            if self.only is None or name in self.only:
+                blocks = self._config(arms, order, ours, name)
+                configs += [blocks] if blocks else []
+            else:
+                left_out.append(name)
+            waited.add(ours.nodeid)
             for arm in arms.values():
                 arm.go()
         for whose in (True, False):
             done = stops[whose]
             if isinstance(done, Pass) and (bad := done.not_passed()):
-                return blame(test_failure(bad), incumbent=whose)
-        if configs:
-            chosen = {w: d.chosen for w, d in stops.items() if isinstance(d, Pass) and d.chosen}
+                return paired_failure(bad, incumbent=whose)
+        if (tampered := tampering(ours, theirs)) is not None:
+            return tampered
+        chosen = {w: d.chosen for w, d in stops.items() if isinstance(d, Pass) and d.chosen}
+        tests = [test for test in ours.tests if test.nodeid not in waited]
+        if configs and not records_something(tests, self.framework):
             return RawPair(tuple(configs), chosen)
-        return self._passes(arms, order)
+        passes = WholePasses(
+            tuple(test.nodeid for test in tests) if configs else self.plan.perf,
+            self.names,
+            self.framework,
+            self.deadline,
+            self.watch,
+        )
+        taken = passes.take(arms, order[: 2 * self.passes])
+        if isinstance(taken, Failure):
+            return taken
+        return RawPair((*configs, *taken.configs), chosen | dict(taken.chosen))
 
-    def _out_of_step(self, ours: Stop | Pass, theirs: Stop | Pass) -> Failure:
+    def _out_of_step(
+        self, arms: dict[bool, WorkerSession], ours: Stop | Pass, theirs: Stop | Pass
+    ) -> Failure:
         """The arms measure different things: one has failed, or records a changing set."""
         for whose, done in ((True, ours), (False, theirs)):
             if isinstance(done, Pass) and (bad := done.not_passed()):
-                return blame(test_failure(bad), incumbent=whose)
+                return paired_failure(bad, incumbent=whose)
+        if isinstance(theirs, Pass):  # before its end: it may have replaced what would wait
+            with at_arm(True):
+                whole = arms[True].finish(ours, self.deadline)
+            if tampered := tampering(whole, theirs):
+                return tampered
         return crash("the two arms recorded different sets of configs")
 
     def _config(
-        self, arms: dict[bool, WorkerSession], order: Sequence[bool], name: str
-    ) -> ConfigBlocks:
-        """All blocks of one config. Both arms are timed by the method the incumbent calls for."""
+        self, arms: dict[bool, WorkerSession], order: Sequence[bool], stop: Stop, name: str
+    ) -> ConfigBlocks | None:
+        """All blocks of one config. Both arms are timed by the method the incumbent calls for.
+
+        None where the incumbent launches no kernel of the file in what a test times by itself.
+        """
         timing, deadline = self.timing, self.deadline
         method: str | None = None
+        processor: int | None = None
         estimate_ms: dict[bool, float] = {}
-        launched: dict[bool, bool] = {}
+        prepared: dict[bool, PreparedTiming] = {}
         self._fork_ahead()
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
             for whose in (True, False):
-                with _at(whose), self._spending("prepare"):
-                    prepared = arms[whose].prepare(method, deadline)
-                if isinstance(prepared, str):
-                    problem = prepared
+                with at_arm(whose), self.spent.on("prepare"):
+                    answer = arms[whose].prepare(method, deadline, processor)
+                if isinstance(answer, str):
+                    problem = answer
                     break
-                method, estimate_ms[whose] = prepared.method, prepared.estimate_ms
-                launched[whose] = prepared.launched
+                if whose and not answer.method:
+                    return None
+                prepared[whose] = answer
+                method, estimate_ms[whose] = answer.method, answer.estimate_ms
+                processor = answer.processor
             if not problem:
                 break
         else:
             raise WorkerDied(f"{name} cannot be timed: {problem}")
-        self.launched = bool(self.launched) or launched[True]
-        if launched[True] and not launched[False]:
-            with _at(False):
-                raise NoLaunch(f"{name} launches no kernel of {arms[False].checkout.kernel}")
-        with self._spending("next pair"):
+        self.launched = bool(self.launched) or prepared[True].launched
+        with at_arm(False):
+            check_launches(name, prepared[True], prepared[False], arms[False].checkout.kernel)
+        with self.spent.on("next pair"):
             self._await_ahead()
         count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
-        settle_ms = timing.settle_ms if self.watch else timing.block_ms
         for whose in order[:2]:
-            with _at(whose), self._spending("settle"):
-                arms[whose].block(timing.count(settle_ms, estimate_ms[whose]), deadline)
+            with at_arm(whose), self.spent.on("settle"):
+                arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
         blocks = []
-        slow = not self.watch or max(estimate_ms.values()) > timing.slow_ms
-        for quad in range(1 if slow else timing.quads):
+        quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads
+        checked = {secrets.randbelow(quads) for _ in range(CHECKS)} if self.comparer else set()
+        for quad in range(quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:
-                with _at(whose), self._spending("blocks"):
-                    blocks.append(self._block(arms[whose], whose, count[whose]))
+                with at_arm(whose), self.spent.on("blocks"):
+                    blocks.append(self._block(arms[whose], whose, count[whose], prepared[whose]))
+            if quad in checked:
+                self._check_results(arms, name, prepared)
         warm_ms = {}
         for whose in (True, False) if self.watch else ():
-            with _at(whose), self._spending("warm launches"):
+            with at_arm(whose), self.spent.on("warm launches"):
                 warm_ms[whose] = self._warm_launch(arms[whose], count[whose], estimate_ms[whose])
-        return ConfigBlocks(name, tuple(blocks), warm_ms)
+        method = prepared[True].method
+        least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
+        return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
 
-    def _block(self, arm: WorkerSession, incumbent: bool, count: int) -> Block:
+    def _check_results(
+        self, arms: dict[bool, WorkerSession], name: str, prepared: dict[bool, PreparedTiming]
+    ) -> None:
+        """Both arms time one call on the same fresh bytes, and do not know that it is seen."""
+        assert self.comparer is not None
+        seed, fewest = secrets.randbelow(2**31), 1 + ((name, True) not in self.fresh_ms)
+        calls = secrets.choice(range(fewest, MOST_PICKED + 1))  # one at least after another call
+        with self.spent.on("results"):
+            for whose in (True, False):
+                with at_arm(whose):
+                    picked = arms[whose].pick(seed, calls, self.deadline)
+                    check_block(prepared[whose], calls, picked)
+                    self.fresh_ms.setdefault((name, whose), []).append(picked.samples_ms[0])
+            with at_arm(True):
+                self.comparer().keep(expected := arms[True].show(self.deadline), self.deadline)
+            with at_arm(False):
+                shown = arms[False].show(self.deadline)
+                check_results(name, expected, shown, self.comparer().compare(shown, self.deadline))
+
+    def _block(
+        self, arm: WorkerSession, incumbent: bool, count: int, prepared: PreparedTiming
+    ) -> Block:
         begin = time.perf_counter()
-        samples_ms = arm.block(count, self.deadline)
+        taken = arm.block(count, self.deadline)
         wall_ms = (time.perf_counter() - begin) * 1e3
-        with self._spending("telemetry"):
+        with self.spent.on("telemetry"):
             telemetry = self.watch.look() if self.watch else None
+        check_block(prepared, count, taken)
         return Block(
             incumbent=incumbent,
-            latency_ms=statistics.median(samples_ms),
-            reported_ms=sum(samples_ms),
+            latency_ms=statistics.median(taken.samples_ms),
+            reported_ms=sum(taken.samples_ms),
             wall_ms=wall_ms,
             telemetry=telemetry,
         )
@@ -284,76 +336,21 @@ class WorkerPairs:
 
         return max(0.0, burst(2 * size) - burst(size)) / size
 
-    # --- pass by pass ---------------------------------------------------------------------------
-
-    def _passes(self, arms: dict[bool, WorkerSession], order: Sequence[bool]) -> RawPair | Failure:
-        """Blocks of whole passes, for tests that time themselves. One pass has been run already."""
-        blocks: dict[str, list[Block]] = {}
-        found: dict[bool, set[str]] = {}
-        chosen: dict[bool, Mapping[str, str]] = {}
-        for whose in order[: 2 * self.passes]:
-            begin = time.perf_counter()
-            with _at(whose):
-                done = arms[whose].run(self.plan.perf, self.deadline)
-            wall_ms = (time.perf_counter() - begin) * 1e3
-            if bad := done.not_passed():
-                return blame(test_failure(bad), incumbent=whose)
-            try:
-                records = read_records(done.tests, self.framework)
-            except RecordError as problem:
-                return blame(crash(str(problem)), incumbent=whose)
-            configs = {record.config for record in records}
-            if configs != found.setdefault(whose, configs):
-                return blame(crash("it recorded a changing set of configs"), incumbent=whose)
-            if done.chosen:
-                chosen[whose] = done.chosen
-            telemetry = self.watch.look() if self.watch else None
-            for record in records:
-                blocks.setdefault(record.config, []).append(
-                    Block(whose, record.latency_ms, record.latency_ms, wall_ms, telemetry)
-                )
-        if found[True] != found[False]:
-            return crash("the two arms recorded different sets of configs")
-        taken = tuple(ConfigBlocks(name, tuple(each)) for name, each in blocks.items())
-        return RawPair(taken, chosen)
-
     def _fork(self) -> _Workers:
         with ExitStack() as stack:
             arms = {
-                True: stack.enter_context(self._arm(self.incumbent, "incumbent")),
-                False: stack.enter_context(self._arm(self.candidate, "candidate")),
+                True: stack.enter_context(self._arm(self.server, self.incumbent, "incumbent")),
+                False: stack.enter_context(
+                    self._arm(self.candidate_server or self.server, self.candidate, "candidate")
+                ),
             }
             return _Workers(stack.pop_all(), arms)
 
-    def _arm(self, checkout: Checkout, purpose: str) -> WorkerSession:
+    def _arm(self, server: ForkServer, checkout: Checkout, purpose: str) -> WorkerSession:
         return WorkerSession(
-            self.server,
+            server,
             checkout,
             self.logs / f"{next(self.numbers):04d}-{purpose}.log",
-            arguments=self.plan.files,
+            arguments=self.plan.arguments,
             tests=self.plan.perf,
         )
-
-
-class _ArmFailed(Exception):
-    """Carries a failure out of a measurement, with the arm it belongs to."""
-
-    def __init__(self, failure: Failure, *, incumbent: bool) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
-        self.incumbent = incumbent
-
-
-@contextmanager
-def _at(incumbent: bool) -> Iterator[None]:
-    """While one arm is asked: a worker that fails in the block is that arm's."""
-    try:
-        yield
-    except WorkerTimedOut as problem:
-        if not incumbent:
-            raise _ArmFailed(worker_failure(problem, correct=True), incumbent=False) from problem
-        late = unmeasured(f"the incumbent's perf tests outlast the iteration: {problem}")
-        raise _ArmFailed(late, incumbent=False) from problem
-    except WorkerError as problem:
-        failure = worker_failure(problem, correct=True)
-        raise _ArmFailed(failure, incumbent=incumbent) from problem

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+LOG_BYTES = 2**20
+"""As much of a log as a person would read."""
 _PLACE = re.compile(
     r"^(?:(?!E |INTERNALERROR>)(\S.*?\.py):(\d+): "
     r'|(?:E|INTERNALERROR>)? +File "(.+?)", line (\d+))',
@@ -14,6 +16,8 @@ _PLACE = re.compile(
 )
 _REFUSAL = re.compile(r"(?:^ERROR: |: error: )(?!usage:)(.+)", re.MULTILINE)
 _INTERNAL = "INTERNALERROR> "
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
+"""Python's own: of what ends a worker before pytest has begun."""
 
 
 def fault(text: str, root: Path, nodeid: str = "") -> str:
@@ -29,12 +33,21 @@ def fault(text: str, root: Path, nodeid: str = "") -> str:
     told = text.replace(f"{root}/", "")
     lines = told.splitlines()
     refusals = _REFUSAL.findall(told)
-    said = _exception(lines) or (refusals[-1] if refusals else "")
+    said = _exception(lines) or (refusals or _TRACEBACK.findall(told) or [""])[-1]
     if nodeid and not said:
         said = next((line.strip() for line in lines if line.strip()), "no reason given")
     places = [f"{a or c}:{b or d}" for a, b, c, d in _PLACE.findall(told)]
     place = next((p for p in reversed(places) if not p.startswith(("/", "<"))), nodeid)
     return f"{place}: {said}" if place and said and not said.startswith(place) else said
+
+
+def fault_of_log(log: Path, root: Path) -> str:
+    """The same of a session's log, if there is one; what a test prints may be a gigabyte."""
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG_BYTES))
+        return fault(file.read().decode("utf-8", "replace"), root)
 
 
 def _exception(lines: Sequence[str]) -> str:

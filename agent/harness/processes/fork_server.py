@@ -7,19 +7,23 @@ import itertools
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import tile_agent_pytest
 from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
-from agent.redaction import is_secret
+from agent.harness.processes.confinement import Confinement
+from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.fork_server import MAX_REQUEST_BYTES
 from tile_agent_pytest.wire import Channel, Closed, Message
+from tile_agent_pytest.worker_folders import SCRATCH
 
 START_TIMEOUT_S = 180.0
 """Importing torch, Triton and cuda.tile from a cold disk takes a while."""
@@ -29,33 +33,51 @@ EXIT_TIMEOUT_S = 10.0
 class ForkServer:
     """A process that has imported the heavy packages and forks a worker for each job."""
 
-    def __init__(self, python: str, environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        python: str,
+        environment: Mapping[str, str],
+        log: Path,
+        *,
+        confinement: Confinement | None = None,
+        pass_env: Collection[str] = (),
+    ) -> None:
         """Start it.
 
         Args:
             python: the interpreter of the user's environment.
-            environment: variables for the workers, on top of this process's own.
+            environment: variables for the workers, on top of those of this process that they get.
             log: file for what the server itself prints.
+            confinement: of the workers; strict where it is left out.
+            pass_env: other variables of this process that the workers get.
 
         Raises:
             UsageError: that interpreter cannot run it.
         """
+        self.confinement = confinement or Confinement()
+        self.environment = dict(environment)
+        """What was set for the workers."""
         self._marks = itertools.count(1)
         self._exits: dict[str, int] = {}
+        self._why: dict[str, str] = {}
         self._retired: dict[str, float] = {}
+        # Short: a Unix socket's path, which programs make below it, has 108 bytes.
+        self._scratch = tempfile.mkdtemp(prefix="tile-agent-")
+        variables = {**environment, SCRATCH: self._scratch, "TMPDIR": self._scratch}
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, log.open("ab") as output:
             try:
                 self._process = subprocess.Popen(
                     [python, str(Path(tile_agent_pytest.__file__).parent), str(theirs.fileno())],
                     pass_fds=[theirs.fileno()],
-                    env=worker_environment(os.environ, environment),
+                    env=worker_environment(os.environ, variables, pass_env),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                 )
             except OSError as problem:
                 self._control.close()
+                shutil.rmtree(self._scratch, ignore_errors=True)
                 raise UsageError(
                     f"{python} cannot be run ({problem.strerror}): name an interpreter that has "
                     "torch and pytest with --python"
@@ -80,18 +102,28 @@ class ForkServer:
         """The number of the server's process, whose children the workers are."""
         return self._process.pid
 
-    def fork(self, job: Message) -> WorkerProcess:
-        """Start a worker on a job. The job's keys are described in `tile_agent_pytest.worker`."""
+    def fork(
+        self, job: Message, *, write: Iterable[Path] = (), read: Iterable[Path] = ()
+    ) -> WorkerProcess:
+        """Start a worker on a job. The job's keys are described in `tile_agent_pytest.worker`.
+
+        Args:
+            job: what it is to do.
+            write: folders that it may write; its temporary files have one of their own.
+            read: what it may read in any case.
+        """
         mark = str(next(self._marks))
+        limits = self.confinement.limits
+        request = {"memory_bytes": limits.memory_bytes, "processes": limits.processes}
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                self._send({"op": "fork", "id": mark}, [theirs.fileno()])
+                self._send({"op": "fork", "id": mark, **request}, [theirs.fileno()])
             except WorkerDied:
                 ours.close()
                 raise
         channel = Channel(ours)
-        channel.send(job)
+        channel.send(job | self.confinement.of(write, read))
         return WorkerProcess(self, mark, channel)
 
     def kill(self, mark: str) -> None:
@@ -109,7 +141,14 @@ class ForkServer:
                 return None
             if event["event"] == "exited":
                 self._exits[event["id"]] = event["code"]
+                self._why[event["id"]] = event["why"]
         return self._exits[mark]
+
+    def death(self, mark: str) -> str:
+        """How a worker ended, in one line; it is waited for."""
+        code = self.exit_code(mark, EXIT_TIMEOUT_S)
+        why = self._why.get(mark)
+        return f"{_death(code)}: {why}" if why else _death(code)
 
     def retire(self, mark: str) -> None:
         """Expect a worker to end by itself; those that had time enough and did not are killed."""
@@ -129,6 +168,7 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self
@@ -165,6 +205,8 @@ class WorkerProcess:
         self._server = server
         self._mark = mark
         self._channel = channel
+        self._sent_at = time.monotonic()
+        """When it was told something last: its job, at first."""
 
     def receive(self, deadline: float) -> Message:
         """Wait for the worker's next message.
@@ -176,25 +218,28 @@ class WorkerProcess:
             WorkerTimedOut: the deadline passed; the worker's process tree has been killed.
             WorkerDied: it ended without a message; the error names the signal or exit code.
         """
-        begin = time.monotonic()
         try:
-            return self._channel.receive(max(0.0, deadline - begin))
+            return self._channel.receive(max(0.0, deadline - time.monotonic()))
         except TimeoutError:
             self.kill()
-            waited_s = time.monotonic() - begin
+            waited_s = time.monotonic() - self._sent_at
             raise WorkerTimedOut(f"no answer after {waited_s:.0f} s; killed") from None
         except Closed:
-            code = self._server.exit_code(self._mark, EXIT_TIMEOUT_S)
+            how = self._server.death(self._mark)
             self.kill()
-            raise WorkerDied(_death(code)) from None
+            raise WorkerDied(how) from None
+
+    def has_message(self) -> bool:
+        """Whether `receive` would find something: a message has begun to arrive, or none will."""
+        return self._channel.is_readable()
 
     def send(self, message: Message) -> None:
         """Send a message. Raises `WorkerDied`."""
+        self._sent_at = time.monotonic()
         try:
             self._channel.send(message)
         except Closed:
-            code = self._server.exit_code(self._mark, EXIT_TIMEOUT_S)
-            raise WorkerDied(_death(code)) from None
+            raise WorkerDied(self._server.death(self._mark)) from None
 
     def kill(self) -> None:
         """End it at once, with all its descendants."""
@@ -205,15 +250,6 @@ class WorkerProcess:
         """Let it finish its session, and do not wait: giving up a CUDA context takes a second."""
         self._channel.close()
         self._server.retire(self._mark)
-
-
-def worker_environment(base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's variables without anything that looks like a secret, plus `extra`.
-
-    A kernel under test, and a model's candidate, have no business with API keys.
-    """
-    kept = {name: value for name, value in base.items() if not is_secret(name)}
-    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
 
 
 def _death(code: int | None) -> str:

@@ -18,8 +18,7 @@ from pathlib import Path
 
 import tile_agent_pytest
 from agent.errors import UsageError
-from agent.harness.processes.fork_server import worker_environment
-from agent.redaction import is_secret
+from agent.harness.processes.variables import program_environment, withheld
 from tile_agent_pytest.process_tree import kill_tree, variable_of
 from tile_agent_pytest.program_supervisor import KILL_TIMEOUT_S
 from tile_agent_pytest.wire import Channel, Closed, Message
@@ -40,7 +39,7 @@ class ProgramEnd:
     log: Path
     """What it printed, the middle left out where that is long. Secrets are still in it."""
     withheld: tuple[str, ...]
-    """Variables that it did not get, because their names look like secrets."""
+    """Variables of this process that it did not get because they look like secrets."""
     took_s: float
 
     @property
@@ -79,9 +78,9 @@ def run_program(
         log: file for its standard output and error, at most half a megabyte of them.
         timeout_s: wall time.
         stdin: what it reads from its standard input.
-        pass_env: secret variables of this process that it gets all the same.
+        pass_env: variables of this process that it gets although they are secret, or unknown.
         drop_env: other variables that it does not get.
-        variables: on top of this process's environment.
+        variables: on top of those of this process that it gets.
 
     Raises:
         UsageError: it cannot be started.
@@ -89,17 +88,18 @@ def run_program(
     given = {name: os.environ[name] for name in pass_env if name in os.environ}
     given |= {"PWD": str(folder), **(variables or {}), _MARK: uuid.uuid4().hex}
     base = {k: v for k, v in os.environ.items() if k not in drop_env and k != "OLDPWD"}
-    withheld = tuple(sorted(name for name in base if is_secret(name) and name not in given))
+    environment = program_environment(base, given)
     begin = time.monotonic()
     with contextlib.closing(_Log(log)) as output:
-        program = _Supervised(argv, folder, worker_environment(base, given), stdin)
+        program = _Supervised(argv, folder, environment, stdin)
         try:
             answer = program.follow(output, begin + timeout_s)
         finally:
             program.end(output)
     if "problem" in answer:
         raise UsageError(f"{argv[0]} cannot be run: {answer['problem']}")
-    return ProgramEnd(answer["code"], log, withheld, time.monotonic() - begin)
+    missing = withheld(base, environment)
+    return ProgramEnd(answer["code"], log, missing, time.monotonic() - begin)
 
 
 class _Supervised:

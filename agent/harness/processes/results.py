@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import WorkerDied
+from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
+from tile_agent_pytest.observed_tunings import MOST_CONFIGS
 from tile_agent_pytest.wire import Message
+
+MOST_LAUNCHES = 64
+"""Of one pass, that are kept."""
+MAX_NAME = 200
+"""Characters of a kernel, a parameter or a test in them."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,20 @@ class TestResult:
 
 
 @dataclass(frozen=True)
+class TestedCall:
+    """A function of the kernel's file that a test called, and with which shapes."""
+
+    __test__ = False
+
+    index: int = field(compare=False)
+    """Its place among those that the worker keeps."""
+    nodeid: str
+    name: str
+    shapes: Mapping[str, tuple[int, ...]]
+    """Path of a tensor among the arguments -> its shape."""
+
+
+@dataclass(frozen=True)
 class Pass:
     """One pass over some tests in one worker."""
 
@@ -54,10 +75,104 @@ class Pass:
     """What kernels that tune themselves run with: kernel or test -> config."""
     notes: tuple[str, ...] = ()
     """Kernels that differ from themselves, where their launches were repeated."""
+    replaced: tuple[str, ...] = ()
+    """What judges, by dotted names, that stands for something else by now."""
+    programs: tuple[str, ...] = ()
+    """Audit events by which the kernel's file started processes."""
+    launches: tuple[ObservedLaunch, ...] = ()
+    """What kernels of the file were launched with, where that was asked for."""
+    calls: tuple[TestedCall, ...] = ()
+    """What the worker keeps of the tests' calls, where it was asked to."""
 
     def not_passed(self) -> tuple[TestResult, ...]:
         """The tests that failed or were skipped."""
         return tuple(test for test in self.tests if test.outcome != "passed")
+
+    def skipped(self) -> tuple[str, ...]:
+        """The node ids of those that skipped themselves."""
+        return tuple(test.nodeid for test in self.tests if test.outcome == "skipped")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where a stepped run waits: where a test has something timed."""
+
+    nodeid: str
+    config: str
+    through: str = ""
+    """What the test asked for the time; empty for `tile_bench`, which times kernels only."""
+
+
+@dataclass(frozen=True)
+class PreparedTiming:
+    """How a stopped test's callable will be timed."""
+
+    method: str
+    """Name of the sampler, for the other arm to use the same; empty where nothing is sampled,
+    because the test times by itself and this is no timing of the kernel."""
+    label: str
+    estimate_ms: float
+    launched: bool
+    """Whether the callable launched a kernel of the file."""
+    launches_per_call: int = 1
+    """How many, in its second call."""
+    skipped_launches: int = 0
+    """How many fewer the calls made since then."""
+    calls: bool = True
+    """Whether a sample calls it; a graph is replayed."""
+    children: int = 0
+    """Processes of the worker's own that run meanwhile."""
+    processor: int | None = None
+    """The one it stays on while it is timed; None on a GPU, and where it cannot be kept there."""
+
+
+@dataclass(frozen=True)
+class TimedBlock:
+    """Samples that were taken one behind the other."""
+
+    samples_ms: tuple[float, ...]
+    launches: int
+    """Of kernels of the file; none where a graph is replayed."""
+    children: int = 0
+    """Processes of the worker's own at the end."""
+
+
+@dataclass(frozen=True)
+class ExaminedCall:
+    """What one call did, and where its results lie."""
+
+    results: tuple[Message, ...]
+    """Each by `tile_agent_pytest.examining.exchange`; until the worker's next call."""
+    inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Path of a tensor -> digest of the bytes that the call was given."""
+    changed: frozenset[str] = frozenset()
+    """Inputs that it changed although the first call of all did not."""
+    written: frozenset[str] = frozenset()
+    """Inputs that the first call changed: outputs, or worked on in place."""
+    launches: tuple[str, ...] = ()
+    streams: int = 1
+    """Streams of the GPU that it launched on, with the one it was called on."""
+    launching_threads: int = 1
+    """Threads that launched, with the one it was called in."""
+    operators: Mapping[str, int] = field(default_factory=dict)
+    aliases: frozenset[tuple[str, str]] = frozenset()
+    """(result, what shares its memory)."""
+    reused: frozenset[str] = frozenset()
+    """Results of the call before that are not what they were."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """Result -> name of its class."""
+    threads: int = 1
+    written_bytes: int = 0
+    """What it wrote at the least: results in memory of their own, and arguments whole."""
+    problem: str = ""
+    """The exception that ended a call without launches."""
+    lacks_memory: bool = False
+    """Copies of the inputs do not fit beside the test: nobody looked."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the results, with type and shape."""
+        return tuple(f"{r['name']} {r['dtype']}{r['shape']}" for r in self.results)
 
 
 @dataclass(frozen=True)
@@ -67,6 +182,8 @@ class Item:
     nodeid: str
     name: str
     fixtures: tuple[str, ...]
+    through: tuple[str, ...] = ()
+    """What times, of the names in its code."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +199,12 @@ def read_collection(message: Message) -> Collection:
     """From a worker's 'ready' message. Raises as `understood` expects."""
     return Collection(
         items=tuple(
-            Item(str(item["nodeid"]), str(item["name"]), tuple(map(str, item["fixtures"])))
+            Item(
+                str(item["nodeid"]),
+                str(item["name"]),
+                tuple(map(str, item["fixtures"])),
+                tuple(map(str, item["through"])),
+            )
             for item in message["items"]
         ),
         errors=tuple((str(error["nodeid"]), str(error["text"])) for error in message["errors"]),
@@ -110,6 +232,97 @@ def read_pass(message: Message) -> Pass:
         seconds=float(message["seconds"]),
         chosen={str(name): str(config) for name, config in message["chosen"].items()},
         notes=tuple(map(str, message["notes"])),
+        replaced=tuple(map(str, message["replaced"])),
+        programs=tuple(map(str, message["programs"])),
+        launches=tuple(map(read_launch, message["launches"][:MOST_LAUNCHES])),
+        calls=tuple(
+            TestedCall(
+                index,
+                str(call["nodeid"]),
+                str(call["name"]),
+                {str(path): tuple(map(int, shape)) for path, shape in call["shapes"].items()},
+            )
+            for index, call in enumerate(message["calls"])
+        ),
+    )
+
+
+def read_launch(described: Mapping[str, Any]) -> ObservedLaunch:
+    """What a worker says of one launch. Raises as `understood` expects."""
+    return ObservedLaunch(
+        kernel=_name(described["kernel"]),
+        test=_name(described["test"]),
+        grid=tuple(map(int, described["grid"])),
+        integers=_integers(described["integers"]),
+        tensors={
+            _name(name): ObservedTensor(
+                dtype=_name(tensor["dtype"]),
+                shape=tuple(map(int, tensor["shape"])),
+                strides=tuple(map(int, tensor["strides"])),
+                aligned=bool(tensor["aligned"]),
+            )
+            for name, tensor in described["tensors"].items()
+        },
+        options=_integers(described["options"]),
+        tuning=_tuning(tuning) if (tuning := described.get("tuning")) is not None else None,
+    )
+
+
+def _tuning(described: Mapping[str, Any]) -> ObservedTuning:
+    tried, took_s = int(described["tried"]), float(described["took_s"])
+    if tried < 1 or not (math.isfinite(took_s) and took_s >= 0):
+        raise ValueError(f"a tuning of {tried} configs in {took_s} s")
+    return ObservedTuning(
+        key={_name(name): _name(value) for name, value in described["key"].items()},
+        tried=tried,
+        took_s=round(took_s, 3),
+        configs=tuple(map(_config, described["configs"][:MOST_CONFIGS])),
+    )
+
+
+def _config(described: Mapping[str, Any]) -> TunedConfig:
+    told = described["latency_ms"]
+    return TunedConfig(
+        constants=_integers(described["constants"]),
+        options=_integers(described["options"]),
+        latency_ms=None if told is None else read_latencies([told], 1)[0],
+    )
+
+
+def _integers(values: Mapping[Any, Any]) -> dict[str, int]:
+    return {_name(name): int(value) for name, value in values.items()}
+
+
+def _name(told: Any) -> str:
+    """A worker may call a thing by a name without end."""
+    return str(told)[:MAX_NAME]
+
+
+def read_call(message: Mapping[str, Any]) -> ExaminedCall:
+    """What a worker says of one call. Raises as `understood` expects."""
+    results = tuple(
+        {str(key): value for key, value in result.items()} for result in message["results"]
+    )
+    for result in results:
+        result["shape"] = [int(n) for n in result["shape"]]
+        result["name"], result["dtype"] = str(result["name"]), str(result["dtype"])
+    if "inputs" not in message:
+        return ExaminedCall(results, lacks_memory=bool(message.get("lacks_memory")))
+    return ExaminedCall(
+        results=results,
+        inputs={str(n): tuple(map(int, d)) for n, d in message["inputs"].items()},
+        changed=frozenset(map(str, message["changed"])),
+        written=frozenset(map(str, message["written"])),
+        launches=tuple(map(str, message["launches"])),
+        streams=int(message["streams"]),
+        launching_threads=int(message["launching_threads"]),
+        operators={str(name): int(count) for name, count in message["operators"].items()},
+        aliases=frozenset((str(one), str(other)) for one, other in message["aliases"]),
+        reused=frozenset(map(str, message["reused"])),
+        kinds={str(name): str(kind) for name, kind in message["kinds"].items()},
+        threads=int(message["threads"]),
+        written_bytes=int(message["written_bytes"]),
+        problem=str(message["problem"]),
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
-from agent.harness.processes.fork_server import worker_environment
+from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.process_tree import kill_tree
 
 

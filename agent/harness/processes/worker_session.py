@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
-from agent.errors import WorkerDied, WrongImport
-from agent.harness.processes.collection_errors import fault
+from agent.errors import CallFailed, WorkerDied, WorkerError, WrongImport
+from agent.harness.processes.collection_errors import fault, fault_of_log
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.results import (
     Collection,
+    ExaminedCall,
     Pass,
+    PreparedTiming,
+    Stop,
+    TimedBlock,
+    read_call,
     read_collection,
     read_latencies,
     read_pass,
     understood,
 )
+from tile_agent_pytest.examining.calls import ArgumentLayout
+
+
+class PassLooks(TypedDict, total=False):
+    """What a pass over tests tells besides their outcomes; nothing that is not asked for."""
+
+    records: bool
+    """The tests' calls of the kernel's file, which are kept, see `WorkerSession.laid_out`."""
+    observes: bool
+    """What the kernels were launched with."""
+    timed: bool
+    """What the tests time with functions that are known."""
 
 
 @dataclass(frozen=True)
@@ -31,26 +49,6 @@ class Checkout:
     sys_path: tuple[Path, ...]
     kernel: str
     """Path of the kernel below `root`."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Where a stepped run waits: inside the `tile_bench` call of a test."""
-
-    nodeid: str
-    config: str
-
-
-@dataclass(frozen=True)
-class PreparedTiming:
-    """How a stopped test's callable will be timed."""
-
-    method: str
-    """Name of the sampler, for the other arm to use the same."""
-    label: str
-    estimate_ms: float
-    launched: bool
-    """Whether the callable launched a kernel of the file."""
 
 
 class WorkerSession:
@@ -82,6 +80,7 @@ class WorkerSession:
         self.checkout = checkout
         self._log = log
         self._collection: Collection | None = None
+        kept = KeptFolders.of(log.parent, checkout.root / checkout.kernel, server.environment)
         self._worker = server.fork(
             {
                 "cwd": str(checkout.root),
@@ -92,9 +91,13 @@ class WorkerSession:
                 "kernel": checkout.kernel,
                 "detect_launches": detect_launches,
                 "repeat": repeat,
-                "tuned": str(log.parent / "tuned" / _digest(checkout)),
-                "env": {"PYTHONPATH": ":".join(str(path) for path in checkout.sys_path)},
-            }
+                "tuned": str(kept.tuned),
+                "env": {
+                    "PYTHONPATH": ":".join(str(path) for path in checkout.sys_path),
+                    **kept.variables(),
+                },
+            },
+            write=(kept.tuned, kept.caches),
         )
 
     def collection(self, deadline: float) -> Collection:
@@ -105,44 +108,86 @@ class WorkerSession:
             WorkerDied: it ended without an answer, or pytest refused the arguments.
         """
         if self._collection is None:
-            message = self._worker.receive(deadline)
+            try:
+                message = self._worker.receive(deadline)
+            except WorkerDied as ended:  # before pytest had begun, so that nobody else tells why
+                said = fault_of_log(self._log, self.checkout.root)
+                raise WorkerDied(f"{ended}: {said} (see {self._log})" if said else ended) from None
             if message.get("event") == "ended":
                 self._worker.close()
-                said = fault(self._log.read_text("utf-8", "replace"), self.checkout.root)
+                said = fault_of_log(self._log, self.checkout.root)
                 said = said or f"pytest ended with exit code {message.get('code')}"
                 raise WorkerDied(f"{said} (see {self._log})")
             with understood():
                 self._collection = read_collection(message)
         return self._collection
 
-    def run(self, nodeids: Sequence[str], deadline: float) -> Pass:
-        """One pass over the given tests.
+    def run(self, nodeids: Sequence[str], deadline: float, **looks: Unpack[PassLooks]) -> Pass:
+        """One pass over the given tests: `order` and `fetch`."""
+        self.order(nodeids, deadline, **looks)
+        return self.fetch(deadline)
+
+    def order(self, nodeids: Sequence[str], deadline: float, **looks: Unpack[PassLooks]) -> None:
+        """Have a pass over the given tests begin; `fetch` waits for its end.
+
+        Args:
+            nodeids: of the tests.
+            deadline: for the collection, where that goes on still.
+            looks: what it tells besides their outcomes.
 
         Raises:
             WorkerTimedOut: the deadline passed.
             WorkerDied: the worker ended, or a test is not there any more.
+        """
+        self._order(nodeids, deadline, stepped=False, **looks)
+
+    def has_answer(self) -> bool:
+        """Whether `fetch` would not wait: the pass is over, or the worker has ended."""
+        return self._worker.has_message()
+
+    def fetch(self, deadline: float) -> Pass:
+        """The pass that was ordered, once it is over.
+
+        Raises:
+            WorkerTimedOut: the deadline passed.
+            WorkerDied: the worker ended.
             WrongImport: the kernel was imported from another file than this checkout's.
         """
-        self._order(nodeids, deadline, stepped=False)
         return self._finished(self._worker.receive(deadline))
 
-    # --- stepped: block by block, in the `tile_bench` calls of the tests --------------------------
+    # --- stepped: block by block, where the tests time something ---------------------------------
 
-    def begin(self, nodeids: Sequence[str], deadline: float) -> None:
-        """Start a pass that waits in every `tile_bench` call for orders. Raises as `run`."""
-        self._order(nodeids, deadline, stepped=True)
+    def begin(self, nodeids: Sequence[str], deadline: float, **looks: Unpack[PassLooks]) -> None:
+        """Start a pass that waits for orders wherever a test times something. Raises as `order`."""
+        self._order(nodeids, deadline, stepped=True, **looks)
 
     def next_stop(self, deadline: float) -> Stop | Pass:
-        """Where the pass waits now, or the whole pass when it is over. Raises as `run`."""
+        """Where the pass waits now, or the whole pass when it is over. Raises as `fetch`."""
         message = self._worker.receive(deadline)
         with understood():
             if message["event"] == "at":
-                return Stop(str(message["nodeid"]), str(message["config"]))
+                where = (message["nodeid"], message["config"], message["through"])
+                return Stop(*map(str, where))
         return self._finished(message)
 
-    def prepare(self, method: str | None, deadline: float) -> PreparedTiming | str:
-        """Have the callable compiled and its sampler chosen; the error's text if that fails."""
-        self._worker.send({"op": "prepare", "method": method})
+    def finish(self, stop: Stop | Pass, deadline: float) -> Pass:
+        """Let the tests go on to their end from where they wait, and time nothing."""
+        while isinstance(stop, Stop):
+            self.go()
+            stop = self.next_stop(deadline)
+        return stop
+
+    def prepare(
+        self, method: str | None, deadline: float, processor: int | None = None
+    ) -> PreparedTiming | str:
+        """Have the callable compiled and its sampler chosen; the error's text if that fails.
+
+        Args:
+            method: the name of a sampler's class; chosen by the worker if not given.
+            deadline: for the answer.
+            processor: where it is timed without a GPU; where it runs already if not given.
+        """
+        self._worker.send({"op": "prepare", "method": method, "processor": processor})
         answer = self._worker.receive(deadline)
         with understood():
             if answer["event"] != "prepared":
@@ -151,14 +196,108 @@ class WorkerSession:
                 return str(answer["error"])
             (estimate_ms,) = read_latencies([answer["estimate_ms"]], 1)
             return PreparedTiming(
-                str(answer["method"]), str(answer["label"]), estimate_ms, bool(answer["launched"])
+                str(answer["method"]),
+                str(answer["label"]),
+                estimate_ms,
+                bool(answer["launched"]),
+                int(answer["launches_per_call"]),
+                int(answer["skipped_launches"]),
+                bool(answer["calls"]),
+                int(answer["children"]),
+                None if answer["processor"] is None else int(answer["processor"]),
             )
 
-    def block(self, count: int, deadline: float) -> tuple[float, ...]:
+    def block(self, count: int, deadline: float) -> TimedBlock:
         """So many samples, in ms."""
-        answer = self._ask({"op": "block", "count": count}, deadline)
+        return _timed(self._ask({"op": "block", "count": count}, deadline), count)
+
+    def pick(self, seed: int, calls: int, deadline: float) -> TimedBlock:
+        """So many timed calls on the bytes of a seed; the last one's result is kept."""
+        return _timed(self._ask({"op": "pick", "seed": seed, "count": calls}, deadline), calls)
+
+    def show(self, deadline: float) -> ExaminedCall:
+        """Where the results of the picked call lie."""
+        answer = self._ask({"op": "show"}, deadline)
         with understood():
-            return read_latencies(answer["samples_ms"], count)
+            return read_call(answer)
+
+    def examine(
+        self,
+        seed: int | None,
+        deadline: float,
+        *,
+        poison: Sequence[str] = (),
+        jitter: bool = False,
+        special: bool = False,
+        idle: bool = False,
+        fill: int | None = None,
+    ) -> ExaminedCall:
+        """One call that is not timed, on the bytes of a seed or, without one, of the test.
+
+        Args:
+            seed: says how the inputs differ from the test's.
+            deadline: for the answer.
+            poison: written tensors whose bytes are spoilt before.
+            jitter: with other last bits in the inputs of type float32.
+            special: with rows of zeros, of tiny and of large values.
+            idle: launch nothing.
+            fill: byte that memory holds before anything is written to it; anything if not given.
+        """
+        request: dict[str, object] = {
+            "op": "examine",
+            "seed": seed,
+            "poison": list(poison),
+            "jitter": jitter,
+            "special": special,
+            "idle": idle,
+            "fill": fill,
+        }
+        answer = self._ask(request, deadline)
+        with understood():
+            return read_call(answer)
+
+    @contextmanager
+    def laid_out(self, call: int, layout: ArgumentLayout, deadline: float) -> Iterator[None]:
+        """Wait before a call of the last recorded pass, in another layout, for `examine`.
+
+        Args:
+            call: its place among those that the worker keeps.
+            layout: how its arguments differ from those of the test.
+            deadline: for whatever the worker has to do.
+
+        Raises:
+            CallFailed: the call raised; the worker goes on.
+            WorkerDied: the worker ended.
+        """
+        self._worker.send(
+            {
+                "call": call,
+                "sizes": [list(pair) for pair in layout.sizes],
+                "pitch": layout.pitch,
+                "offset": layout.offset,
+            }
+        )
+        answer = self._worker.receive(deadline)
+        if answer.get("event") != "at":
+            raise WorkerDied(_early_end(answer))
+        try:
+            yield
+        except CallFailed:
+            self._await_end(deadline)
+            raise
+        except WorkerError:
+            raise
+        except BaseException:
+            self.go()
+            self._await_end(deadline)
+            raise
+        self.go()
+        self._await_end(deadline)
+
+    def _await_end(self, deadline: float) -> None:
+        while (answer := self._worker.receive(deadline)).get("event") != "called":
+            if answer.get("event") == "failed":
+                raise WorkerDied(_early_end(answer))
 
     def burst(self, count: int, deadline: float) -> None:
         """So many launches; it returns when they are over."""
@@ -172,18 +311,20 @@ class WorkerSession:
         self._worker.send(request)
         answer = self._worker.receive(deadline)
         with understood():
+            if answer["event"] == "failed":
+                raise CallFailed(_early_end(answer))
             if answer["event"] != request["op"]:
                 raise WorkerDied(_early_end(answer))
         return answer
 
-    def _order(self, nodeids: Sequence[str], deadline: float, *, stepped: bool) -> None:
+    def _order(self, nodeids: Sequence[str], deadline: float, **kind: object) -> None:
         found = self.collection(deadline)
         known = {item.nodeid for item in found.items}
         if lost := [nodeid for nodeid in nodeids if nodeid not in known]:
             reasons = [fault(text, self.checkout.root, nodeid) for nodeid, text in found.errors]
             why = "".join(f": {reason}" for reason in reasons[:1])
             raise WorkerDied(f"{lost[0]} can no longer be collected{why} (see {self._log})")
-        self._worker.send({"nodeids": list(nodeids), "stepped": stepped})
+        self._worker.send({"nodeids": list(nodeids), **kind})
 
     def _finished(self, message: dict[str, Any]) -> Pass:
         with understood():
@@ -230,6 +371,12 @@ class WorkerSession:
             self.kill()
 
 
+def _timed(answer: dict[str, Any], count: int) -> TimedBlock:
+    with understood():
+        samples_ms = read_latencies(answer["samples_ms"], count)
+        return TimedBlock(samples_ms, int(answer["launches"]), int(answer["children"]))
+
+
 def _early_end(message: dict[str, Any]) -> str:
     """A test ended where it should have waited: its callable failed."""
     if message["event"] == "failed":
@@ -239,12 +386,6 @@ def _early_end(message: dict[str, Any]) -> str:
         if bad:
             return f"{bad[0].nodeid}: {bad[0].headline}"
     return f"the worker answered {message['event']!r} out of turn"
-
-
-def _digest(checkout: Checkout) -> str:
-    """Names the kernel's text: a kept candidate is another commit, and the same code."""
-    text = (checkout.root / checkout.kernel).read_bytes()
-    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def deadline_in(seconds: float) -> float:

@@ -21,6 +21,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -28,6 +29,7 @@ from agent.analysis.cutile import host
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.interface import Interface, merged
 from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Edits, Source, argument, assigned, positional
@@ -52,7 +54,6 @@ class AssumeDivisible(Optimization):
         KernelClass.COMPUTE: 160,
     }
     expected = "a quarter of the load and store instructions; its time is not measured"
-    measured = "H200, cuda-tile 1.7: copy of columns +8.1 %"
     hypothesis = "Addresses that are known to be aligned are loaded 16 bytes at a time."
     example: ClassVar[Params] = {"divisor": DIVISOR}
     before = """\
@@ -79,6 +80,13 @@ def copy(x):
         .replace("x.stride(0), n)", "x.stride(0), n, 16 if x.stride(0) % 16 == 0 else 1)")
     )
 
+    trial = TileTrial(
+        kernel="copy_kernel",
+        arguments=((F32, 1), (F32, 1), "int32", 1024),
+        arguments_after=((F32, 1), (F32, 1), "int32", 1024, 16),
+        columns=64,
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: 16."""
         self.apply(subject, self.example)
@@ -97,9 +105,8 @@ def copy(x):
             except NotApplicable as refusal:
                 reasons.append(str(refusal))
         if not edits:
-            raise NotApplicable(
-                "; ".join(reasons)
-                or "no index of a gather or scatter is computed from an integer parameter"
+            raise all_refuse(
+                reasons, "no index of a gather or scatter is computed from an integer parameter"
             )
         return source.rewrite(merged(edits))
 

@@ -18,11 +18,13 @@ from typing import ClassVar
 
 from agent import tuning
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.syntax import Literal, Source
 
 
@@ -125,6 +127,8 @@ def gelu(x):
     return y
 '''
 
+    trial = TileTrial(kernel="gelu_kernel", arguments=((F32, 2), (F32, 2), 1024))
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One for each kernel that can be tuned; with several, the parameters name it."""
         kernels = CUTILE.launched(subject.source)
@@ -138,7 +142,7 @@ def gelu(x):
             else:
                 found.append({"kernel": kernel.name} if len(kernels) > 1 else {})
         if not found:
-            raise NotApplicable("; ".join(reasons) or "the file launches no cuTile kernel")
+            raise all_refuse(reasons, "the file launches no cuTile kernel")
         return found[:8]
 
     def apply(self, subject: Subject, params: Params) -> str:

@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.access_bounds import (
@@ -42,6 +43,7 @@ from agent.analysis.cutile.index_ranges import holds_at
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.load_without_tma import FILLED_BY_TMA
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import WIDTH, Place
 from agent.rewriting.common.interface import Interface
 from agent.rewriting.cutile.blocks import line_of, preceded, unused
@@ -64,7 +66,6 @@ class CheckBounds(Optimization):
         KernelClass.COMPUTE: 180,
     }
     expected = "TileGym reports +3 to +13 % without TMA, nothing with it"
-    measured = "H200, cuda-tile 1.7: rope +16.8 %, softmax +0.3 % (noise), rms norm +0.1 % (noise)"
     hypothesis = "A third of a copy's instructions compare indices with extents."
     example: ClassVar[Params] = {}
     before = """\
@@ -115,6 +116,12 @@ def double(x):
     return y
 """
 
+    trial = TileTrial(
+        kernel="double_kernel",
+        arguments=((F32, 2), (F32, 2)),
+        arguments_after=((F32, 2), (F32, 2), False),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One."""
         self.apply(subject, {})
@@ -135,7 +142,7 @@ def double(x):
             except NotApplicable as refusal:
                 reasons.append(str(refusal))
         if not edits:
-            raise NotApplicable("; ".join(reasons) or "the file holds no launched cuTile kernel")
+            raise all_refuse(reasons, "the file holds no launched cuTile kernel")
         return source.rewrite(edits)
 
 

@@ -19,11 +19,13 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.interface import Interface, merged
 from agent.syntax import Edits, Source, descendants
 
@@ -63,6 +65,12 @@ def negate(x):
 """
     after = before.replace(", stride", "").replace(", x.stride(0)", "")
 
+    trial = TileTrial(
+        kernel="negate_kernel",
+        arguments=((F32, 2), (F32, 2), "int32", 1024),
+        arguments_after=((F32, 2), (F32, 2), 1024),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: without them."""
         self.apply(subject, {})
@@ -81,7 +89,7 @@ def negate(x):
             except NotApplicable as refusal:
                 reasons.append(str(refusal))
         if not edits:
-            raise NotApplicable("; ".join(reasons) or "every launched kernel reads its parameters")
+            raise all_refuse(reasons, "every launched kernel reads its parameters")
         return source.rewrite(merged(edits))
 
 

@@ -25,7 +25,8 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.element_types import ElementTypes
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, Optimization
+from agent.playbook.trial import F16, TileTrial
 from agent.syntax import Source, descendants, keyword, positional, with_keyword
 
 FLUSHED = tuple(f"{CT}{name}" for name in ("exp2", "rsqrt", "sqrt", "truediv"))
@@ -44,12 +45,8 @@ class FastMath(Optimization):
     family = "arithmetic"
     priority: ClassVar = {KernelClass.MEMORY: 40, KernelClass.BALANCED: 30, KernelClass.COMPUTE: 50}
     expected = "1 to 5 % (TileGym); half of a softmax's instructions"
-    measured = (
-        "H200, cuda-tile 1.7: softmax +26.0 %, cross entropy +20.3 %, attention +9.1 %, "
-        "silu-and-mul +4.5 %"
-    )
     hypothesis = "An exact division is a subroutine of some 20 instructions, a fast one is two."
-    changes_rounding = True
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {"rounding": "FULL"}
     before = """\
 import cuda.tile as ct
@@ -76,6 +73,8 @@ def normalize(x):
         "tile / root",
         "ct.truediv(tile, root, rounding_mode=ct.RoundingMode.FULL, flush_to_zero=True)",
     )
+
+    trial = TileTrial(kernel="normalize_kernel", arguments=((F16, 2), (F16, 2), 1024))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Within 2 ulp, and as fast as it goes; the faster one that passes the tests is taken."""

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -28,6 +29,7 @@ from agent.analysis.cutile.accesses import GATHER, SCATTER, Access, Bounds, acce
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import NotRegular
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
 from agent.syntax import Source, argument, descendants, keyword
 
@@ -51,7 +53,6 @@ class GatherToLoad(Optimization):
         KernelClass.COMPUTE: 110,
     }
     expected = "TileGym claims 2x to 78x; nothing for an aligned one-dimensional copy"
-    measured = "H200, cuda-tile 1.7: copy of columns -0.1 % (noise), silu-and-mul -20.5 %"
     hypothesis = "A tile is fetched as one request with one address and one check of its bounds."
     example: ClassVar[Params] = {}
     before = """\
@@ -95,6 +96,8 @@ ct.reshape(
         )
     )
 
+    trial = TileTrial(kernel="softmax_kernel", arguments=((F32, 2), (F32, 2)))
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: every access that is a tile."""
         self.apply(subject, {})
@@ -115,7 +118,7 @@ ct.reshape(
             reasons += refused
             edits |= _unused_after(source, kernel, tuple(replaced))
         if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no launched kernel gathers or scatters")
+            raise all_refuse(reasons, "no launched kernel gathers or scatters")
         return source.rewrite(edits)
 
 

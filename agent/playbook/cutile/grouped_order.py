@@ -25,7 +25,8 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import BID, NUM_BLOCKS, block_indices
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
+from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.cutile.blocks import replacing, spelling, unused
 from agent.syntax import Source, argument, descendants, positional
 
@@ -33,7 +34,7 @@ SWEEP = (4, 8, 16)
 Edit = Callable[[Any], Any]
 
 
-class GroupedOrder(Optimization):
+class GroupedOrder(OfEachKernel):
     """Plain order of the result's tiles -> groups of rows."""
 
     name = "grouped-order"
@@ -42,8 +43,8 @@ class GroupedOrder(Optimization):
     family = "order"
     priority: ClassVar = {KernelClass.BALANCED: 120, KernelClass.COMPUTE: 70}
     expected = "TileGym claims +5 % to +15 % for large products; nothing for those that fit into L2"
-    measured = "H200, cuda-tile 1.7: bmm +9.6 %, matmul +0.5 % (noise)"
     hypothesis = "Blocks that run together share rows and columns, which they find in the L2 cache."
+    sweep = tuple({"group": group} for group in SWEEP)
     example: ClassVar[Params] = {"group": 8}
     before = """\
 import cuda.tile as ct
@@ -80,24 +81,11 @@ def matmul(a, b):
 """,
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """Heights of a group."""
-        self.apply(subject, {"group": SWEEP[0]})
-        return [{"group": group} for group in SWEEP]
+    trial = TileTrial(kernel="matmul_kernel", arguments=((F16, 2), (F16, 2), (F16, 2)))
 
-    def apply(self, subject: Subject, params: Params) -> str:
-        """Reorder the tiles of every launched kernel that multiplies in a loop."""
-        source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons = []
-        for kernel in CUTILE.launched(source):
-            try:
-                edits |= _reordered(source, kernel, int(params["group"]))
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "the file holds no launched kernel")
-        return source.rewrite(edits)
+    def edits(self, subject: Subject, kernel: Kernel, params: Params) -> dict[cst.CSTNode, Edit]:
+        """Reorder the tiles of a product that is summed up in a loop."""
+        return _reordered(subject.source, kernel, int(params["group"]))
 
 
 def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, Edit]:

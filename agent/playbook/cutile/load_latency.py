@@ -20,6 +20,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.syntax import Source, keyword, setting
 
 SWEEP = (1, 3, 6, 10)
@@ -39,7 +40,6 @@ class LoadLatency(Optimization):
         KernelClass.COMPUTE: 90,
     }
     expected = "a few percent either way"
-    measured = "H200, cuda-tile 1.7: bmm +3.6 %, softmax +0.1 % (noise)"
     hypothesis = "Loads that are issued earlier overlap with the computation before their use."
     example: ClassVar[Params] = {"latency": 6}
     before = """\
@@ -72,6 +72,8 @@ def row_sum(x):
         "# the row may end inside a tile\n",
         "# the row may end inside a tile\n            latency=6,\n",
     )
+
+    trial = TileTrial(kernel="row_sum_kernel", arguments=((F32, 2), (F32, 1)))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, less what every load says already."""

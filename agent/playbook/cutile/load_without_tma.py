@@ -24,6 +24,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.syntax import Source, keyword, setting
 
 FIRST_TMA = 90
@@ -40,7 +41,6 @@ class LoadWithoutTma(Optimization):
     family = "tma"
     priority: ClassVar = {KernelClass.MEMORY: 20, KernelClass.BALANCED: 80}
     expected = "up to some ten percent for row-wise kernels, a loss for others"
-    measured = "H200, cuda-tile 1.7: layer norm +25.4 %, rms norm +8.1 %"
     hypothesis = "A row goes from memory to registers at once, not through shared memory."
     example: ClassVar[Params] = {}
     before = """\
@@ -63,6 +63,10 @@ def rms(x, eps=1e-6):
     return y
 """
     after = before.replace("PaddingMode.ZERO)", "PaddingMode.ZERO, allow_tma=False)")
+
+    trial = TileTrial(
+        kernel="rms_kernel", arguments=((F32, 2), (F32, 2), 1e-06, 1024), fp32_only=True
+    )
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The loads alone; and the stores with them, where any may still use it."""

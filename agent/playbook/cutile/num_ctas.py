@@ -21,6 +21,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.syntax import Source
@@ -39,7 +40,6 @@ class NumCtas(Optimization):
     revisit_after = frozenset({"scheduling", "tiles"})
     priority: ClassVar = {KernelClass.BALANCED: 210, KernelClass.COMPUTE: 60}
     expected = "removes spills of large tiles on sm_90; 2-CTA MMA on sm_100; can lose on thin tiles"
-    measured = "H200, cuda-tile 1.7: bmm -1.3 % (noise), matmul -1.8 % (noise)"
     hypothesis = "Two blocks split the accumulator and share operands, which relieves registers."
     example: ClassVar[Params] = {HINT: 2}
     before = """\
@@ -68,10 +68,12 @@ def matmul(a, b):
 """
     after = before.replace("(occupancy=1)", "(occupancy=1, num_ctas=2)")
 
+    trial = TileTrial(kernel="matmul_kernel", arguments=((F16, 2), (F16, 2), (F16, 2)))
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Two, unless that is set: for the tile as it is, twice as high, and twice as wide."""
         kernels = self._kernels(subject)
-        if all(hint_of(subject.source, kernel, HINT) == 2 for kernel in kernels):
+        if all(hint_of(subject, kernel, HINT) == 2 for kernel in kernels):
             raise NotApplicable(f"{HINT} is 2 already")
         try:
             larger = ChangeableTiles.of(CUTILE, subject.source).doubled()
@@ -81,7 +83,7 @@ def matmul(a, b):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set it for every launched kernel that multiplies tiles, and the tile with it."""
-        text = with_hint(subject.source, self._kernels(subject), HINT, int(params[HINT]))
+        text = with_hint(subject, self._kernels(subject), HINT, int(params[HINT]))
         sizes = {name: size for name, size in params.items() if name != HINT}
         if not sizes:
             return text
@@ -94,4 +96,4 @@ def matmul(a, b):
         multiplying = [k for k in CUTILE.launched(source) if CUTILE.has_dot(source, k)]
         if not multiplying:
             raise NotApplicable("no launched kernel multiplies tiles")
-        return hintable(source, HINT, multiplying)
+        return hintable(subject, HINT, multiplying)

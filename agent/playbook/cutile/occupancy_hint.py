@@ -20,6 +20,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
 HINT = "occupancy"
@@ -42,11 +43,6 @@ class OccupancyHint(Optimization):
     revisit_after = frozenset({"cluster", "rows", "tiles"})
     priority: ClassVar = {KernelClass.MEMORY: 10, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 40}
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
-    measured = (
-        "H200, cuda-tile 1.7: softmax +74.2 %, layer norm +71.0 %, rms norm +63.3 %, "
-        "attention +31.0 %, bmm +17.8 %, matmul +5.8 %, cross entropy +2.2 %, "
-        "silu-and-mul -1.0 %, rope -16.6 %"
-    )
     hypothesis = "More resident blocks have more loads in flight, which hides memory latency."
     example: ClassVar[Params] = {HINT: 4}
     before = """\
@@ -70,14 +66,16 @@ def softmax(x):
 """
     after = before.replace("@ct.kernel\n", "@ct.kernel(occupancy=4)\n")
 
+    trial = TileTrial(kernel="softmax_kernel", arguments=((F32, 2), (F32, 2), 1024))
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, less what every kernel has already."""
-        kernels = hintable(subject.source, HINT, CUTILE.launched(subject.source))
-        present = {hint_of(subject.source, kernel, HINT) or DEFAULT for kernel in kernels}
+        kernels = hintable(subject, HINT, CUTILE.launched(subject.source))
+        present = {hint_of(subject, kernel, HINT) or DEFAULT for kernel in kernels}
         sweep = SWEEP[subject.kernel_class]
         return [{HINT: value} for value in sweep if present != {value}]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set it for every launched kernel."""
-        kernels = hintable(subject.source, HINT, CUTILE.launched(subject.source))
-        return with_hint(subject.source, kernels, HINT, int(params[HINT]))
+        kernels = hintable(subject, HINT, CUTILE.launched(subject.source))
+        return with_hint(subject, kernels, HINT, int(params[HINT]))

@@ -14,11 +14,13 @@ Source: TileGym's cuTile playbook, item B, which claims +50 % to +300 %; for a m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -35,6 +37,7 @@ from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import Optimization
 from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
 from agent.rewriting.cutile.blocks import line_of, preceded, replacing, spelling, unused
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
@@ -62,10 +65,6 @@ class PersistentBlocks(Optimization):
         KernelClass.COMPUTE: 80,
     }
     expected = "TileGym claims +50 % to +300 % for many small blocks; a loss for some products"
-    measured = (
-        "H200, cuda-tile 1.7: bmm +5.1 %, layer norm +5.0 %, silu-and-mul -3.1 %, "
-        "copy of columns -14.2 %, cross entropy -26.5 %, rope -33.9 %, rms norm -39.4 %"
-    )
     hypothesis = (
         "Blocks that stay spare the start of each block, and overlap one tile with the next."
     )
@@ -118,6 +117,12 @@ def double(x):
     return y
 """
 
+    trial = TileTrial(
+        kernel="double_kernel",
+        arguments=((F32, 2), (F32, 2)),
+        arguments_after=((F32, 2), (F32, 2), 4096),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Blocks a multiprocessor; fewer for a product, whose blocks are large.
 
@@ -125,10 +130,10 @@ def double(x):
         share is too little for one that also keeps a loop over tiles in registers. Pairs of thread
         blocks with tiles of twice the size gain together with this what neither gains alone.
         """
-        source, kernels = subject.source, _regular(subject.source)
+        source, kernels = subject.source, _regular(subject)
         if not any(CUTILE.has_dot(source, kernel) for kernel in kernels):
             return [{"blocks_per_sm": count} for count in SWEEP]
-        told = {hint_of(source, kernel, OCCUPANCY) for kernel in kernels} - {None}
+        told = {hint_of(subject, kernel, OCCUPANCY) for kernel in kernels} - {None}
         found: list[Params] = [
             {"blocks_per_sm": count} | ({OCCUPANCY: count} if told - {count} else {})
             for count in SWEEP_DOT
@@ -137,23 +142,26 @@ def double(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that can be, and all its launches."""
-        source = subject.source
         if THREAD_BLOCKS in params:
             pair = {
                 name: v for name, v in params.items() if name not in ("blocks_per_sm", OCCUPANCY)
             }
-            source = Source(NumCtas().apply(subject, pair), source.path)
+            subject = _with_text(subject, NumCtas().apply(subject, pair))
         edits: dict[cst.CSTNode, Edit] = {}
-        for kernel in _regular(source):
-            edits |= _looped(source, kernel)
+        for kernel in _regular(subject):
+            edits |= _looped(subject.source, kernel)
             for launch in kernel.launches:
-                edits |= _launched(source, kernel, launch, int(params["blocks_per_sm"]))
-        text = source.rewrite(edits)
+                edits |= _launched(subject, kernel, launch, int(params["blocks_per_sm"]))
+        text = subject.source.rewrite(edits)
         if OCCUPANCY not in params:
             return text
-        persistent = Source(text, source.path)
-        kernels = hintable(persistent, OCCUPANCY, CUTILE.launched(persistent))
+        persistent = _with_text(subject, text)
+        kernels = hintable(persistent, OCCUPANCY, CUTILE.launched(persistent.source))
         return with_hint(persistent, kernels, OCCUPANCY, int(params[OCCUPANCY]))
+
+
+def _with_text(subject: Subject, text: str) -> Subject:
+    return replace(subject, source=Source(text, subject.source.path))
 
 
 def _pairs(subject: Subject) -> list[Params]:
@@ -164,19 +172,20 @@ def _pairs(subject: Subject) -> list[Params]:
         return []
 
 
-def _regular(source: Source) -> tuple[Kernel, ...]:
+def _regular(subject: Subject) -> tuple[Kernel, ...]:
     """The launched kernels that can be rewritten. Raises `NotApplicable` when there is none."""
+    source = subject.source
     found, reasons = [], []
     for kernel in CUTILE.launched(source):
         try:
             _looped(source, kernel)
             for launch in launches(source, kernel):
-                _launched(source, kernel, launch, 1)
+                _launched(subject, kernel, launch, 1)
             found.append(kernel)
         except NotApplicable as reason:
             reasons.append(str(reason))
     if not found:
-        raise NotApplicable("; ".join(reasons[:2]) or "the file holds no launched cuTile kernel")
+        raise all_refuse(reasons, "the file holds no launched cuTile kernel")
     return tuple(found)
 
 
@@ -307,9 +316,10 @@ def _with_parameters(params: cst.Parameters, names: Sequence[str]) -> cst.Parame
 
 
 def _launched(
-    source: Source, kernel: Kernel, launch: Launch, blocks_per_sm: int
+    subject: Subject, kernel: Kernel, launch: Launch, blocks_per_sm: int
 ) -> dict[cst.CSTNode, Edit]:
     """The edits of one launch: a smaller grid, and the extents of the old one as arguments."""
+    source = subject.source
     indices, counts = _asked(source, kernel)
     extents = _extents(source, kernel, (*indices, *counts))
     line = line_of(source, launch.node)
@@ -337,7 +347,7 @@ def _launched(
         )
     torch = _torch(source)
     properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
-    resident = _resident(source, kernel, blocks_per_sm)
+    resident = _resident(subject, kernel, blocks_per_sm)
     text = [
         *(f"{name} = {value}" for name, value in zip(extents, values, strict=False)),
         f"{SMS} = {properties}.multi_processor_count",
@@ -351,9 +361,9 @@ def _launched(
     return edits
 
 
-def _resident(source: Source, kernel: Kernel, blocks_per_sm: int) -> str:
+def _resident(subject: Subject, kernel: Kernel, blocks_per_sm: int) -> str:
     """How many blocks stay; one that is a pair of thread blocks takes two places."""
-    together = hint_of(source, kernel, THREAD_BLOCKS) or 1
+    together = hint_of(subject, kernel, THREAD_BLOCKS) or 1
     held = SMS if together == 1 else f"{SMS} // {together}"
     return held if blocks_per_sm == 1 else f"{held} * {blocks_per_sm}"
 

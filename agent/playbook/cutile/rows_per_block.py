@@ -19,11 +19,13 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.coarsening import block_name, casts, count, divided, elements
 from agent.syntax import Source, argument, descendants, keyword
 
@@ -48,8 +50,8 @@ class RowsPerBlock(Optimization):
     family = "rows"
     priority: ClassVar = {KernelClass.MEMORY: 140, KernelClass.BALANCED: 110}
     expected = "not known; something for rows of a few hundred elements, a loss for long ones"
-    measured = "H200, cuda-tile 1.7: softmax -3.1 %"
     hypothesis = "More bytes are on their way in each block, and fewer blocks are started."
+    opt_in = "it lost on all three kernels that it was tried on"
     example: ClassVar[Params] = {"rows": 4}
     before = """\
 import cuda.tile as ct
@@ -73,6 +75,8 @@ def softmax(x):
     after = before.replace("shape=(1, N)", "shape=(4, N)").replace(
         "(x.shape[0],), soft", "(ct.cdiv(x.shape[0], 4),), soft"
     )
+
+    trial = TileTrial(kernel="softmax_kernel", arguments=((F32, 2), (F32, 2), 1024))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, for kernels that have one row a block."""
@@ -115,7 +119,7 @@ def _by_row(source: Source) -> list[ByRow]:
         except NotApplicable as refusal:
             reasons.append(f"{kernel.name}: {refusal}")
     if not found:
-        raise NotApplicable("; ".join(reasons) or "the file holds no cuTile kernel")
+        raise all_refuse(reasons, "the file holds no cuTile kernel")
     return found
 
 

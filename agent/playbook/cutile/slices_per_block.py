@@ -22,11 +22,13 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.coarsening import (
     LOAD,
     STORE,
@@ -82,6 +84,8 @@ def scale(x):
         "16), x.shape[0])", "16), ct.cdiv(x.shape[0], 4))"
     )
 
+    trial = TileTrial(kernel="scale_kernel", arguments=((F32, 3), (F32, 2), (F32, 3)))
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, for kernels in which blocks share a tile."""
         _sharing(subject.source)
@@ -120,7 +124,7 @@ def _sharing(source: Source) -> list[Sharing]:
             except NotApplicable as refusal:
                 reasons[f"{kernel.name}: {refusal}"] = None
     if not found:
-        raise NotApplicable("; ".join([*reasons][:3]) or "the file holds no cuTile kernel")
+        raise all_refuse([*reasons], "the file holds no cuTile kernel")
     return found
 
 

@@ -26,6 +26,7 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.insertion import after_imports, free_name, with_import
 from agent.syntax import Source, descendants
 
@@ -43,10 +44,6 @@ class StaticShapes(Optimization):
         KernelClass.COMPUTE: 150,
     }
     expected = "35 to 83 % fewer instructions in row kernels"
-    measured = (
-        "H200, cuda-tile 1.7: layer norm +20.3 %, softmax +16.3 %, rms norm +12.9 %, "
-        "cross entropy +2.5 %, rope +0.9 %, silu-and-mul +0.4 %, copy of columns +0.0 % (noise)"
-    )
     hypothesis = "What the compiler knows of a row's length, no thread has to compute or to check."
     example: ClassVar[Params] = {"dimension": -1}
     before = """\
@@ -77,6 +74,13 @@ def scale(x, factor):
             "StaticRow = Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(-1,))]\n",
         )
         .replace("(x, y, factor: float)", "(x: StaticRow, y: StaticRow, factor: float)")
+    )
+
+    trial = TileTrial(
+        kernel="scale_kernel",
+        arguments=((F32, 2), (F32, 2), 2.0),
+        arguments_after=((F32, 2, (None, 4096)), (F32, 2, (None, 4096)), 2.0),
+        fp32_only=True,
     )
 
     def variants(self, subject: Subject) -> Sequence[Params]:

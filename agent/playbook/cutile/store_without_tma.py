@@ -17,6 +17,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.syntax import keyword, setting
 
 FIRST_TMA = 90
@@ -35,7 +36,6 @@ class StoreWithoutTma(Optimization):
         KernelClass.COMPUTE: 130,
     }
     expected = "up to 30 % for row-wise kernels, a loss for others"
-    measured = "H200, cuda-tile 1.7: softmax +16.1 %"
     hypothesis = "A store from registers skips shared memory, which leaves room for more blocks."
     example: ClassVar[Params] = {}
     before = """\
@@ -57,6 +57,10 @@ def scale(x, factor):
     return y
 """
     after = before.replace("tile=tile * factor)", "tile=tile * factor, allow_tma=False)")
+
+    trial = TileTrial(
+        kernel="scale_kernel", arguments=((F32, 2), (F32, 2), 2.0, 1024), fp32_only=True
+    )
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: without."""

@@ -21,7 +21,8 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.playbook.base import Optimization
+from agent.playbook.base import TF32_ROUNDING, Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.insertion import before_kernels, free_name
 from agent.syntax import Function, Source, argument, assigned, descendants
 
@@ -46,7 +47,7 @@ class Tf32Guard(Optimization):
     }
     expected = "about 2x or more for float32 operands (TileGym); nothing for others"
     hypothesis = "Tensor cores take TF32 but not float32, which is multiplied one by one."
-    changes_rounding = True
+    changes_rounding = TF32_ROUNDING
     example: ClassVar[Params] = {}
     before = """\
 import cuda.tile as ct
@@ -83,6 +84,8 @@ def as_tf32(tile):
 @ct.kernel
 ''',
     ).replace("ct.mma(left, right, sum)", "ct.mma(as_tf32(left), as_tf32(right), sum)")
+
+    trial = TileTrial(kernel="matmul_kernel", arguments=((F32, 2), (F32, 2), (F32, 2)))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: with the guard."""

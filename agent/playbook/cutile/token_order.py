@@ -29,6 +29,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import holds_at, is_scalar
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.blocks import unused
 from agent.syntax import Source, argument, descendants, positional
 
@@ -72,6 +73,8 @@ def double(x):
     after = before.replace("for i in range(ROWS)", "for at in range(first, first + ROWS)").replace(
         "(first + i, 0)", "(at, 0)"
     )
+
+    trial = TileTrial(kernel="double_kernel", arguments=((F32, 2), (F32, 2)), rows_of=8)
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: every loop that can be counted so."""

@@ -19,6 +19,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
 from agent.analysis.cutile.dialect import CUTILE
 from agent.playbook.base import Optimization
+from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 
 HINT = "num_worker_warps"
@@ -40,7 +41,6 @@ class WorkerWarps(Optimization):
         KernelClass.COMPUTE: 100,
     }
     expected = "not known; halves the registers a thread holds of a tile"
-    measured = "H200, cuda-tile 1.7: rms norm +0.7 %, softmax +0.6 % (noise)"
     hypothesis = "More threads share a tile, so that each needs fewer registers for it."
     example: ClassVar[Params] = {HINT: 8}
     before = """\
@@ -64,14 +64,16 @@ def center(x):
 """
     after = before.replace("(occupancy=2)", "(occupancy=2, num_worker_warps=8)")
 
+    trial = TileTrial(kernel="center_kernel", arguments=((F32, 2), (F32, 2), 1024))
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Those that are not set for every kernel; four is what no hint means."""
         source = subject.source
-        kernels = hintable(source, HINT, CUTILE.launched(source))
-        present = {hint_of(source, kernel, HINT) or DEFAULT for kernel in kernels}
+        kernels = hintable(subject, HINT, CUTILE.launched(source))
+        present = {hint_of(subject, kernel, HINT) or DEFAULT for kernel in kernels}
         return [{HINT: value} for value in SWEEP if present != {value}]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set it for every launched kernel."""
-        kernels = hintable(subject.source, HINT, CUTILE.launched(subject.source))
-        return with_hint(subject.source, kernels, HINT, int(params[HINT]))
+        kernels = hintable(subject, HINT, CUTILE.launched(subject.source))
+        return with_hint(subject, kernels, HINT, int(params[HINT]))

@@ -22,6 +22,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -29,7 +30,8 @@ from agent.analysis.triton.arguments import rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, triton_module
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, Optimization
+from agent.playbook.trial import PAIRS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, above, fitted, without
 from agent.rewriting.triton.grid import grid_from_meta, without_unused
 from agent.syntax import Source, Untraceable
@@ -47,7 +49,7 @@ class AddAutotune(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 74, KernelClass.BALANCED: 74, KernelClass.MEMORY: 74}
     expected = "10 to 50 % over a guessed size (TileGym); more where shapes differ"
     hypothesis = "Each problem size has its own best blocks, warps and stages; Triton times them."
-    changes_rounding = True
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {}
     before = '''\
 import torch
@@ -105,6 +107,10 @@ def add(x, y):
 """,
     )
 
+    trial = TritonTrial(
+        kernel="add_kernel", types=(P, P, P, "i32", 1024), function="add", calls=PAIRS
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: Triton does the sweep."""
         self.apply(subject, {})
@@ -127,7 +133,7 @@ def add(x, y):
                 continue
             names |= {n.value for t in tiles[kernel.name] for x in t.literals for n in x.names}
         if not edits:
-            raise NotApplicable("; ".join(dict.fromkeys(reasons[:2])) or "no kernel is launched")
+            raise all_refuse(reasons, "no kernel is launched")
         return without_unused(source.rewrite(edits), names)
 
 

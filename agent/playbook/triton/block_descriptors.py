@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import names_in, rewritten
@@ -27,6 +28,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, triton_module
 from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.formatting import NewCall, laid_out
 from agent.rewriting.triton.descriptors import (
     Layout,
@@ -148,6 +150,15 @@ def row_sum(x):
     return y
 '''
 
+    trial = TritonTrial(
+        kernel="row_sum_kernel",
+        types=(P, P, "i32", "i32", "i32", 16, 64),
+        function="row_sum",
+        calls=(((3, 1024),), ((5, 77),), ((1, 1),), ((4, 2500),), ((3, 77),), ((20, 132),)),
+        types_after=(P, P, "i32", "i32", "i32", 16, 64, True),
+        reference="def row_sum(x):\n    return x.sum(dim=1)\n",
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: all that can be."""
         self.apply(subject, {})
@@ -174,7 +185,7 @@ def row_sum(x):
                 continue
             functions.append(function)
         if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+            raise all_refuse(reasons, "no Triton kernel is launched here")
         functions.append(scratch(source, allocate))
         return source.rewrite(edits | before_kernels(source, functions))
 
@@ -188,9 +199,7 @@ def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTN
         raise NotApplicable("; ".join(reasons[:1]) or f"{kernel.name} makes no block pointers")
     if again := {p.base for p in pointers} & set(rewritten(source, kernel)):
         raise NotApplicable(f"{kernel.name} loads and stores {sorted(again)[0]}: TMA may overtake")
-    layouts = [
-        Layout(p.base, p.offsets, p.strides[:-1], p.strides[-1], p.block[-1]) for p in pointers
-    ]
+    layouts = [_layout(pointer) for pointer in pointers]
     check_given(source, kernel, layouts)
     tl = language(source, kernel)
     flag = unused(kernel, "DESCRIPTORS")
@@ -219,6 +228,11 @@ def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTN
     for place, lines in above.items():
         edits[place] = _above(only_where(flag, lines))
     return edits, fitting(fits, conditions(source, kernel, layouts))
+
+
+def _layout(pointer: BlockPointer) -> Layout:
+    *strides, inner = ((stride,) if stride != "1" else () for stride in pointer.strides)
+    return Layout(pointer.base, pointer.offsets, tuple(strides), inner, pointer.block[-1])
 
 
 def _names(kernel: Kernel, pointer: BlockPointer) -> list[str]:

@@ -3,7 +3,8 @@
 When: a Triton kernel whose `tl.constexpr` tile sizes are set to integers in the file. Not one whose
     block must hold a whole row, as with `next_power_of_2(n_cols)`. A matrix product is a matter of
     `blocks-and-warps`.
-Do: half, double and four times the size, with the warps that are there.
+Do: half, double and four times the size, with the warps that are there; none that is longer than
+    what tests were seen to launch has elements, up to a power of two.
 Risk: none to results while the constant is a tile size only, which is checked; a kernel without
     masks is only given smaller sizes, which divide what the present one divides.
 Source: Triton's tutorials and Helion's heuristics: about 8 KiB of traffic a program for
@@ -18,7 +19,9 @@ from typing import ClassVar
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tile_extents import have_work
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 
 
@@ -58,6 +61,13 @@ def gelu(x):
 """
     after = before.replace("BLOCK_SIZE = 1024", "BLOCK_SIZE = 2048")
 
+    trial = TritonTrial(
+        kernel="gelu_kernel",
+        types=(P, P, "i32", 1024),
+        function="gelu",
+        types_after=(P, P, "i32", 2048),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sizes worth trying for the constants that are tile sizes and nothing else."""
         tiles = _tiles(subject)
@@ -67,11 +77,22 @@ def gelu(x):
             raise NotApplicable(
                 f"{products[0]} multiplies tiles, whose sizes go with their warps: blocks-and-warps"
             )
-        return tiles.variants()
+        found = tiles.variants()
+        useful = [params for params in found if _has_work(subject, tiles, params)]
+        if not useful:
+            raise NotApplicable("every other block size is longer than what tests launch")
+        return useful
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them where the launches take them from."""
         return _tiles(subject).resize(params)
+
+
+def _has_work(subject: Subject, tiles: ChangeableTiles, params: Params) -> bool:
+    sizes = dict(params)
+    name = sizes.pop("kernel", None) or next(iter(tiles.kernels))
+    (kernel,) = (k for k in TRITON.kernels(subject.source) if k.name == name and k.launches)
+    return have_work(subject, kernel, {constant: int(size) for constant, size in sizes.items()})
 
 
 def _tiles(subject: Subject) -> ChangeableTiles:

@@ -2,9 +2,9 @@
 
 When: a Triton kernel whose `tl.constexpr` tile sizes are set to integers in the file. Not an
     autotuned one, and not one whose block must hold a whole row.
-Do: set the sizes, `num_warps=` and for a dot `num_stages=` at once: a tile of 128 x 256
-    accumulators spills with the default 4 warps, and 8 warps idle on the 64 x 64 that it replaces,
-    so that neither step gains anything alone.
+Do: set the sizes, `num_warps` and for a dot `num_stages` at once: a tile of 128 x 256 accumulators
+    spills with the default 4 warps, and 8 warps idle on the 64 x 64 that it replaces, so that
+    neither step gains anything alone. Where a launch computes its warps, a heuristic sets them.
 Risk: none to results while a constant is a tile size only, which is checked. The block sizes hold
     for every problem size; `add-autotune` chooses for each.
 Source: Triton's matrix product tutorial lists 128 x 256 x 64 with 8 warps and 3 stages first;
@@ -23,9 +23,12 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tile_extents import have_work
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
-from agent.rewriting.triton.launch_options import DEFAULTS, check, now, setting_options
+from agent.rewriting.triton.kernel_options import options_of
+from agent.rewriting.triton.launch_options import DEFAULTS
 from agent.syntax import Source
 
 MOST_VARIANTS = 8
@@ -40,10 +43,6 @@ class BlocksAndWarps(Optimization):
     family = "tiles"
     priority: ClassVar = {KernelClass.COMPUTE: 6, KernelClass.BALANCED: 6, KernelClass.MEMORY: 8}
     expected = "up to twice as fast over small blocks with the default of 4 warps"
-    measured = (
-        "H200, Triton 3.6: embedding +55.8 %, matmul +53.6 %, bmm +44.3 %, "
-        "cross entropy +26.3 %, transpose +10.7 %, gelu-and-mul +1.7 %, attention -5.7 %"
-    )
     hypothesis = "A larger block reuses more, with the warps whose registers just hold it."
     example: ClassVar[Params] = {"BLOCK": 2048, "num_warps": 8}
     before = """\
@@ -72,6 +71,14 @@ def swish(x):
         "BLOCK=BLOCK_SIZE)", "BLOCK=BLOCK_SIZE, num_warps=8)"
     )
 
+    trial = TritonTrial(
+        kernel="swish_kernel",
+        types=(P, P, "i32", 512),
+        function="swish",
+        types_after=(P, P, "i32", 2048),
+        options_after={"num_warps": 8},
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The most promising configs; with several kernels each names the one it changes."""
         tiles = _tiles(subject)
@@ -91,10 +98,8 @@ def swish(x):
         if name not in tiles.kernels:
             raise NotApplicable(f"no block size of {name} can change")
         options = {option: int(params[option]) for option in DEFAULTS if option in params}
-        kernel = _kernel(subject.source, name)
-        check(subject.source, kernel.launches)
         resized = Source(_resized(tiles, params))
-        edits = setting_options(resized, _kernel(resized, name).launches, options)
+        edits = options_of(resized, _kernel(resized, name), DEFAULTS).setting(options)
         text = resized.rewrite(edits) if edits else resized.text
         if text == subject.source.text:
             raise NotApplicable(f"{name} is launched with these blocks and warps already")
@@ -111,7 +116,7 @@ def _tiles(subject: Subject) -> ChangeableTiles:
         raise NotApplicable(f"Triton tunes blocks and warps itself: {names} is autotuned")
     tiles = ChangeableTiles.of(TRITON, source)
     for name in tiles.kernels:
-        check(source, _kernel(source, name).launches)
+        options_of(source, _kernel(source, name), DEFAULTS)
     return tiles
 
 
@@ -135,17 +140,20 @@ def _worth_trying(subject: Subject, tiles: ChangeableTiles, name: str) -> list[P
     source = subject.source
     kernel = _kernel(source, name)
     found = configs(source, kernel, axes_of(tiles.kernels[name]), subject.hardware.sm)
+    options = options_of(source, kernel, DEFAULTS)
     sizes = {t.constant: t.size for t in tiles.kernels[name]}
-    return [
-        params
-        for params in map(_params, found)
-        if any(
-            now(source, launch, option) != params[option] if option in DEFAULTS
-            else sizes[option] != params[option]
-            for launch in kernel.launches
-            for option in params
+
+    def is_there(params: Params) -> bool:
+        chosen = {name: value for name, value in params.items() if name in DEFAULTS}
+        return options.say(chosen) and all(
+            sizes[name] == value for name, value in params.items() if name not in DEFAULTS
         )
-    ]  # fmt: skip
+
+    return [
+        _params(config)
+        for config in found
+        if not is_there(_params(config)) and have_work(subject, kernel, dict(config.constants))
+    ]
 
 
 def _params(config: Config) -> Params:

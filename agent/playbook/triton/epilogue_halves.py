@@ -12,7 +12,6 @@ Source: Triton's persistent matmul tutorial, `EPILOGUE_SUBTILE`; 5 to 15 % is cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import libcst as cst
@@ -24,7 +23,9 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
+from agent.playbook.trial import PRODUCTS, P, TritonTrial
+from agent.rewriting.triton.described import origin
 from agent.rewriting.triton.edits import Edit, preceded
 from agent.syntax import Source, argument, descendants
 
@@ -32,7 +33,7 @@ SPLIT = "triton.language.split"
 WIDE = ("int64", "uint64")
 
 
-class EpilogueHalves(Optimization):
+class EpilogueHalves(OfEachKernel):
     """`tl.store(c_ptrs, c)` -> a store of each half of `c`."""
 
     name = "epilogue-halves"
@@ -42,6 +43,7 @@ class EpilogueHalves(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 52, KernelClass.BALANCED: 60}
     expected = "a few percent of a product with large tiles, or nothing"
     hypothesis = "A half of the result needs half of the room on its way out."
+    idle_in_interpreter = "Triton's interpreter has no shared memory"
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -89,26 +91,16 @@ def matmul(a, b):
 """,
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: halves."""
-        self.apply(subject, {})
-        return [{}]
+    trial = TritonTrial(
+        kernel="matmul_kernel",
+        types=(P, P, P, "i32", "i32", "i32", 64, 64, 32),
+        function="matmul",
+        calls=PRODUCTS,
+    )
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Split the store of every launched kernel that multiplies tiles in a loop."""
-        if subject.hardware.interpreted:
-            raise NotApplicable("Triton's interpreter has no shared memory")
-        source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            try:
-                edits |= _halved(source, kernel)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
-        return source.rewrite(edits)
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
+        """Split the store of a product that is summed up in a loop."""
+        return _halved(subject.source, kernel)
 
 
 def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
@@ -147,20 +139,17 @@ def _lines(
         for name in ("halves", "left", "right", "out_rows", "out_cols", "out_ptrs")
     )
     half = f"{columns.extent} // 2"
-    base = " + ".join([access.base, *(source.code(offset) for offset in access.offsets)])
-    row_step = "" if rows.stride == "1" else f" * {rows.stride}"
-    column_step = "" if columns.stride == "1" else f" * {columns.stride}"
+    row_step, column_step = ("".join(f" * {f}" for f in d.stride) for d in access.dimensions)
     parts = f"({rows.extent}, 2, {half})"
     mask = f"({own_rows} < {rows.length}) & ({own_cols} < {columns.length})"
-    step = half if columns.stride == "1" else f"{half} * {columns.stride}"
     return [
         f"{halves} = {tl}.permute({tl}.reshape({source.code(value)}, {parts}), (0, 2, 1))",
         f"{left}, {right} = {tl}.split({halves})",
         f"{own_rows} = ({_from(rows.start)}{tl}.arange(0, {rows.extent}))[:, None]",
         f"{own_cols} = ({_from(columns.start)}{tl}.arange(0, {half}))[None, :]",
-        f"{ptrs} = {base} + {own_rows}{row_step} + {own_cols}{column_step}",
+        f"{ptrs} = {origin(source, access)} + {own_rows}{row_step} + {own_cols}{column_step}",
         f"{tl}.store({ptrs}, {left}, mask={mask})",
-        f"{ptrs} += {step}",
+        f"{ptrs} += {half}{column_step}",
         f"{own_cols} += {half}",
         f"{tl}.store({ptrs}, {right}, mask={mask})",
     ]

@@ -13,7 +13,6 @@ Source: TileGym names 5 to 15 % for dropping bounds checks. Compiled with Triton
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,27 +26,25 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.program_ids import unused
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
 from agent.syntax import Source, descendants
 
 FLAG = "EVEN_"
 
 
-class EvenBlocks(Optimization):
+class EvenBlocks(OfEachKernel):
     """`offsets < n` -> `(offsets < n) | EVEN_N`."""
 
     name = "even-blocks"
     title = "no masks on even blocks"
     backend = "triton"
     family = "masks"
-    priority: ClassVar = {KernelClass.COMPUTE: 24, KernelClass.BALANCED: 28, KernelClass.MEMORY: 30}
+    priority: ClassVar = {KernelClass.COMPUTE: 24, KernelClass.BALANCED: 27, KernelClass.MEMORY: 30}
     expected = "2 to 15 % fewer instructions where lengths are multiples of the block"
-    measured = (
-        "H200, Triton 3.6: softmax +3.4 %, layer norm +1.9 %, matmul +0.1 % (noise), "
-        "bmm +0.1 % (noise), attention +0.1 % (noise), group quant +0.0 % (noise)"
-    )
     hypothesis = "Nothing is computed to guard what cannot be out of bounds."
+    idle_in_interpreter = "Triton's interpreter masks nothing faster"
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -79,26 +76,16 @@ def scale(x):
         .replace("mask = offsets < n", "mask = (offsets < n) | EVEN_N")
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: every mask that can be."""
-        self.apply(subject, {})
-        return [{}]
+    trial = TritonTrial(
+        kernel="scale_kernel",
+        types=(P, P, "i32", "fp32", 1024),
+        function="scale",
+        types_after=(P, P, "i32", "fp32", 1024, True),
+    )
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Rewrite the comparisons of every launched kernel."""
-        source = subject.source
-        if subject.hardware.interpreted:
-            raise NotApplicable("Triton's interpreter masks nothing faster")
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            try:
-                edits |= _unmasked(source, kernel)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
-        return source.rewrite(edits)
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
+        """Rewrite the comparisons."""
+        return _unmasked(subject.source, kernel)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ Source: compiled with Triton 3.6, 8 multiplications fall to 2 for 8 elements: `t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import e, log, log2
 from typing import ClassVar
 
@@ -22,16 +21,16 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.exponents import Exponents
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, OfEachKernel
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, parenthesized, writing
 from agent.syntax import Source
 
 LOG2_E, LN_2 = repr(log2(e)), repr(log(2))
 
 
-class FoldedExp2(Optimization):
+class FoldedExp2(OfEachKernel):
     """`tl.exp(s * scale - m)` -> `tl.exp2(s * (scale * log2(e)) - m)`."""
 
     name = "folded-exp2"
@@ -40,9 +39,8 @@ class FoldedExp2(Optimization):
     family = "arithmetic"
     priority: ClassVar = {KernelClass.COMPUTE: 10, KernelClass.BALANCED: 12, KernelClass.MEMORY: 62}
     expected = "a few percent of an attention, which waits for its exponentials"
-    measured = "H200, Triton 3.6: attention +12.2 %"
     hypothesis = "One multiplication for each score less, where the scores are the bottleneck."
-    changes_rounding = True
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -77,24 +75,15 @@ def scaled_softmax(x, scale=0.125):
         .replace("largest + tl.log", f"(largest * {LN_2}) + tl.log")
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: all of them."""
-        self.apply(subject, {})
-        return [{}]
+    trial = TritonTrial(
+        kernel="scaled_softmax_kernel",
+        types=(P, P, P, "fp32", "i32", 1024),
+        function="scaled_softmax",
+    )
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Change the base of every launched kernel whose exponents have a scale."""
-        source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            try:
-                edits |= _in_base_two(source, kernel)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
-        return source.rewrite(edits)
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
+        """Change the base of exponents that have a scale."""
+        return _in_base_two(subject.source, kernel)
 
 
 def _in_base_two(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:

@@ -26,7 +26,8 @@ from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.program_ids import ProgramIndex, program_indices, unused
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
+from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, parenthesized, preceded, removing, writing
 from agent.syntax import Source, descendants, positional
 
@@ -34,7 +35,7 @@ SWEEP = (4, 8, 16)
 SWIZZLE = "triton.language.swizzle2d"
 
 
-class GroupedPrograms(Optimization):
+class GroupedPrograms(OfEachKernel):
     """Plain order of the result's tiles -> groups of rows."""
 
     name = "grouped-programs"
@@ -43,8 +44,9 @@ class GroupedPrograms(Optimization):
     family = "order"
     priority: ClassVar = {KernelClass.COMPUTE: 20, KernelClass.BALANCED: 34}
     expected = "5 to 15 % for large products (TileGym); nothing for those that fit into L2"
-    measured = "H200, Triton 3.6: matmul +0.4 %, bmm -0.3 % (noise)"
     hypothesis = "Programs that run together share rows and columns, found in the L2 cache."
+    idle_in_interpreter = "Triton's interpreter runs one program after the other"
+    sweep = tuple({"group": group} for group in SWEEP)
     example: ClassVar[Params] = {"group": 8}
     before = """\
 import torch
@@ -93,28 +95,16 @@ def matmul(a, b):
 """,
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """Heights of a group."""
-        self.apply(subject, {"group": SWEEP[0]})
-        return [{"group": group} for group in SWEEP]
+    trial = TritonTrial(
+        kernel="matmul_kernel",
+        types=(P, P, P, "i32", "i32", "i32", 64, 64, 32),
+        function="matmul",
+        calls=PRODUCTS,
+    )
 
-    def apply(self, subject: Subject, params: Params) -> str:
-        """Reorder the tiles of every launched kernel that multiplies in a loop."""
-        source = subject.source
-        if subject.hardware.interpreted:
-            raise NotApplicable("Triton's interpreter runs one program after the other")
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            try:
-                edits |= _reordered(source, kernel, int(params["group"]))
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable(
-                "; ".join(reasons[:2]) or "the file holds no launched Triton kernel"
-            )
-        return source.rewrite(edits)
+    def edits(self, subject: Subject, kernel: Kernel, params: Params) -> dict[cst.CSTNode, Edit]:
+        """Reorder the tiles of a product that is summed up in a loop."""
+        return _reordered(subject.source, kernel, int(params["group"]))
 
 
 def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, Edit]:

@@ -19,7 +19,8 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.syntax import Source, children, descendants
 
 FLOATS = tuple(f"triton.language.{name}" for name in ("sum", "max", "sqrt", "exp", "exp2"))
@@ -37,7 +38,7 @@ class HoistedReciprocal(Optimization):
     priority: ClassVar = {KernelClass.MEMORY: 58, KernelClass.BALANCED: 48, KernelClass.COMPUTE: 62}
     expected = "small; hidden entirely where the kernel waits for memory"
     hypothesis = "A division takes some ten instructions, a multiplication one."
-    changes_rounding = True
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -63,6 +64,8 @@ def share(x):
     return y
 """
     after = before.replace("x / total", "x * (1.0 / total)")
+
+    trial = TritonTrial(kernel="share_kernel", types=(P, P, "i32", "i32", 1024), function="share")
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One: every such division."""

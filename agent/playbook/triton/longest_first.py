@@ -13,7 +13,6 @@ Source: Graham's bound for list scheduling: the end is off by the last job at mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import libcst as cst
@@ -26,13 +25,14 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES
 from agent.analysis.triton.program_ids import ProgramIndex, program_indices
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
 from agent.rewriting.triton.persistence import WAITS
 from agent.syntax import Source, descendants, positional
 
 
-class LongestFirst(Optimization):
+class LongestFirst(OfEachKernel):
     """`tl.program_id(0)` -> `tl.num_programs(0) - 1 - tl.program_id(0)`."""
 
     name = "longest-first"
@@ -42,6 +42,7 @@ class LongestFirst(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 26, KernelClass.BALANCED: 36, KernelClass.MEMORY: 38}
     expected = "a few percent of a causal kernel, what its last programs keep the GPU waiting"
     hypothesis = "The GPU runs empty sooner when the programs that end last are short ones."
+    idle_in_interpreter = "Triton's interpreter runs one program after the other"
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -70,30 +71,19 @@ def prefix_sum(x):
         "pid = tl.program_id(0)", "pid = tl.num_programs(0) - 1 - tl.program_id(0)"
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: the axis that the loops depend on."""
-        self.apply(subject, {})
-        return [{}]
+    trial = TritonTrial(
+        kernel="prefix_sum_kernel",
+        types=(P, P, "i32", 256),
+        function="prefix_sum",
+        calls=(((1,),), ((256,),), ((1000,),)),
+    )
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Turn that axis round in every launched kernel that has one."""
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
+        """Turn the axis round that the loops depend on."""
         source = subject.source
-        if subject.hardware.interpreted:
-            raise NotApplicable("Triton's interpreter runs one program after the other")
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            try:
-                index = _growing(source, kernel)
-                tl = language(source, kernel)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-                continue
-            last = f"{tl}.num_programs({index.axis}) - 1"
-            edits[index.call] = writing(f"{last} - {source.code(index.call)}")
-        if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
-        return source.rewrite(edits)
+        index = _growing(source, kernel)
+        last = f"{language(source, kernel)}.num_programs({index.axis}) - 1"
+        return {index.call: writing(f"{last} - {source.code(index.call)}")}
 
 
 def _growing(source: Source, kernel: Kernel) -> ProgramIndex:

@@ -18,6 +18,7 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.loops import ranging, streaming_loops
 from agent.syntax import Source, keyword
 
@@ -58,6 +59,10 @@ def row_sum(x):
 """
     after = before.replace(
         "in range(0, n_cols, BLOCK):", "in tl.range(0, n_cols, BLOCK, num_stages=3):"
+    )
+
+    trial = TritonTrial(
+        kernel="row_sum_kernel", types=(P, P, "i32", "i32", 1024), function="row_sum"
     )
 
     def variants(self, subject: Subject) -> Sequence[Params]:

@@ -9,7 +9,7 @@ Do: put the body into `for program in tl.range(tl.program_id(0), programs, tl.nu
     computation of this one, as far as shared memory holds rows of that length and type. With a
     loop of products in it, `flatten=True` makes one loop of both, so that the loads of the next
     tile overlap with the end of this one; what is stored then needs shared memory of its own, for
-    which a stage may have to go.
+    which a stage may have to go. An early return (`if row >= n: return`) becomes a branch.
 Risk: none to results: every program of the old grid is one round of the loop. Programs that wait
     for one another would hang, so kernels with locks are refused. A short grid gains nothing.
 Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which claims +50 % to +300 %
@@ -21,17 +21,21 @@ Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which clai
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.configs import shared_bytes
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.triton.early_returns import early_returns
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.launch_options import now, setting_options
 from agent.rewriting.triton.persistence import (
@@ -62,10 +66,6 @@ class PersistentPrograms(Optimization):
     family = "scheduling"
     priority: ClassVar = {KernelClass.MEMORY: 22, KernelClass.BALANCED: 26, KernelClass.COMPUTE: 22}
     expected = "TileGym claims +50 % to +300 % for many small blocks; a loss for some products"
-    measured = (
-        "H200, Triton 3.6: softmax +11.9 %, bmm +4.4 %, matmul +2.0 %, embedding -1.6 %, "
-        "rms norm -4.1 %, group quant -10.0 %, layer norm -11.4 %, attention -45.8 %"
-    )
     hypothesis = "Programs that stay spare the start of each, and overlap one tile with the next."
     example: ClassVar[Params] = {"programs_per_sm": 16, "num_stages": 3}
     before = '''\
@@ -122,6 +122,13 @@ def center(x):
     return y
 '''
 
+    trial = TritonTrial(
+        kernel="center_kernel",
+        types=(P, P, "i32", "i32", 1024),
+        function="center",
+        types_after=(P, P, "i32", "i32", 1024, "i32"),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Programs a multiprocessor; pipelined too, where the loop is the only one."""
         kernels = _kernels(subject)
@@ -129,9 +136,10 @@ def center(x):
             products = [r for r in kernels if TRITON.has_dot(subject.source, r.kernel)]
             flat = _flattened(products) if any(map(_has_one_loop, products)) else []
             return [*flat, *({"programs_per_sm": count} for count in SWEEP_DOT)]
-        if any(_has_loops(r) or _rewrites(r) for r in kernels):
+        plain = [r for r in kernels if not _has_branches(r)]
+        if not plain or any(_has_loops(r) or _rewrites(r) for r in plain):
             return [{"programs_per_sm": count} for count in SWEEP_LOOPED]
-        found = [pair for r in kernels for pair in _pairs(r)]
+        found = [pair for r in plain for pair in _pairs(r)]
         return [
             {"programs_per_sm": count} | ({"num_stages": stages} if stages else {})
             for count, stages in dict.fromkeys(found)
@@ -145,7 +153,8 @@ def center(x):
         if flatten and stages:
             subject, pipelined = _launched_with(subject, stages), None
         for rounds in _kernels(subject):
-            edits |= kernel_edits(rounds, pipelined, flatten=flatten and _has_one_loop(rounds))
+            ahead = None if _has_branches(rounds) else pipelined
+            edits |= kernel_edits(rounds, ahead, flatten=flatten and _has_one_loop(rounds))
             edits |= host_edits(rounds, int(params["programs_per_sm"]))
         return subject.source.rewrite(edits)
 
@@ -165,7 +174,7 @@ def _kernels(subject: Subject) -> list[Rounds]:
         else:
             found.append(rounds)
     if not found:
-        raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+        raise all_refuse(reasons, "no Triton kernel is launched here")
     return found
 
 
@@ -175,10 +184,11 @@ def _flattened(products: Sequence[Rounds]) -> list[Params]:
     Such a loop keeps the stages of the next tile beside what it stores of this one.
     """
     flat: Params = {"programs_per_sm": 1, "flatten": True}
-    try:
-        stages = max(now(r.source, x, "num_stages") for r in products for x in r.kernel.launches)
-    except NotApplicable:
-        return [flat]
+    said = []
+    for rounds, launch in ((r, launch) for r in products for launch in r.kernel.launches):
+        with suppress(NotApplicable):
+            said.append(now(rounds.source, launch, "num_stages"))
+    stages = max(said, default=0)
     return [flat, *([{**flat, "num_stages": stages - 1}] if stages > FEWEST_STAGES else [])]
 
 
@@ -204,6 +214,11 @@ def _pairs(rounds: Rounds) -> Sequence[tuple[int, int | None]]:
 def _has_loops(rounds: Rounds) -> bool:
     body = rounds.kernel.function.node.body
     return any(True for kind in (cst.For, cst.While) for _ in descendants(body, kind))
+
+
+def _has_branches(rounds: Rounds) -> bool:
+    """Whether the loads of a round depend on a branch: those are not made ahead."""
+    return bool(early_returns(cst.ensure_type(rounds.kernel.function.node.body, cst.IndentedBlock)))
 
 
 def _has_one_loop(rounds: Rounds) -> bool:

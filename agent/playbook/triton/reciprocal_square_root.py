@@ -1,24 +1,30 @@
 """Take a reciprocal square root with one instruction.
 
-When: a Triton kernel that divides by `tl.sqrt(...)`, as normalizations do.
-Do: `1 / tl.sqrt(e)` -> `tl.rsqrt(e)`, and `x / tl.sqrt(e)` -> `x * tl.rsqrt(e)`.
+When: a Triton kernel that divides by `tl.sqrt(...)`, or by a name for it, as normalizations do.
+Do: `1 / tl.sqrt(e)` -> `tl.rsqrt(e)`, and `x / tl.sqrt(e)` -> `x * tl.rsqrt(e)`. A name for the
+    root goes where nothing else uses it.
 Risk: the result may differ in its last bits.
 Source: compiled with Triton 3.6: one `rsqrt.approx` instead of a square root and a division.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.index_ranges import holds_at
 from agent.analysis.triton.pointers import spelling
 from agent.playbook.base import Optimization
-from agent.syntax import Source, descendants, positional
+from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.triton.edits import Edit, removing
+from agent.syntax import Source, descendants, is_commented, positional
 
 ROOTS = ("triton.language.sqrt", "triton.language.math.sqrt")
 
@@ -61,6 +67,10 @@ def layer_norm(x, eps=1e-5):
 """
     after = before.replace("(1.0 / tl.sqrt(variance + eps))", "tl.rsqrt(variance + eps)")
 
+    trial = TritonTrial(
+        kernel="layer_norm_kernel", types=(P, P, "i32", "i32", "fp32", 1024), function="layer_norm"
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One."""
         self.apply(subject, {})
@@ -69,38 +79,77 @@ def layer_norm(x, eps=1e-5):
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Rewrite every such division of the launched kernels and of the helpers they call."""
         source = subject.source
-        edits = {
-            division: _multiplying(language)
+        roots = [
+            root
             for kernel in TRITON.launched(source)
             for function in TRITON.reached(source, kernel)
             for division in descendants(function.node.body, cst.BinaryOperation)
-            if (language := _root_language(source, division)) is not None
-        }
-        if not edits:
+            if (root := _divisor(source, division)) is not None
+        ]
+        if not roots:
             raise NotApplicable("no launched kernel divides by tl.sqrt(...)")
-        return source.rewrite(edits)
+        edits: dict[cst.CSTNode, Edit] = {x.division: _multiplying(source, x) for x in roots}
+        named = {x.division.right for x in roots if isinstance(x.division.right, cst.Name)}
+        return source.rewrite(edits | _without_unused(source, named))
 
 
-def _root_language(source: Source, division: cst.BinaryOperation) -> str | None:
-    """How the file spells the module of the square root that is divided by, if one is.
+@dataclass(frozen=True)
+class Divisor:
+    """A division by a square root."""
+
+    division: cst.BinaryOperation
+    root: cst.Call
+    """What takes the root, perhaps at another place."""
+
+
+def _divisor(source: Source, division: cst.BinaryOperation) -> Divisor | None:
+    """The square root that is divided by, if one is.
 
     None as well where a line ends before the `/`: a comment may stand there.
     """
-    root = division.right
-    if (
-        isinstance(division.operator, cst.Divide)
-        and isinstance(division.operator.whitespace_before, cst.SimpleWhitespace)
-        and isinstance(root, cst.Call)
-        and source.name(root.func) in ROOTS
-        and len(positional(root)) == 1
+    if not isinstance(division.operator, cst.Divide) or not isinstance(
+        division.operator.whitespace_before, cst.SimpleWhitespace
     ):
-        return spelling(source, root)
-    return None
+        return None
+    root = value_of(source, division.right)
+    if not isinstance(root, cst.Call) or source.name(root.func) not in ROOTS:
+        return None
+    taken = positional(root)
+    if len(taken) != 1 or len(root.args) != 1:
+        return None
+    if root is not division.right and not holds_at(source, taken[0], division):
+        return None
+    return Divisor(division, root)
 
 
-def _multiplying(language: str) -> Callable[[cst.BinaryOperation], cst.BaseExpression]:
+def _without_unused(source: Source, divisors: Collection[cst.Name]) -> dict[cst.CSTNode, Edit]:
+    """The edits that remove the names that were used as divisors alone."""
+    edits: dict[cst.CSTNode, Edit] = {}
+    for name in divisors:
+        found = definition(source, name.value, name)
+        assignments = source.assignments(name)
+        if (
+            found is None
+            or len(assignments) != 1
+            or not set(source.uses(assignments[0])) <= set(divisors)
+        ):
+            continue
+        line = next(source.ancestors(found.node))
+        match line, found.node:
+            case cst.SimpleStatementLine(body=[_]), cst.Assign(
+                targets=[cst.AssignTarget(target=cst.Name())]
+            ) if not is_commented(line):
+                edits[line] = removing
+    return edits
+
+
+def _multiplying(source: Source, divisor: Divisor) -> Edit:
+    module = spelling(source, divisor.root)
+
     def edit(division: cst.BinaryOperation) -> cst.BaseExpression:
-        root = division.right.with_changes(func=cst.parse_expression(f"{language}.rsqrt"))
+        in_place = divisor.root is divisor.division.right
+        root = cst.ensure_type(division.right if in_place else divisor.root, cst.Call)
+        root = root.with_changes(func=cst.parse_expression(f"{module}.rsqrt"))
         left, slash = division.left, division.operator
         if isinstance(left, cst.Integer | cst.Float) and left.evaluated_value == 1:
             if _only_groups(division):

@@ -19,16 +19,20 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.computed_sizes import computed_tile
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.provenance import TileConstant, tile_of
+from agent.analysis.common.provenance import TileConstant, grid_nodes, tile_of
 from agent.analysis.common.purity import is_pure
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.analysis.triton.program_ids import unused
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import (
     Edit,
     free_name,
@@ -58,9 +62,8 @@ class RowInRegisters(Optimization):
     family = "reuse"
     priority: ClassVar = {KernelClass.MEMORY: 4, KernelClass.BALANCED: 8, KernelClass.COMPUTE: 80}
     expected = "up to the number of passes, where the row does not stay in the L1 cache"
-    measured = "H200, Triton 3.6: layer norm +33.4 %"
     hypothesis = "The row is read from memory once and stays where it is computed with."
-    changes_rounding = True
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {"elements_per_warp": 512}
     before = """\
 import torch
@@ -109,6 +112,13 @@ def l2_normalize(x):
         )
     )
 
+    trial = TritonTrial(
+        kernel="l2_normalize_kernel",
+        types=(P, P, "i32", "i32", 1024),
+        function="l2_normalize",
+        types_after=(P, P, "i32", "i32", 1024, 1024),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Elements of the row that a warp holds; the interpreter has no warps to choose from."""
         self.apply(subject, {"elements_per_warp": SWEEP[0]})
@@ -128,9 +138,9 @@ def l2_normalize(x):
             except NotApplicable as reason:
                 reasons.append(str(reason))
                 continue
-            names |= {name.value for x in passes.tile.literals for name in x.names}
+            names |= passes.names
         if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+            raise all_refuse(reasons, "no Triton kernel is launched here")
         return without_unused(source.rewrite(edits), names)
 
 
@@ -139,7 +149,12 @@ class Passes:
     """The loops of a kernel that step through one row."""
 
     kernel: Kernel
-    tile: TileConstant
+    block: str
+    """The constant that they step by."""
+    names: frozenset[str]
+    """What the host calls it."""
+    literals: tuple[TileConstant, ...]
+    """The integers that set it; none where the host computes it."""
     length: str
     """The parameter that says how long the row is."""
     bounds: tuple[cst.BaseExpression, ...]
@@ -161,20 +176,33 @@ def _passes(source: Source, kernel: Kernel) -> Passes:
     ((length, block),) = lengths
     if not _loads_again(source, loops):
         raise NotApplicable(f"no two passes of {kernel.name} load from the same addresses")
+    may_grow, names, literals = _tile(source, kernel, block)
+    if not may_grow:
+        raise NotApplicable(f"an access of {kernel.name} has no mask, so {block} cannot grow")
+    return Passes(kernel, block, names, literals, length, tuple(bound for *_, bound in found))
+
+
+def _tile(
+    source: Source, kernel: Kernel, block: str
+) -> tuple[bool, frozenset[str], tuple[TileConstant, ...]]:
+    """Whether a block may grow, what the host calls it, and the integers that set it, if any."""
     try:
         tile = tile_of(TRITON, source, kernel, block)
     except NotApplicable as reason:
-        raise NotApplicable(f"{block} of {kernel.name}: {reason}") from None
-    if not tile.may_grow:
-        raise NotApplicable(f"an access of {kernel.name} has no mask, so {block} cannot grow")
-    return Passes(kernel, tile, length, tuple(bound for *_, bound in found))
+        try:
+            computed = computed_tile(TRITON, source, kernel, block, replaced=True)
+        except NotApplicable as other:
+            raise NotApplicable(f"{block} of {kernel.name}: {reason}; {other}") from None
+        return computed.may_grow, frozenset({computed.name}), ()
+    names = frozenset(name.value for x in tile.literals for name in x.names)
+    return tile.may_grow, names, (tile,)
 
 
 def _bound(source: Source, kernel: Kernel, loop: cst.For) -> tuple[str, str, cst.BaseExpression]:
     """Length, block and bound of `range(0, n, BLOCK)` or `range(tl.cdiv(n, BLOCK))`."""
     given = positional(loop.iter) if isinstance(loop.iter, cst.Call) else ()
     if isinstance(loop.iter, cst.Call) and source.name(loop.iter.func) in RANGES:
-        start = source.code(given[0]) if len(given) > 1 else "0"
+        start = source.code(value_of(source, given[0])) if len(given) > 1 else "0"
         bound = given[min(len(given), 2) - 1]
         if start == "0" and len(given) == 3:
             found = source.code(bound), source.code(given[2])
@@ -210,7 +238,7 @@ def _loads_again(source: Source, loops: Sequence[cst.For]) -> bool:
 
 
 def _held(source: Source, passes: Passes, elements: int) -> dict[cst.CSTNode, Edit]:
-    kernel, block = passes.kernel, passes.tile.constant
+    kernel, block = passes.kernel, passes.block
     row = unused(kernel, "ROW")
     constexpr = f"{language(source, kernel)}.constexpr"
     edits = with_parameters(source, kernel, [f"{row}: {constexpr}"])
@@ -237,7 +265,11 @@ def _launched(
         raise NotApplicable(f"the launch at line {number} does not show the length of the row")
     if "num_warps" in launch.arguments:
         raise NotApplicable(f"{passes.kernel.name} takes num_warps as a parameter")
-    if grid_from_meta(source, passes.kernel, launch, [passes.tile]):
+    if grid_from_meta(source, passes.kernel, launch, passes.literals) or any(
+        name.value in passes.names
+        for node in (() if passes.literals else grid_nodes(source, launch))
+        for name in descendants(node, cst.Name)
+    ):
         raise NotApplicable(f"the grid at line {number} depends on {block}")
     check_builtins(source, launch)
     code = source.code(length)

@@ -22,13 +22,16 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import holds_at
-from agent.playbook.base import Optimization
+from agent.launches import values_of
+from agent.playbook.base import REORDERED, Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import (
     Edit,
     giving,
@@ -55,14 +58,10 @@ class RowsPerProgram(Optimization):
     title = "rows per program"
     backend = "triton"
     family = "rows"
-    priority: ClassVar = {KernelClass.MEMORY: 26, KernelClass.BALANCED: 32, KernelClass.COMPUTE: 72}
+    priority: ClassVar = {KernelClass.MEMORY: 27, KernelClass.BALANCED: 33, KernelClass.COMPUTE: 72}
     expected = "large for rows below about 512 elements, nothing for long ones"
-    measured = (
-        "H200, Triton 3.6: group quant +84.2 %, qk norm +78.5 %, rms norm +0.4 %, "
-        "layer norm -0.2 % (noise), softmax -0.4 %"
-    )
     hypothesis = "A program with several rows has enough loads in flight to hide their latency."
-    changes_rounding = True
+    changes_rounding = REORDERED
     example: ClassVar[Params] = {"elements": 2048, "elements_per_warp": 512}
     before = """\
 import torch
@@ -132,12 +131,24 @@ def resize(x, length):
     return y
 """
 
+    trial = TritonTrial(
+        kernel="resize_kernel",
+        types=(P, P, P, "i32", "i32", 128),
+        function="resize",
+        calls=(((3, 1024), (3,)), ((5, 77), (5,)), ((1, 1), (1,)), ((130, 20), (130,))),
+        types_after=(P, P, P, "i32", "i32", 128, "i32", 16),
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Elements of a program and of a warp."""
         if subject.hardware.interpreted:
             raise NotApplicable("Triton's interpreter has no warps that a short row leaves idle")
         self.apply(subject, self.example)
-        return [{"elements": whole, "elements_per_warp": part} for whole, part in SWEEP]
+        shortest = _shortest(subject)
+        sweep = [(whole, part) for whole, part in SWEEP if whole >= 2 * shortest]
+        if not sweep:
+            raise NotApplicable(f"each row that tests launch fills a program: {shortest} elements")
+        return [{"elements": whole, "elements_per_warp": part} for whole, part in sweep]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Rewrite every launched kernel that has one row a program, and its launches."""
@@ -153,8 +164,20 @@ def resize(x, length):
             except NotApplicable as reason:
                 reasons.append(str(reason))
         if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+            raise all_refuse(reasons, "no Triton kernel is launched here")
         return source.rewrite(edits)
+
+
+def _shortest(subject: Subject) -> int:
+    """The shortest block that tests were seen to give a row; 0 where a kernel was not seen."""
+    source, found = subject.source, list[int]()
+    for kernel in TRITON.launched(source):
+        try:
+            block = row_kernel(source, kernel, count_of(source, kernel, 0)).block
+        except NotApplicable:
+            continue
+        found.append(min(values_of(subject.launches, kernel.name, block), default=0))
+    return min(found, default=0)
 
 
 def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode, Edit]:

@@ -10,17 +10,17 @@ Source: FlagGems and Triton's own kernels use it throughout; Helion searches it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
-from agent.playbook.base import Optimization
+from agent.playbook.base import OfEachKernel
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, Untraceable, descendants, positional
 
@@ -28,7 +28,7 @@ RANGES = ("builtins.range", "triton.language.range")
 MOST_ROUNDS = 16
 
 
-class StaticRanges(Optimization):
+class StaticRanges(OfEachKernel):
     """`range(N)` -> `tl.static_range(N)`."""
 
     name = "static-ranges"
@@ -38,6 +38,7 @@ class StaticRanges(Optimization):
     priority: ClassVar = {KernelClass.MEMORY: 44, KernelClass.BALANCED: 44, KernelClass.COMPUTE: 60}
     expected = "more loads in flight and addresses that are constants; to be measured"
     hypothesis = "Rounds that are known are scheduled together, without a counter between them."
+    idle_in_interpreter = "Triton's interpreter unrolls nothing"
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -62,28 +63,17 @@ def powers(x):
 """
     after = before.replace("in range(TERMS)", "in tl.static_range(TERMS)")
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: all such loops."""
-        self.apply(subject, {})
-        return [{}]
+    trial = TritonTrial(kernel="powers_kernel", types=(P, P, "i32", 4, 1024), function="powers")
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Change every such loop of the launched kernels."""
-        if subject.hardware.interpreted:
-            raise NotApplicable("Triton's interpreter unrolls nothing")
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
+        """Change every such loop."""
         source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            for loop in descendants(kernel.function.node.body, cst.For):
-                try:
-                    called = _range(source, kernel, loop).func
-                    edits[called] = _static(language(source, kernel))
-                except NotApplicable as reason:
-                    reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable("; ".join(reasons[:2]) or "no launched kernel has a loop")
-        return source.rewrite(edits)
+        ranges = of_each(
+            descendants(kernel.function.node.body, cst.For),
+            lambda loop: _range(source, kernel, loop),
+            f"{kernel.name} has no loop",
+        )
+        return {called.func: _static(language(source, kernel)) for called in ranges}
 
 
 def _static(tl: str) -> Edit:

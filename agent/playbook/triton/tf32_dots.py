@@ -20,7 +20,8 @@ import libcst as cst
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization
+from agent.playbook.base import TF32_ROUNDING, Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.syntax import Source, keyword, with_keyword
 
 PRECISIONS = ("tf32x3", "tf32")
@@ -37,9 +38,9 @@ class Tf32Dots(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 90, KernelClass.BALANCED: 90, KernelClass.MEMORY: 90}
     expected = "3 to 8 times for products of fp32, as vendors state for tensor cores"
     hypothesis = "The tensor cores multiply what the plain cores do now."
-    changes_rounding = True
+    changes_rounding = TF32_ROUNDING
     example: ClassVar[Params] = {"input_precision": "tf32x3"}
-    opt_in = True
+    opt_in = "it gives up digits that the author asked for"
     before = """\
 import torch
 import triton
@@ -62,6 +63,13 @@ def gram(x):
     return y
 """
     after = before.replace('"ieee"', '"tf32x3"')
+
+    trial = TritonTrial(
+        kernel="gram_kernel",
+        types=(P, P, "i32", 32),
+        function="gram",
+        calls=(((16, 16),), ((37, 37),), ((1, 1),)),
+    )
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The careful one, and the fast one."""

@@ -15,6 +15,7 @@ from typing import ClassVar
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.loops import ranging, streaming_loops
 from agent.syntax import keyword
 
@@ -57,6 +58,10 @@ def row_max(x):
 """
     after = before.replace(
         "in range(0, n_cols, BLOCK):", "in tl.range(0, n_cols, BLOCK, loop_unroll_factor=2):"
+    )
+
+    trial = TritonTrial(
+        kernel="row_max_kernel", types=(P, P, "i32", "i32", 512), function="row_max"
     )
 
     def variants(self, subject: Subject) -> Sequence[Params]:

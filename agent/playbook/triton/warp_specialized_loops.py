@@ -31,6 +31,7 @@ from agent.analysis.triton.host import language, torch_module, triton_module
 from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import LOAD
 from agent.playbook.base import Optimization
+from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors
 from agent.rewriting.triton.described import MAKE, check_hardware
 from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
@@ -51,7 +52,7 @@ class WarpSpecializedLoops(Optimization):
     title = "warp-specialized loops"
     backend = "triton"
     family = "specialization"
-    priority: ClassVar = {KernelClass.COMPUTE: 15, KernelClass.BALANCED: 31}
+    priority: ClassVar = {KernelClass.COMPUTE: 14, KernelClass.BALANCED: 30}
     expected = "to be measured; Triton's tutorials use it on Blackwell"
     hypothesis = "Warps that only load never wait for a product, nor a product for an address."
     revisit_after = frozenset({"tiles"})
@@ -138,6 +139,14 @@ def matmul(a, b):
     )
     return c
 '''
+
+    trial = TritonTrial(
+        kernel="matmul_kernel",
+        types=(P, P, P, *["i32"] * 6, 64, 64, 32),
+        function="matmul",
+        calls=PRODUCTS,
+        types_after=(P, P, P, *["i32"] * 6, 64, 64, 32, True, False),
+    )
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Stages."""

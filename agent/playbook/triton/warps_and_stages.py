@@ -3,7 +3,9 @@
 When: a Triton kernel that is launched with the defaults, 4 warps and 3 stages, or with a guess. Not
     an autotuned one: Triton chooses both itself.
 Do: set `num_warps=` at the launch, and for a kernel with `tl.dot` also `num_stages=`. Without a dot
-    the launch's `num_stages` pipelines nothing, so only the warps are swept.
+    the launch's `num_stages` pipelines nothing, so only the warps are swept. Where a launch
+    computes them, hides its arguments or stands in another file,
+    `@triton.heuristics({"num_warps": ...})` right above `@triton.jit` sets them for all launches.
 Risk: none to results. Too few warps spill registers, too many stages exceed the shared memory; the
     launch then fails, and the variant with it.
 Source: Liger's and Unsloth's choice of 4 to 32 warps by row length; Helion's heuristics for H100.
@@ -17,14 +19,20 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
-from agent.analysis.common.dialect import Kernel, Launch
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.intensity import tile_extent
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.launches import values_of
 from agent.playbook.base import Optimization
-from agent.rewriting.triton.launch_options import DEFAULTS, check, now, setting_options
-from agent.syntax import Source
+from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.triton.edits import Edit
+from agent.rewriting.triton.kernel_options import KernelOptions, options_of
+from agent.rewriting.triton.launch_options import DEFAULTS
 
 WARPS = (1, 2, 4, 8, 16, 32)
 DOT_WARPS = (4, 8)
@@ -42,7 +50,6 @@ class WarpsAndStages(Optimization):
     family = "warps"
     priority: ClassVar = {KernelClass.MEMORY: 14, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 34}
     expected = "large where a long row spills with 4 warps; a few to 20 % for a dot in a loop"
-    measured = "H200, Triton 3.6: transpose +0.0 % (noise), embedding -0.1 % (noise), bmm -41.2 %"
     hypothesis = "The right number of warps fills the registers without spilling them."
     revisit_after = frozenset({"tiles", "tma"})
     example: ClassVar[Params] = {"num_warps": 8}
@@ -78,64 +85,84 @@ def softmax(x):
         "# one block holds a row\n", "# one block holds a row\n        num_warps=8,\n"
     )
 
+    trial = TritonTrial(
+        kernel="softmax_kernel",
+        types=(P, P, "i32", "i32", 1024),
+        function="softmax",
+        options_after={"num_warps": 8},
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """Warps alone, or for a dot warps and stages; less what every launch says already."""
-        source = subject.source
+        """Warps alone, or for a dot warps and stages; less what the source says already."""
         kernels, has_dot = _kernels(subject)
-        launches = [launch for k in kernels for launch in k.launches]
         if has_dot:
-            sweep = _of_dot(source, launches)
+            sweep = _of_dot(kernels)
         else:
-            smallest = min((_elements(source, k) for k in kernels), default=0)
+            smallest = min(_elements(subject, options.kernel) for options in kernels)
             sweep = [{"num_warps": w} for w in WARPS if not smallest or w * LANES <= smallest]
-        found = [p for p in sweep if any(now(source, x, n) != v for x in launches
-                                         for n, v in p.items())]  # fmt: skip
+        found = [params for params in sweep if not all(o.say(params) for o in kernels)]
         if not found:
             raise NotApplicable("the tile is too small for another number of warps")
         return found
 
     def apply(self, subject: Subject, params: Params) -> str:
-        """Set them at every launch of the kernels concerned."""
-        source = subject.source
-        launches = [launch for kernel in _kernels(subject)[0] for launch in kernel.launches]
-        edits = setting_options(source, launches, params)
+        """Set them for every launch of the kernels concerned."""
+        edits: dict[cst.CSTNode, Edit] = {}
+        for options in _kernels(subject)[0]:
+            edits |= options.setting(params)
         if not edits:
             raise NotApplicable("every launch says this already")
-        return source.rewrite(edits)
+        return subject.source.rewrite(edits)
 
 
-def _of_dot(source: Source, launches: Sequence[Launch]) -> list[dict[str, int]]:
-    """Warps and stages: all pairs over the defaults, each alone over what a launch says."""
+def _of_dot(kernels: Sequence[KernelOptions]) -> list[dict[str, int]]:
+    """Warps and stages: all pairs over the defaults, each alone over what the author chose."""
     pairs = [{"num_warps": w, "num_stages": s} for w in DOT_WARPS for s in DOT_STAGES]
-    told = {name: now(source, x, name) for x in launches for name in DEFAULTS if name in x.hints}
+    told = {name: v for name in DEFAULTS for options in kernels for v in options.given(name)}
     if not told:
         return pairs
     present = DEFAULTS | told
     return [p for p in pairs if any(p[name] == present[name] for name in present)]
 
 
-def _kernels(subject: Subject) -> tuple[list[Kernel], bool]:
+def _kernels(subject: Subject) -> tuple[list[KernelOptions], bool]:
     """The kernels to set it for, and whether they hold a dot; those with one come before others."""
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter knows neither warps nor stages")
     source = subject.source
-    launched = [k for k in TRITON.kernels(source) if k.launches]
+    launched = TRITON.launched(source)
     free = [k for k in launched if not TRITON.autotuned(source, k.function)]
     if not free:
         names = ", ".join(k.name for k in launched)
         raise NotApplicable(
-            f"Triton tunes the warps itself: {names} is autotuned" if names else "no launch found"
+            f"Triton tunes the warps itself: {names} is autotuned" if names else "no kernel here"
         )
     dots = [k for k in free if TRITON.has_dot(source, k)]
-    check(source, (launch for kernel in dots or free for launch in kernel.launches))
-    return (dots or free), bool(dots)
+    found, reasons = [], []
+    for kernel in dots or free:
+        try:
+            found.append(options_of(source, kernel, DEFAULTS))
+        except NotApplicable as reason:
+            reasons.append(str(reason))
+    if not found:
+        raise all_refuse(reasons, "no kernel here")
+    return found, bool(dots)
 
 
-def _elements(source: Source, kernel: Kernel) -> int:
-    """The elements of the kernel's tile; 0 when the source does not tell."""
+def _elements(subject: Subject, kernel: Kernel) -> int:
+    """The elements of the kernel's tile; 0 when neither the source nor a launch tells."""
+    source = subject.source
     extents = {
-        source.code(end): tile_extent(source, kernel, end)
+        source.code(end): _extent(subject, kernel, end)
         for call in TRITON.find(source, kernel.function.node.body, TRITON.iotas)
         if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
     }
     return prod(extent or 0 for extent in extents.values()) if extents else 0
+
+
+def _extent(subject: Subject, kernel: Kernel, end: cst.BaseExpression) -> int | None:
+    """What the source says of an extent, else the smallest that it was launched with."""
+    told = tile_extent(subject.source, kernel, end)
+    if told is None and isinstance(end, cst.Name):
+        return min(values_of(subject.launches, kernel.name, end.value), default=None)
+    return told

@@ -1,9 +1,10 @@
 """Choose the number of warps by the length of the row that a block holds.
 
-When: a Triton kernel without `tl.dot` whose block holds a whole row, `next_power_of_2(n_cols)`, and
-    which is launched with the default of 4 warps or with one number for every length. Not an
-    autotuned one.
-Do: `num_warps=min(max(BLOCK // E, 1), 32)` at the launch; sweep the elements a warp gets, E.
+When: a Triton kernel without `tl.dot` whose block is computed for the length, as
+    `next_power_of_2(n_cols)` is. Not an autotuned one.
+Do: `num_warps=min(max(BLOCK // E, 1), 32)` at the launch; sweep the elements a warp gets, E. Where
+    a launch computes block or warps in a way of its own, `@triton.heuristics` right above
+    `@triton.jit` computes the warps from the block that it is given.
 Risk: none to results. Each power of two of the row length is compiled with warps of its own, as it
     is with a block of its own already.
 Source: Liger's and Unsloth's ramp: 4 warps, 8 from 2048 elements, 16 from 8192, 32 from 32768.
@@ -15,20 +16,24 @@ Source: Liger's and Unsloth's ramp: 4 warps, 8 from 2048 elements, 16 from 8192,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight
 from agent.analysis.triton.program_ids import one_block
 from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, giving
+from agent.rewriting.triton.kernel_options import OnKernel, on_kernel, setting_own
 from agent.rewriting.triton.launch_options import check_builtins, is_plain_or_ramp, ramp
-from agent.syntax import Source
+from agent.syntax import Source, Untraceable
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
 NEXT_POWER = "triton.next_power_of_2"
@@ -44,10 +49,6 @@ class WarpsByRow(Optimization):
     family = "warps"
     priority: ClassVar = {KernelClass.MEMORY: 6, KernelClass.BALANCED: 10, KernelClass.COMPUTE: 70}
     expected = "large for rows over 4096, which spill with 4 warps; some for rows below 512"
-    measured = (
-        "H200, Triton 3.6: softmax +25.1 %, rms norm +12.1 %, qk norm +0.6 %, "
-        "group quant +0.3 %, layer norm -30.1 %"
-    )
     hypothesis = "Each row length gets the warps whose registers just hold it."
     revisit_after = frozenset({"reuse"})
     example: ClassVar[Params] = {"elements_per_warp": 512}
@@ -83,6 +84,13 @@ def log_softmax(x):
 """,
     )
 
+    trial = TritonTrial(
+        kernel="log_softmax_kernel",
+        types=(P, P, "i32", "i32", 1024),
+        function="log_softmax",
+        options_after={"num_warps": 2},
+    )
+
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, less what every launch says already."""
         found: list[Params] = []
@@ -98,41 +106,79 @@ def log_softmax(x):
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set them at every launch of the kernels whose blocks hold rows."""
-        source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
-        for launch, row in _rows(subject):
-            text = ramp(row, int(params["elements_per_warp"]))
-            given = launch.hints.get(OPTION)
-            if given is None or source.code(given) != text:
-                edits[launch.node] = giving(source, launch.node, {OPTION: text})
+        for place in _places(subject):
+            edits |= place.setting(int(params["elements_per_warp"]))
         if not edits:
             raise NotApplicable(f"{OPTION} of every launch is this already")
-        return source.rewrite(edits)
+        return subject.source.rewrite(edits)
 
 
-def _rows(subject: Subject) -> list[tuple[Launch, str]]:
-    """The launches whose block is a row, and what the block is, as the host writes it."""
+@dataclass(frozen=True)
+class RowLaunches:
+    """The launches of a kernel, with what each gives for the block, as the host writes it."""
+
+    source: Source
+    rows: tuple[tuple[Launch, str], ...]
+
+    def setting(self, elements: int) -> dict[cst.CSTNode, Edit]:
+        """The edits for so many elements a warp; none for what is there already."""
+        texts = [(launch, ramp(row, elements)) for launch, row in self.rows]
+        return {
+            launch.node: giving(self.source, launch.node, {OPTION: text})
+            for launch, text in texts
+            if OPTION not in launch.hints or self.source.code(launch.hints[OPTION]) != text
+        }
+
+
+@dataclass(frozen=True)
+class BlockRamp:
+    """A kernel that computes the warps itself, from the block that a launch gives it."""
+
+    kernel: OnKernel
+    block: str
+
+    def setting(self, elements: int) -> dict[cst.CSTNode, Edit]:
+        """The edits for so many elements a warp; none for what is there already."""
+        return self.kernel.computing({OPTION: ramp(f'args["{self.block}"]', elements)})
+
+
+def _places(subject: Subject) -> list[RowLaunches | BlockRamp]:
+    """Where to set the warps of the kernels whose block is a row."""
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter knows no warps")
     source = subject.source
-    found: list[tuple[Launch, str]] = []
+    found: list[RowLaunches | BlockRamp] = []
     reasons: list[str] = []
     for kernel in TRITON.launched(source):
         try:
-            found += _rows_of(source, kernel)
+            found.append(_place(source, kernel))
         except NotApplicable as reason:
             reasons.append(str(reason))
     if not found:
-        raise NotApplicable("; ".join(reasons[:2]) or "no Triton kernel is launched here")
+        raise all_refuse(reasons, "no Triton kernel is launched here")
     return found
 
 
-def _rows_of(source: Source, kernel: Kernel) -> Iterator[tuple[Launch, str]]:
+def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     if TRITON.autotuned(source, kernel.function):
         raise NotApplicable(f"Triton tunes the warps itself: {kernel.name} is autotuned")
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
     block = one_block(source, kernel)
+    given = [HostView(source, launch).given(block) for launch in kernel.launches]
+    if given and all(value is not None and _is_fixed(source, value) for value in given):
+        raise NotApplicable(f"{block} of {kernel.name} is one number: see warps-and-stages")
+    try:
+        return RowLaunches(source, tuple(_rows_of(source, kernel, block)))
+    except NotApplicable as reason:
+        return BlockRamp(on_kernel(source, kernel, (OPTION,), reason), block)
+
+
+def _rows_of(source: Source, kernel: Kernel, block: str) -> Iterator[tuple[Launch, str]]:
+    """The launches, where each gives a row for the block."""
+    if setting_own(source, kernel, OPTION):
+        raise NotApplicable(f"{kernel.name} computes {OPTION} itself")
     for launch in launches_in_sight(source, kernel):
         line = source.line(launch.node)
         given = HostView(source, launch).given(block)
@@ -143,6 +189,14 @@ def _rows_of(source: Source, kernel: Kernel) -> Iterator[tuple[Launch, str]]:
             raise NotApplicable(f"the launch at line {line} computes {OPTION} itself")
         check_builtins(source, launch)
         yield launch, source.code(given)
+
+
+def _is_fixed(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is one integer of the file."""
+    try:
+        return not source.trace(expression).is_default
+    except Untraceable:
+        return False
 
 
 def _is_row(source: Source, expression: cst.BaseExpression | None) -> bool:

@@ -17,22 +17,28 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, ConfigAxis, configs
+from agent.analysis.triton.configs import (
+    CONFIG,
+    DEFAULT_STAGES,
+    Config,
+    ConfigAxis,
+    config_of,
+    configs,
+)
 from agent.analysis.triton.dialect import TRITON
-from agent.playbook.base import Optimization
+from agent.playbook.base import REORDERED, OfEachKernel
+from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, with_elements
-from agent.syntax import Source, Untraceable, argument, keyword, positional
-
-CONFIG = "triton.Config"
-PLAIN = ("kwargs", "num_warps", "num_stages")
+from agent.syntax import Source, argument, keyword
 
 
-class WidenConfigs(Optimization):
+class WidenConfigs(OfEachKernel):
     """`configs=[a, b]` -> `configs=[a, b, c, ...]`."""
 
     name = "widen-configs"
@@ -42,7 +48,8 @@ class WidenConfigs(Optimization):
     priority: ClassVar = {KernelClass.COMPUTE: 13, KernelClass.BALANCED: 13, KernelClass.MEMORY: 25}
     expected = "10 to 20 % (TileGym) where the author listed a few"
     hypothesis = "The best config for this GPU is one that the author did not list."
-    changes_rounding = True
+    changes_rounding = REORDERED
+    idle_in_interpreter = "Triton's interpreter cannot time configs"
     example: ClassVar[Params] = {}
     before = """\
 import torch
@@ -87,26 +94,11 @@ def relu(x):
 """,
     )
 
-    def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: Triton does the sweep."""
-        self.apply(subject, {})
-        return [{}]
+    trial = TritonTrial(kernel="relu_kernel", types=(P, P, "i32", 1024), function="relu")
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Widen the configs of every autotuned kernel that can be."""
-        if subject.hardware.interpreted:
-            raise NotApplicable("Triton's interpreter cannot time configs")
-        source = subject.source
-        edits: dict[cst.CSTNode, Edit] = {}
-        reasons: list[str] = []
-        for kernel in TRITON.launched(source):
-            try:
-                edits |= _widened(source, kernel, subject.hardware.sm)
-            except NotApplicable as reason:
-                reasons.append(str(reason))
-        if not edits:
-            raise NotApplicable("; ".join(dict.fromkeys(reasons[:2])) or "no kernel is launched")
-        return source.rewrite(edits)
+    def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
+        """Widen the configs of an autotuned kernel."""
+        return _widened(subject.source, kernel, subject.hardware.sm)
 
 
 @dataclass(frozen=True)
@@ -153,37 +145,12 @@ def _listed(source: Source, kernel: Kernel) -> Listed:
         if not isinstance(config, cst.Call) or source.name(config.func) != CONFIG:
             raise NotApplicable(f"line {source.line(element)} is no plain triton.Config")
         calls.append(config)
-        found.append(_config(source, config))
+        found.append(config_of(source, config))
         hook = keyword(config, "pre_hook")
         hooks.add(source.code(hook) if hook is not None else "")
     if len(hooks) > 1:
         raise NotApplicable(f"the configs at line {line} have different hooks")
     return Listed(node, tuple(calls), tuple(found), keyword(calls[0], "pre_hook"))
-
-
-def _config(source: Source, call: cst.Call) -> Config:
-    line = source.line(call)
-    extra = {a.keyword.value for a in call.args if a.keyword} - {*PLAIN, "pre_hook"}
-    given = argument(call, 0, "kwargs")
-    if extra or not isinstance(given, cst.Dict) or len(positional(call)) > 1:
-        what = ", ".join(sorted(extra)) or "more than constants and options"
-        raise NotApplicable(f"the config at line {line} sets {what}")
-    constants: list[tuple[str, int]] = []
-    try:
-        for element in given.elements:
-            if not isinstance(element, cst.DictElement) or not isinstance(
-                element.key, cst.SimpleString
-            ):
-                raise NotApplicable(f"the config at line {line} computes its constants")
-            constants.append((str(element.key.raw_value), source.trace(element.value).value))
-        options = [
-            source.trace(value).value if (value := keyword(call, name)) is not None else None
-            for name in PLAIN[1:]
-        ]
-    except Untraceable as reason:
-        raise NotApplicable(f"a value of the config at line {line} {reason}") from None
-    warps, stages = options
-    return Config(tuple(constants), warps or DEFAULT_WARPS, stages)
 
 
 def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[ConfigAxis, ...]:
@@ -201,7 +168,7 @@ def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[Co
     for name in names:
         flow = Flow(TRITON, source, kernel, name)
         sizes = [dict(config.constants)[name] for config in present]
-        if not any(True for _ in flow.shapes) or (why := flow.refusal()) is not None:
+        if not any(True for _ in flow.shapes) or (why := needed_size(flow)) is not None:
             reason = "it shapes no tile" if not any(True for _ in flow.shapes) else why
             raise NotApplicable(f"{name} of {kernel.name} is more than a block size: {reason}")
         axes.append(ConfigAxis((name,), sizes[0], None if flow.guarded() else max(sizes)))

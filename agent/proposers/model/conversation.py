@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import AsyncIterable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from agent.proposers.model.client import model_of
 from agent.proposers.model.exchange import ExchangeRecorder, Replay
 from agent.proposers.model.transport import BACKOFF_S, Network, Recordings, Transport
 from agent.proposers.model.waiting import wait_for
+from agent.redaction import redact
 
 Output = TypeVar("Output")
 MOST_OUTPUT_TOKENS = 32_000
@@ -77,7 +79,8 @@ class Conversation:
         except TimeoutError:
             outcome = Outcome(None, Usage(requests=1, cost_usd=None), "the model does not answer")
         took_s = round(time.monotonic() - begun, 3)
-        return replace(outcome, usage=replace(outcome.usage, took_s=took_s))
+        usage = replace(outcome.usage, took_s=took_s)
+        return replace(outcome, usage=usage, reason=redact(outcome.reason, os.environ))
 
     async def _ask(self, question: Question[Output], left: Left) -> Outcome[Output]:
         source = Recordings(self._replay) if self._replay else Network()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from agent.redaction import redact
+from agent.redaction import redact, redact_stream
 
 HEADERS = frozenset(
     {
@@ -76,7 +76,7 @@ def to_text(exchange: Exchange, environ: Mapping[str, str]) -> str:
         "response": {
             "status": exchange.status,
             "headers": _kept(exchange.response_headers or {}),
-            "body": redact(exchange.response.decode("utf-8", "surrogateescape"), environ),
+            "body": redact_stream(exchange.response.decode("utf-8", "surrogateescape"), environ),
         },
         "error": redact(exchange.error, environ),
     }

@@ -7,17 +7,20 @@ from collections.abc import Callable, Iterable
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.subject import NotApplicable
-from agent.analysis.cutile.dialect import CUTILE
-from agent.syntax import Source, Untraceable, keyword, with_keyword
+from agent.analysis.common.subject import NotApplicable, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.syntax import Untraceable, keyword, with_keyword
+
+BY_TARGET = f"{CT}ByTarget"
 
 
-def hintable(source: Source, hint: str, kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
+def hintable(subject: Subject, hint: str, kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     """The kernels whose decorator decides the hint.
 
     Raises:
         NotApplicable: there is none; the message says what else decides it.
     """
+    source = subject.source
     found: list[Kernel] = []
     reasons: list[str] = []
     for kernel in kernels:
@@ -28,17 +31,18 @@ def hintable(source: Source, hint: str, kernels: Iterable[Kernel]) -> tuple[Kern
             line = source.line(overriding[0].node)
             reasons.append(f"the launch at line {line} sets {hint} itself")
         else:
-            hint_of(source, kernel, hint)
+            hint_of(subject, kernel, hint)
             found.append(kernel)
     if not found:
         raise NotApplicable("; ".join(reasons) or "the file holds no cuTile kernel to set it for")
     return tuple(found)
 
 
-def hint_of(source: Source, kernel: Kernel, hint: str) -> int | None:
-    """The integer a decorator gives a hint; None when it gives none."""
-    decorator = kernel.decorator.decorator
-    given = keyword(decorator, hint) if isinstance(decorator, cst.Call) else None
+def hint_of(subject: Subject, kernel: Kernel, hint: str) -> int | None:
+    """The integer a decorator gives a hint on the GPU of the run; None when it gives none."""
+    source, given = subject.source, _given(kernel, hint)
+    if (by_target := _by_target(subject, given)) is not None:
+        given = keyword(by_target, _target(subject)) or keyword(by_target, "default")
     if given is None or source.code(given) == "None":
         return None
     try:
@@ -47,20 +51,45 @@ def hint_of(source: Source, kernel: Kernel, hint: str) -> int | None:
         raise NotApplicable(f"{hint} of {kernel.name} {reason}") from None
 
 
-def with_hint(source: Source, kernels: Iterable[Kernel], hint: str, value: int) -> str:
-    """The source with a hint set in the kernels' decorators."""
+def with_hint(subject: Subject, kernels: Iterable[Kernel], hint: str, value: int) -> str:
+    """The source with a hint set in the kernels' decorators, for the GPU of the run at least."""
     edits = {
-        k.decorator: _setting(hint, value) for k in kernels if hint_of(source, k, hint) != value
+        k.decorator: _setting(subject, k, hint, value)
+        for k in kernels
+        if hint_of(subject, k, hint) != value
     }
     if not edits:
         raise NotApplicable(f"{hint} is {value} already")
-    return source.rewrite(edits)
+    return subject.source.rewrite(edits)
 
 
-def _setting(hint: str, value: int) -> Callable[[cst.Decorator], cst.Decorator]:
+def _given(kernel: Kernel, hint: str) -> cst.BaseExpression | None:
+    decorator = kernel.decorator.decorator
+    return keyword(decorator, hint) if isinstance(decorator, cst.Call) else None
+
+
+def _by_target(subject: Subject, given: cst.BaseExpression | None) -> cst.Call | None:
+    """`ct.ByTarget(sm_100=..., default=...)`, where it is known which target counts."""
+    if isinstance(given, cst.Call) and subject.hardware.sm:
+        return given if subject.source.name(given.func) == BY_TARGET else None
+    return None
+
+
+def _target(subject: Subject) -> str:
+    return f"sm_{subject.hardware.sm}"
+
+
+def _setting(
+    subject: Subject, kernel: Kernel, hint: str, value: int
+) -> Callable[[cst.Decorator], cst.Decorator]:
+    by_target = _by_target(subject, _given(kernel, hint))
+    text = str(value)
+    if by_target is not None:
+        text = cst.Module([]).code_for_node(with_keyword(by_target, _target(subject), text))
+
     def edit(decorator: cst.Decorator) -> cst.Decorator:
         expression = decorator.decorator
         call = expression if isinstance(expression, cst.Call) else cst.Call(expression)
-        return decorator.with_changes(decorator=with_keyword(call, hint, str(value)))
+        return decorator.with_changes(decorator=with_keyword(call, hint, text))
 
     return edit

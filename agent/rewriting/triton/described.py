@@ -111,6 +111,11 @@ def layout(access: TileAccess) -> Layout:
     return Layout(access.base, access.offsets, (rows.stride,), columns.stride, columns.extent)
 
 
+def origin(source: Source, access: TileAccess) -> str:
+    """What the addresses of a tile begin at, as it can be written where the access stands."""
+    return " + ".join(map(source.code, access.origin))
+
+
 def wanted_name(access: TileAccess) -> str:
     """What a descriptor of an array is called: 'a_desc' of `a_ptr`."""
     return f"{access.base.removesuffix('_ptr').lower()}_desc"

@@ -14,6 +14,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, torch_module, triton_module
+from agent.analysis.triton.index_ranges import belongs_to
 from agent.rewriting.common.formatting import STEP, Place
 from agent.rewriting.triton.edits import Edit, preceded, statement_of
 from agent.syntax import Source, descendants
@@ -30,10 +31,10 @@ class Layout:
     """The parameter that points to it."""
     offsets: tuple[cst.BaseExpression, ...]
     """Scalars that are added to it."""
-    strides: tuple[str, ...]
-    """Of all dimensions but the last: parameters of the kernel or integers."""
-    inner_stride: str
-    """Of the last, which has to be 1."""
+    strides: tuple[tuple[str, ...], ...]
+    """Of all dimensions but the last, the factors: parameters of the kernel or integers."""
+    inner_stride: tuple[str, ...]
+    """The factors of that of the last, which has to be 1."""
     inner_extent: str
     """Of a tile, along the last dimension: a constant of the kernel or an integer."""
 
@@ -63,9 +64,9 @@ def check_given(
 def _asked(source: Source, kernel: Kernel, layout: Layout) -> Iterator[str]:
     parameters = {p.name.value for p in kernel.function.parameters}
     yield layout.base
-    yield from {*layout.strides, layout.inner_stride, layout.inner_extent} & parameters
-    for factors in _offset_factors(source, kernel, layout):
-        yield from factors
+    offsets = _offset_factors(source, kernel, layout)
+    for factors in (*layout.strides, layout.inner_stride, (layout.inner_extent,), *offsets):
+        yield from parameters.intersection(factors)
 
 
 def conditions(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> Sequence[str]:
@@ -78,11 +79,11 @@ def conditions(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> Seq
     found: dict[str, None] = {}
     for layout in layouts:
         array = said(layout.base)
-        if layout.inner_stride != "1":
-            found[f"{said(layout.inner_stride)} == 1"] = None
+        if layout.inner_stride:
+            found[f"{' * '.join(map(said, layout.inner_stride))} == 1"] = None
         found[f"{array}.data_ptr() % {ALIGNMENT_BYTES} == 0"] = None
         offsets = _offset_factors(source, kernel, layout)
-        for factors in (*((stride,) for stride in layout.strides), *offsets):
+        for factors in (*layout.strides, *offsets):
             product = " * ".join(map(said, factors))
             found[f"{array}.element_size() * {product} % {ALIGNMENT_BYTES} == 0"] = None
         found[f"{array}.element_size() * {said(layout.inner_extent)} >= {ALIGNMENT_BYTES}"] = None
@@ -91,10 +92,9 @@ def conditions(source: Source, kernel: Kernel, layouts: Sequence[Layout]) -> Seq
 
 def _offset_factors(source: Source, kernel: Kernel, layout: Layout) -> Iterator[tuple[str, ...]]:
     """For each offset of the base, the parameters that it is a multiple of."""
-    parameters = {p.name.value for p in kernel.function.parameters}
     for offset in layout.offsets:
         factors = list(_factors(source, offset))
-        named = tuple(source.code(f) for f in factors if source.code(f) in parameters)
+        named = tuple(code for code in map(source.code, factors) if belongs_to(kernel, code))
         numbers = [f.evaluated_value for f in factors if isinstance(f, cst.Integer)]
         if any(gcd(number, ALIGNMENT_BYTES) == ALIGNMENT_BYTES for number in numbers):
             continue

@@ -133,14 +133,20 @@ def without(launch: Launch, names: Collection[str]) -> Edit:
     """The edit of a launch that no longer gives some parameters or options.
 
     Positional arguments behind a dropped one are given by name from then on.
+
+    Raises:
+        NotApplicable: a `*` gives some of them.
     """
+    starred = any(arg.star for arg in launch.node.args)
+    if starred and not set(names) <= {a.keyword.value for a in launch.node.args if a.keyword}:
+        raise NotApplicable(f"{launch.kernel.name} is given arguments by a `*`")
     parameters = [p.name.value for p in launch.kernel.parameters]
 
     def edit(call: cst.Call) -> cst.Call:
         kept: list[cst.Arg] = []
         by_name = False
         for place, arg in enumerate(call.args):
-            name = arg.keyword.value if arg.keyword else parameters[place]
+            name = arg.keyword.value if arg.keyword else "" if starred else parameters[place]
             if name in names:
                 by_name |= arg.keyword is None
             elif arg.keyword is None and by_name:

@@ -11,7 +11,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import binds, definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.host import language
-from agent.analysis.triton.index_ranges import RANGES, holds_at, is_wide
+from agent.analysis.triton.index_ranges import RANGES, belongs_to, holds_at, is_wide
 from agent.analysis.triton.program_ids import PROGRAM_ID
 from agent.analysis.triton.tiles import TileAccess
 from agent.rewriting.common.formatting import STEP, WIDTH
@@ -42,8 +42,8 @@ class HostArray:
     leading: tuple[tuple[str, ...], ...]
     """The strides of the dimensions that come before those of the tile."""
     lengths: tuple[str, str]
-    stride: str
-    """Of the rows; that of the columns is 1."""
+    stride: tuple[str, ...]
+    """The factors of that of the rows; that of the columns is 1."""
     extents: tuple[str, str]
     """Of a tile."""
 
@@ -51,12 +51,12 @@ class HostArray:
     def names(self) -> set[str]:
         """What it is told by: parameters of the kernel, and integers."""
         factors = (factor for stride in self.leading for factor in stride)
-        return {self.base, *factors, *self.lengths, self.stride, *self.extents}
+        return {self.base, *factors, *self.lengths, *self.stride, *self.extents}
 
     def positive(self, parameters: Collection[str]) -> list[str]:
         """The conditions that no length and no stride is zero, which the driver would not take."""
         factors = [factor for stride in self.leading for factor in stride]
-        names = [*self.lengths, self.stride, *factors]
+        names = [*self.lengths, *self.stride, *factors]
         return [f"{_said(name, parameters)} > 0" for name in names if name in parameters]
 
     def maker(
@@ -75,13 +75,13 @@ class HostArray:
         def said(text: str) -> str:
             return _said(text, parameters)
 
-        strides = [" * ".join(map(said, factors)) for factors in self.leading]
+        *strides, rows = (" * ".join(map(said, f)) or "1" for f in (*self.leading, self.stride))
         lists = (
             [
                 *(f"{extent}({said(self.base)}, {stride})" for stride in strides),
                 *map(said, self.lengths),
             ],
-            [*strides, said(self.stride), "1"],
+            [*strides, rows, "1"],
             [*("1" for _ in strides), *map(said, self.extents)],
         )
         listed = "".join(map(_listed, lists))
@@ -107,6 +107,10 @@ def array_of(
         raise NotApplicable(f"line {line} adds {len(access.offsets)} offsets to its address")
     leading = [_leading(source, kernel, access, offset) for offset in access.offsets]
     rows, columns = in_memory(access)
+    for length in (rows.length, columns.length):
+        if not length.isdecimal() and not belongs_to(kernel, length):
+            line = source.line(access.call)
+            raise NotApplicable(f"line {line} is masked by `{length}`, which no launch gives")
     array = HostArray(
         access.base,
         tuple(each.stride for each in leading),

@@ -22,6 +22,7 @@ from agent.analysis.triton.program_ids import (
     program_indices,
     unused,
 )
+from agent.rewriting.triton.early_returns import changed_behind, early_returns, without_returns
 from agent.rewriting.triton.edits import (
     Edit,
     free_name,
@@ -34,10 +35,13 @@ from agent.rewriting.triton.edits import (
 )
 from agent.rewriting.triton.grid import check_own_grid
 from agent.rewriting.triton.loops import LOAD
+from agent.rewriting.triton.own_parameters import own_parameters
 from agent.syntax import Source, argument, descendants
 
 SCRATCH_BYTES = 8192
 """Of shared memory, for reductions and changes of layout."""
+COMPUTED = (*ROUNDING, "builtins.max", "builtins.min", "max", "min")
+"""What a host may compute an extent by: called twice, it gives the same."""
 WAITS = (*LOCKS, "triton.language.debug_barrier")
 
 
@@ -70,14 +74,14 @@ def extents_of(source: Source, kernel: Kernel) -> Rounds:
     """How far a kernel's programs count. Raises `NotApplicable` for one that cannot be looped."""
     indices = program_indices(source, kernel, counts=True)
     _check_body(source, kernel)
-    launches = launches_in_sight(source, kernel)
+    launches = launches_in_sight(source, kernel, hidden=True)
     views = [HostView(source, launch) for launch in launches]
     axes = max([*(i.axis for i in indices), *(_last_axis(view) for view in views)]) + 1
     tl = language(source, kernel)
     extents: list[ProgramCount] = []
     for axis in range(axes):
         name = unused(kernel, "n_programs" if axes == 1 else f"grid_{axis}")
-        known = _known(kernel, views, axis, tl)
+        known = _known(kernel, views, axis, tl, run_time(kernel))
         if known is not None and (known.isidentifier() or axes == 1):
             name = known
         extents.append(ProgramCount(name, known))
@@ -86,8 +90,9 @@ def extents_of(source: Source, kernel: Kernel) -> Rounds:
 
 def count_of(source: Source, kernel: Kernel, axis: int) -> str | None:
     """The parameter that says how many programs every launch has along an axis, if one does."""
-    views = [HostView(source, launch) for launch in launches_in_sight(source, kernel)]
-    known = _known(kernel, views, axis, language(source, kernel))
+    views = [HostView(source, launch) for launch in launches_in_sight(source, kernel, hidden=True)]
+    unchanged = [n for n in run_time(kernel) if not binds(kernel.function.node.body, n)]
+    known = _known(kernel, views, axis, language(source, kernel), unchanged)
     return known if known is not None and known.isidentifier() else None
 
 
@@ -97,19 +102,15 @@ def _last_axis(view: HostView) -> int:
     return max((i for i, e in enumerate(extents) if view.source.code(e) != "1"), default=0)
 
 
-def _known(kernel: Kernel, views: Sequence[HostView], axis: int, tl: str) -> str | None:
+def _known(
+    kernel: Kernel, views: Sequence[HostView], axis: int, tl: str, lengths: Sequence[str]
+) -> str | None:
     """An extent that the kernel can compute itself: a parameter, or `tl.cdiv` of two.
 
     None as well when more than one would do: they may differ once a block size changes.
     """
-    body = kernel.function.node.body
-    lengths = [
-        name
-        for name in run_time(kernel)
-        if not binds(body, name) and all(name in view.launch.arguments for view in views)
-    ]
     found = []
-    for length in lengths:
+    for length in (n for n in lengths if all(n in view.launch.arguments for view in views)):
         if all((e := v.extent(axis)) is not None and v.is_given(e, length) for v in views):
             found.append(length)
         found += [
@@ -125,8 +126,12 @@ def _check_body(source: Source, kernel: Kernel) -> None:
     body = kernel.function.node.body
     if not isinstance(body, cst.IndentedBlock):
         raise NotApplicable(f"{kernel.name} is written on one line")
+    early = early_returns(body)
     for leaving in descendants(body, cst.Return):
-        raise NotApplicable(f"line {source.line(leaving)} returns from {kernel.name}")
+        if leaving not in early:
+            raise NotApplicable(f"line {source.line(leaving)} returns from {kernel.name}")
+    if (name := changed_behind(body)) is not None:
+        raise NotApplicable(f"{kernel.name} sets {name} before it may return, and again behind")
     for function in TRITON.reached(source, kernel):
         for call in TRITON.find(source, function.node.body, WAITS):
             raise NotApplicable(f"line {source.line(call)} may wait for another program")
@@ -166,7 +171,8 @@ def kernel_edits(
     edits: dict[cst.CSTNode, Edit] = {}
     if not named:
         edits |= _replacements(rounds, variable)
-    edits |= _own_pointers(rounds, variable)
+    own, copies = own_parameters(source, kernel, variable)
+    edits |= own
     stages, as_fits = _stages(rounds, pipelined, tl) if pipelined else ("", [])
     options = f", num_stages={stages}" if stages else ""
     options += ", flatten=True" if flatten else ""
@@ -185,15 +191,18 @@ def kernel_edits(
     def edit(updated: cst.IndentedBlock) -> cst.IndentedBlock:
         inner = [s for i, s in enumerate(updated.body) if i != gone]
         docstring = inner[:1] if function.get_docstring() is not None else []
+        first_lines = [cst.parse_statement(line) for line in copies]
+        rest = without_returns(inner[len(docstring) :])
         loop = cst.ensure_type(head, cst.For).with_changes(
             leading_lines=leading,
-            body=cst.IndentedBlock(inner[len(docstring) :], footer=updated.footer),
+            body=cst.IndentedBlock([*first_lines, *rest], footer=updated.footer),
         )
         return updated.with_changes(body=[*docstring, *counted, loop], footer=())
 
     edits[body] = edit
     added = [extent.name for extent in rounds.extents if extent.known is None]
-    return edits | (with_parameters(source, kernel, added) if added else {})
+    # A launch that does not give it, as another file may hold one, fails: it loops to None.
+    return edits | (with_parameters(source, kernel, added, default="None") if added else {})
 
 
 def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[str]]:
@@ -273,48 +282,6 @@ def _part(program: str, rounds: Rounds, axis: int) -> str:
     return over if axis == len(names) - 1 else f"{over} % {names[axis]}"
 
 
-def _own_pointers(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
-    """Give each round a pointer of its own where the kernel moves a parameter: `x_ptr += ...`."""
-    source, kernel = rounds.source, rounds.kernel
-    body = cst.ensure_type(kernel.function.node.body, cst.IndentedBlock)
-    edits: dict[cst.CSTNode, Edit] = {}
-    for parameter in kernel.function.parameters:
-        name = parameter.name.value
-        moving = [line for line in body.body if binds(line, name)]
-        if not moving:
-            continue
-        line = moving[0]
-        earlier = [s for s in body.body[: body.body.index(line)] if name in names_in(s)]
-        match line:
-            case cst.SimpleStatementLine(
-                body=[cst.AugAssign(operator=cst.AddAssign(), value=value)]
-            ) if len(moving) == 1 and not earlier and name not in names_in(value):
-                own = unused(kernel, f"{name}_of_{variable}")
-            case _:
-                raise NotApplicable(f"line {source.line(line)} changes the parameter {name}")
-        text = source.code(value)
-        edits[line] = _assigning(own, name, text)
-        for later in body.body[body.body.index(line) + 1 :]:
-            for use in descendants(later, cst.Name):
-                if use.value == name and _is_variable(source, use):
-                    edits[use] = writing(own)
-    return edits
-
-
-def _assigning(own: str, name: str, value: str) -> Edit:
-    line = cst.parse_statement(f"{own} = {name} + {value}")
-    return lambda updated: line.with_changes(
-        leading_lines=updated.leading_lines, trailing_whitespace=updated.trailing_whitespace
-    )
-
-
-def _is_variable(source: Source, name: cst.Name) -> bool:
-    around = next(source.ancestors(name))
-    if isinstance(around, cst.Attribute):
-        return around.value is name
-    return not (isinstance(around, cst.Arg) and around.keyword is name)
-
-
 # --- the launches -------------------------------------------------------------------------------
 
 
@@ -339,7 +306,8 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         if own.known is not None:
             continue
         extent = grid.extents[axis] if axis < len(grid.extents) else None
-        if extent is None or grid.meta is not None or not is_pure(source, extent, ROUNDING):
+        computed = extent is None or grid.meta in names_in(extent)
+        if extent is None or computed or not is_pure(source, extent, COMPUTED):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
@@ -351,9 +319,15 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     given = f"{n_sms} = {properties}.multi_processor_count"
     place = next((a for a in source.ancestors(grid.node)
                   if isinstance(a, cst.SimpleStatementLine)), statement)  # fmt: skip
-    check_own_grid(source, rounds.kernel, launch)
+    written: cst.CSTNode = grid.node
+    try:
+        check_own_grid(source, rounds.kernel, launch)
+    except NotApplicable:  # it is written out at this launch, and stays for the others
+        if grid.meta is not None or not all(is_pure(source, e, COMPUTED) for e in grid.extents):
+            raise
+        written, place = launch.grid, statement
     edits: dict[cst.CSTNode, Edit] = {
-        grid.node: writing(smaller),
+        written: writing(smaller),
         (place if source.enclosing(place) is launch.function else statement): (
             lambda updated: preceded(updated, [given])
         ),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.events import TestPlan
+from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, InterleavedScreen, groups
-from agent.harness.measuring.pairs import BlockTiming
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.screening import Look
@@ -45,7 +45,7 @@ def look(server: ForkServer, tmp_path: Path):  # type: ignore[no-untyped-def]
         def checkout(name: str, kernel: str):  # type: ignore[no-untyped-def]
             return Project(tmp_path / name, textwrap.dedent(test), kernel).checkout()
 
-        line = InterleavedScreen(server, PLAN, TIMING, deadline_in(timeout_s), interpreted=True)
+        line = InterleavedScreen(server, PLAN, TIMING, deadline_in(timeout_s))
         logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, *variants)}
         return line.look(
             checkout("incumbent", incumbent),
@@ -58,11 +58,11 @@ def look(server: ForkServer, tmp_path: Path):  # type: ignore[no-untyped-def]
 
 def test_variants_are_ranked_against_the_incumbent(look) -> None:  # type: ignore[no-untyped-def]
     seen = look(
-        sleeping(0.004), {"slow": sleeping(0.008), "fast": sleeping(0.002), "same": sleeping(0.004)}
+        sleeping(0.04), {"slow": sleeping(0.08), "fast": sleeping(0.02), "same": sleeping(0.04)}
     )
     assert set(seen) == {"slow", "fast", "same"}
     assert seen["slow"].log_ratio < -0.4 < seen["same"].log_ratio < 0.4 < seen["fast"].log_ratio
-    assert 2.0 <= seen["fast"].latency_ms < 4.0
+    assert 20 <= seen["fast"].latency_ms < 40
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_variants_are_ranked_against_the_incumbent(look) -> None:  # type: ignor
     ids=["import", "launch", "death", "another config"],
 )
 def test_who_fails_leaves_and_the_others_stay(look, broken: str) -> None:  # type: ignore[no-untyped-def]
-    seen = look(sleeping(0.002), {"a": sleeping(0.004), "b": broken, "c": sleeping(0.001)}, TWICE)
+    seen = look(sleeping(0.02), {"a": sleeping(0.04), "b": broken, "c": sleeping(0.01)}, TWICE)
     assert set(seen) == {"a", "c"}
     assert seen["a"].log_ratio < 0 < seen["c"].log_ratio
 
@@ -117,6 +117,6 @@ def test_without_a_fork_server_nobody_is_ranked(tmp_path: Path) -> None:
     with start_server(tmp_path / "server.log") as server:
         pass
     project = Project(tmp_path / "project", textwrap.dedent(TEST), sleeping(0.001)).checkout()
-    line = InterleavedScreen(server, PLAN, TIMING, deadline_in(20), interpreted=True)
+    line = InterleavedScreen(server, PLAN, TIMING, deadline_in(20))
     logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, "a")}
     assert line.look(project, {"a": project}, logs) == {}

@@ -1,0 +1,199 @@
+"""Whether a kernel counts on the number of a block, so that the block can have one size only.
+
+A product with a scale for each 64 rows of K steps over K in blocks of BK = 64 and loads the scale
+by the number of the block. With another BK it loads other scales: the result is wrong, and nothing
+in the arithmetic shows it. The number of a block may be multiplied by the size again, taken apart
+by how many blocks there are, or compared; an address that takes it as it is stands for something
+else that comes in blocks of the same size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import libcst as cst
+
+from agent.analysis.common.constant_flow import Flow
+from agent.syntax import argument, assigned, descendants
+
+Expression: TypeAlias = cst.BaseExpression
+_UNDONE_BY = (cst.Multiply, cst.FloorDivide, cst.Modulo)
+"""Operators that turn the number of a block into a number of elements, or of a row of blocks."""
+
+
+def needed_size(flow: Flow) -> str | None:
+    """Why a kernel needs a constant to be what it is; None when another size would do as well."""
+    if (refusal := flow.refusal()) is not None:
+        return refusal
+    if (access := _counting_access(flow)) is not None:
+        return f"line {flow.source.line(access)} counts its blocks, so that they have one size"
+    return None
+
+
+def _counting_access(flow: Flow) -> cst.Call | None:
+    """A load or store whose address counts blocks of the flow's constant."""
+    for loop in descendants(flow.body, cst.For):
+        step = _step(flow, loop)
+        if not flow.carries(loop.iter if step is None else step):
+            continue
+        if (found := _in_loop(flow, loop, counts=step is None)) is not None:
+            return found
+    return _by_index(flow)
+
+
+def _step(flow: Flow, loop: cst.For) -> Expression | None:
+    """The BLOCK of `range(0, n, BLOCK)`; None where the counter goes on by one."""
+    bounds = loop.iter
+    if not isinstance(bounds, cst.Call):
+        return None
+    if flow.dialect.called(flow.source, bounds) not in flow.dialect.ranges:
+        return None
+    step = argument(bounds, 2, "step")
+    return None if step is None or flow.source.code(step) == "1" else step
+
+
+def _in_loop(flow: Flow, loop: cst.For, *, counts: bool) -> cst.Call | None:
+    """The same in a loop that goes on by a block in each round, and perhaps counts the rounds."""
+    steps = _advanced(flow, loop)
+    if counts and isinstance(loop.target, cst.Name):
+        steps.add(loop.target.value)
+    if not steps:
+        return None
+    names = _computed_from(flow, loop, steps)
+    accesses = {*flow.dialect.loads, *flow.dialect.stores}
+    for call in flow.dialect.find(flow.source, loop.body, accesses):
+        stored = flow.dialect.stored(flow.source, call)
+        addresses = (a.value for a in call.args if a.value is not stored)
+        if any(_bare(flow, address, names, within=call) for address in addresses):
+            return call
+    return None
+
+
+def _advanced(flow: Flow, loop: cst.For) -> set[str]:
+    """The names that go on by the same in each round, whatever the size of a block."""
+    found = set()
+    for step in descendants(loop.body, cst.AugAssign):
+        plain = isinstance(step.target, cst.Name) and isinstance(
+            step.operator, cst.AddAssign | cst.SubtractAssign
+        )
+        if plain and _is_shared(flow, step.value) and not flow.carries(step.value):
+            assert isinstance(step.target, cst.Name)
+            found.add(step.target.value)
+    return found
+
+
+def _is_shared(flow: Flow, node: Expression) -> bool:
+    """Whether a value is made of numbers and the kernel's parameters: the same in each round."""
+    given = {p.name.value for p in flow.kernel.function.parameters}
+    return not any(descendants(node, cst.Call)) and all(
+        name.value in given for name in descendants(node, cst.Name)
+    )
+
+
+def _computed_from(flow: Flow, loop: cst.For, names: set[str]) -> frozenset[str]:
+    """The names of the loop's body that carry the number of a block."""
+    while True:
+        found = {
+            name.value
+            for target, value in assigned(loop.body)
+            if _bare(flow, value, names) and not _loads(flow, value)
+            for name in descendants(target, cst.Name)
+        }
+        if found <= names:
+            return frozenset(names)
+        names = names | found
+
+
+def _loads(flow: Flow, node: cst.CSTNode) -> bool:
+    return any(True for _ in flow.dialect.find(flow.source, node, flow.dialect.loads))
+
+
+def _bare(
+    flow: Flow,
+    node: Expression,
+    names: set[str] | frozenset[str],
+    within: cst.CSTNode | None = None,
+) -> bool:
+    """Whether a value takes one of the names as it is; `within` is what is looked at around it."""
+    return any(
+        name.value in names and not _is_undone(flow, name, within or node)
+        for name in descendants(node, cst.Name)
+    )
+
+
+def _is_undone(flow: Flow, name: cst.Name, within: cst.CSTNode) -> bool:
+    """Whether the number of a block is multiplied, divided or compared before it is used."""
+    node: cst.CSTNode = name
+    if name is within:
+        return False
+    for around in flow.source.ancestors(name):
+        match around:
+            case cst.Comparison() | cst.Attribute():
+                return True
+            case cst.Arg() if around.keyword is name:
+                return True
+            case cst.BinaryOperation(operator=operator) if isinstance(operator, _UNDONE_BY):
+                other = around.left if node is around.right else around.right
+                if flow.carries(other):
+                    return True
+            case cst.Call() if _is_index_of(flow, around, name):
+                return True
+            case cst.Call() if flow.source.function_of(around.func) is not None:
+                return True  # a helper takes it apart, as those of persistent kernels do
+        if around is within:
+            return False
+        node = around
+    return False
+
+
+# --- tiles that are indexed by their number -----------------------------------------------------
+
+
+def _by_index(flow: Flow) -> cst.Call | None:
+    """An access by an index that elsewhere is the number of a tile of that size."""
+    numbers = frozenset(
+        place.value
+        for _, axes in _indexed(flow)
+        for place, size in axes
+        if isinstance(place, cst.Name) and flow.carries(size)
+    )
+    for call, axes in _indexed(flow):
+        for place, size in axes:
+            if not flow.carries(size) and _bare(flow, place, numbers):
+                return call
+    return None
+
+
+def _is_index_of(flow: Flow, call: cst.Call, name: cst.Name) -> bool:
+    """Whether a name is the index of a tile along an axis where the tile has the flow's size.
+
+    Of a store the shape is the stored tile's, which is taken to be what the index says.
+    """
+    if flow.dialect.called(flow.source, call) in flow.dialect.indexed_stores:
+        return True
+    return any(
+        flow.carries(size) and any(n is name for n in descendants(place, cst.Name))
+        for one, axes in _indexed(flow)
+        if one is call
+        for place, size in axes
+    )
+
+
+def _indexed(flow: Flow) -> Iterator[tuple[cst.Call, list[tuple[Expression, Expression]]]]:
+    """The loads by the number of a tile: that number and the tile's size, axis by axis."""
+    for call in flow.dialect.find(flow.source, flow.body, flow.dialect.indexed_loads):
+        index_of, shape_of = flow.dialect.indexed_loads[
+            flow.dialect.called(flow.source, call) or ""
+        ]
+        index, shape = (_listed(flow, slot.of(call)) for slot in (index_of, shape_of))
+        if len(index) == len(shape):
+            yield call, list(zip(index, shape, strict=True))
+
+
+def _listed(flow: Flow, node: Expression | None) -> list[Expression]:
+    """The elements of a tuple; a lone number is a tuple of one."""
+    behind = flow.source.resolve(node) if isinstance(node, cst.Name) else node
+    if isinstance(behind, cst.Tuple | cst.List):
+        return [element.value for element in behind.elements]
+    return [node] if node is not None else []

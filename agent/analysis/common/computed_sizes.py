@@ -1,0 +1,249 @@
+"""Tile sizes that host code computes, and where they can be scaled before they are used.
+
+`BLOCK = min(2048, triton.next_power_of_2(n))`, or `BLOCK, num_warps = settings(n)`, is no integer
+of the file that could be another one. But where the name is used for grids and launches alone, and
+is a tile size only to every kernel that is given it, a statement above its first use may scale it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import libcst as cst
+
+from agent.analysis.common.block_numbers import needed_size
+from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.intensity import in_loop
+from agent.analysis.common.provenance import check_grid_use, grid_nodes, tile_names
+from agent.analysis.common.subject import NotApplicable
+from agent.syntax import Source, Untraceable, descendants
+
+_ASSIGNING = (cst.Assign, cst.AnnAssign, cst.AugAssign)
+
+
+@dataclass(frozen=True)
+class ComputedTile:
+    """A name of the host that holds a tile size."""
+
+    name: str
+    place: cst.BaseStatement
+    """The statement that uses it first."""
+    may_grow: bool
+    """False: an access is unguarded, so that only parts of the present size are safe."""
+
+
+def computed_tiles(dialect: Dialect, source: Source, kernel: Kernel) -> Iterator[ComputedTile]:
+    """The tile sizes of a kernel that its launches are given by one name each.
+
+    Raises:
+        NotApplicable: there is none; the message says why, size by size.
+    """
+    reasons = []
+    seen: set[str] = set()
+    for constant in tile_names(dialect, source, kernel):
+        try:
+            found = computed_tile(dialect, source, kernel, constant)
+        except NotApplicable as refusal:
+            reasons.append(f"{constant} of {kernel.name}: {refusal}")
+            continue
+        if found.name not in seen:
+            seen.add(found.name)
+            yield found
+    if not seen:
+        raise NotApplicable("; ".join(reasons) or f"{kernel.name} has no named tile size")
+
+
+def computed_tile(
+    dialect: Dialect, source: Source, kernel: Kernel, constant: str, *, replaced: bool = False
+) -> ComputedTile:
+    """The tile behind a constant that the host computes.
+
+    Args:
+        dialect: the kernel's language.
+        source: the file.
+        kernel: one of its kernels.
+        constant: one of the kernel's constants.
+        replaced: the launches are to be given another name, so that this one keeps its value and
+            may be handed on.
+
+    Raises:
+        NotApplicable: it is more than a tile size, or no name of the host's own.
+    """
+    if not kernel.launches:
+        raise NotApplicable("this file does not launch the kernel")
+    names: list[cst.Name] = []
+    for launch in kernel.launches:
+        given = launch.arguments.get(constant)
+        if not isinstance(given, cst.Name) or launch.function is None or not launch.complete:
+            line = source.line(launch.node)
+            raise NotApplicable(f"the launch at line {line} does not give it by a name")
+        names.append(given)
+    first = names[0]
+    if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
+        raise NotApplicable("its launches are given different names for it")
+    try:
+        source.trace(first)
+    except Untraceable:
+        return _computed(dialect, source, first, replaced=replaced)
+    raise NotApplicable("it is an integer of the file")
+
+
+def _computed(dialect: Dialect, source: Source, given: cst.Name, *, replaced: bool) -> ComputedTile:
+    """The tile behind a name of the host."""
+    launches = [launch for kernel in dialect.kernels(source) for launch in kernel.launches]
+    assignments = source.assignments(given)
+    function = source.enclosing(given)
+    nodes = [a.node for a in assignments]
+    if not nodes or any(
+        isinstance(node, cst.Param) or source.enclosing(node) is not function for node in nodes
+    ):
+        raise NotApplicable(f"`{given.value}` is not computed in this function")
+    uses = list(chain.from_iterable(source.uses(assignment) for assignment in assignments))
+    counted, may_grow = [], True
+    for use in dict.fromkeys(uses):
+        if _is_of_its_own(source, use) or _is_guard(source, use):
+            continue
+        if _only_for_options(source, use, launches) or (replaced and _is_handed_on(source, use)):
+            continue
+        may_grow &= _may_grow(dialect, source, use, launches)
+        counted.append(use)
+    return ComputedTile(given.value, _place(source, nodes, counted), may_grow)
+
+
+def _only_for_options(source: Source, use: cst.Name, launches: list[Launch]) -> bool:
+    """Whether a use computes an option of launches alone: `warps = 8 if BLOCK > 2048 else 4`."""
+    statement = next((a for a in source.ancestors(use) if isinstance(a, cst.BaseStatement)), None)
+    inside = statement.body.body if isinstance(statement, cst.If) else [statement]
+    options = {id(value) for launch in launches for value in launch.hints.values()}
+    if any(id(a) in options for a in (use, *source.ancestors(use))):
+        return True
+    for line in inside:
+        match line:
+            case cst.SimpleStatementLine(
+                body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)])]
+            ):
+                later = [u for a in source.assignments(target) for u in source.uses(a)]
+                later = [u for u in later if not _is_of_its_own(source, u)]
+                if not later or any(id(u) not in options for u in later):
+                    return False
+            case _:
+                return False
+    return not (isinstance(statement, cst.If) and isinstance(statement.orelse, cst.Else))
+
+
+def _is_handed_on(source: Source, use: cst.Name) -> bool:
+    """Whether a use only returns the name, or keeps it: `ctx.BLOCK = BLOCK`."""
+    for around in source.ancestors(use):
+        match around:
+            case cst.Return() | cst.Assign(targets=[cst.AssignTarget(target=cst.Attribute())]):
+                return True
+            case cst.Call() | cst.BinaryOperation() | cst.BaseStatement():
+                return False
+    return False
+
+
+def _is_of_its_own(source: Source, use: cst.Name) -> bool:
+    """Whether a use is part of computing the name itself: `BLOCK = min(BLOCK, 2048)`."""
+    for around in source.ancestors(use):
+        if isinstance(around, _ASSIGNING):
+            targets = (
+                [t.target for t in around.targets]
+                if isinstance(around, cst.Assign)
+                else [around.target]
+            )
+            names = {n.value for t in targets for n in descendants(t, cst.Name)}
+            return use.value in names
+        if isinstance(around, cst.BaseStatement):
+            return False
+    return False
+
+
+def _is_guard(source: Source, use: cst.Name) -> bool:
+    """Whether a use decides only whether to raise, or to assert."""
+    for around in source.ancestors(use):
+        if isinstance(around, cst.Assert | cst.Raise):
+            return True
+        if isinstance(around, cst.If):
+            body = around.body.body
+            return around.orelse is None and all(
+                isinstance(line, cst.SimpleStatementLine) and isinstance(line.body[0], cst.Raise)
+                for line in body
+            )
+        if isinstance(around, cst.BaseStatement):
+            return False
+    return False
+
+
+def _may_grow(dialect: Dialect, source: Source, use: cst.Name, launches: list[Launch]) -> bool:
+    """Whether growth is safe where a name is used.
+
+    Raises:
+        NotApplicable: the use is neither a tile size of a launch nor part of its grid.
+    """
+    for launch in launches:
+        for constant, value in launch.arguments.items():
+            if value is use:
+                return _is_tile(dialect, source, launch, constant)
+    around = (use, *source.ancestors(use))
+    owners = [x for x in launches if any(n in around for n in grid_nodes(source, x))]
+    if not owners:
+        line = source.line(use)
+        raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
+    for launch in owners:
+        if not any(
+            isinstance(value, cst.Name) and value.value == use.value
+            for value in launch.arguments.values()
+        ):
+            raise NotApplicable(f"the grid of {launch.kernel.name} uses it, and its tiles do not")
+        check_grid_use(source, use, grid_nodes(source, launch), set())
+    return True
+
+
+def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) -> bool:
+    """Whether a launch's constant may grow; a `NotApplicable` where it is more than a tile size."""
+    kernel = next(k for k in dialect.kernels(source) if k.function is launch.kernel)
+    if constant not in kernel.constants:
+        raise NotApplicable(f"{kernel.name} takes it as {constant}, which is no constant")
+    flow = Flow(dialect, source, kernel, constant)
+    if (refusal := needed_size(flow)) is not None:
+        raise NotApplicable(refusal)
+    given = launch.arguments[constant]
+    assert isinstance(given, cst.Name)
+    grid = grid_nodes(source, launch)
+    sizes_grid = any(n.value == given.value for g in grid for n in descendants(g, cst.Name)) or any(
+        text.raw_value == constant for g in grid for text in descendants(g, cst.SimpleString)
+    )
+    if not flow.in_loop and not sizes_grid:
+        raise NotApplicable("neither the grid nor a loop is computed from it")
+    return flow.guarded()
+
+
+def _place(source: Source, nodes: list[cst.CSTNode], uses: list[cst.Name]) -> cst.BaseStatement:
+    """The statement of a first use, behind all assignments.
+
+    Raises:
+        NotApplicable: some way to a use passes no place where it could be scaled.
+    """
+    if any(in_loop(source, node) for node in nodes):
+        raise NotApplicable("it is computed in a loop")
+    blocks = [
+        [a for a in source.ancestors(node) if isinstance(a, cst.IndentedBlock)]
+        for node in (*nodes, *uses)
+    ]
+    common = next((b for b in blocks[0] if all(b in others for others in blocks)), None)
+    if common is None or not uses:
+        raise NotApplicable("it is not computed where it is used")
+    number = {id(statement): n for n, statement in enumerate(common.body)}
+
+    def place_of(node: cst.CSTNode) -> int:
+        return next(number[id(a)] for a in source.ancestors(node) if id(a) in number)
+
+    first, last = min(map(place_of, uses)), max(map(place_of, nodes))
+    if first <= last:
+        raise NotApplicable("it is used where it is computed, or before")
+    place = common.body[first]
+    assert isinstance(place, cst.BaseStatement)
+    return place

@@ -1,0 +1,190 @@
+"""The calls of a kernel's file that a command made, of all its processes together.
+
+The recorder's facts of arguments stay as it wrote them (`tile_agent_pytest.capture.described`):
+nested mappings, told apart by `kind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+Fact = Mapping[str, Any]
+"""One argument."""
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """How often, and how long."""
+
+    count: int = 0
+    first_ms: float = 0.0
+    later_ms: float = 0.0
+
+    def __add__(self, other: CallTime) -> CallTime:
+        return CallTime(
+            self.count + other.count,
+            self.first_ms + other.first_ms,
+            self.later_ms + other.later_ms,
+        )
+
+    def total_ms(self, processes: int) -> float:
+        """Of all calls; each first one, which compiles, counts like a later one where there is any.
+
+        Args:
+            processes: that made calls, each of which had a first one.
+        """
+        later = self.count - processes
+        return self.later_ms / later * self.count if later > 0 else self.first_ms
+
+
+@dataclass(frozen=True)
+class CapturedCall:
+    """One kind of call: an entry point with the same facts of its arguments."""
+
+    module: str
+    """As the command imported the file."""
+    name: str
+    """In the module: 'softmax', 'RMSNorm.apply'; a class, where its instances are called."""
+    arguments: tuple[Fact, ...]
+    keywords: Mapping[str, Fact]
+    parameters: tuple[str, ...]
+    """Names of the positional arguments; fewer where the function takes any number."""
+    made_by: Mapping[str, Any] | None
+    """`arguments` and `keywords` of the constructor, where `name` is a class or its method."""
+    on_instance: bool
+    state_dtype: str
+    """Of the parameters of a layer; empty where there are none."""
+    kernels: tuple[str, ...]
+    forward: CallTime
+    backward: CallTime
+    processes: int
+
+    @property
+    def total_ms(self) -> float:
+        """What it took altogether, without what was compiled as far as that can be told."""
+        return self.forward.total_ms(self.processes) + self.backward.total_ms(self.processes)
+
+    @property
+    def facts(self) -> Iterator[Fact]:
+        """Of all arguments, without those inside of others."""
+        yield from self.arguments
+        yield from self.keywords.values()
+
+    def unknown(self) -> str:
+        """The type of an argument that no text can make; empty where there is none."""
+        given = [*self.facts]
+        if self.on_instance:
+            if self.made_by is None:
+                return self.name
+            given += [*self.made_by["arguments"], *self.made_by["keywords"].values()]
+        return next((fact["type"] for fact in walk(given) if fact["kind"] == "unknown"), "")
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What was recorded while a command ran."""
+
+    calls: tuple[CapturedCall, ...]
+    """Those that launched kernels of the file, the most time first."""
+    clock: str
+    """What their times are."""
+    safetensors: bool
+    """Whether the command's interpreter can read such files."""
+    left_out: int
+    """Calls beyond the kinds that a process tells apart."""
+    outside: tuple[str, ...]
+    """Kernels that were launched by no call of a function of the file."""
+    as_script: bool
+    """Whether the file was itself what Python ran."""
+    faults: tuple[str, ...]
+    """Why calls could not be described."""
+
+    @property
+    def total_ms(self) -> float:
+        """Of all calls."""
+        return sum(call.total_ms for call in self.calls)
+
+    def share(self, call: CapturedCall) -> float:
+        """A kind's part of the time of all calls, from 0 to 1."""
+        return call.total_ms / self.total_ms if self.total_ms else 0.0
+
+
+def walk(facts: Iterable[Fact]) -> Iterator[Fact]:
+    """The facts and those inside of them."""
+    for fact in facts:
+        yield fact
+        if fact["kind"] == "dict":
+            yield from walk(part for _, part in fact["items"])
+        elif fact["kind"] in ("tuple", "list"):
+            yield from walk(fact["items"])
+
+
+def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
+    """Put the records of all processes together.
+
+    Args:
+        records: the messages of each process, in order.
+    """
+    calls: dict[str, CapturedCall] = {}
+    clock, safetensors, as_script, left_out = "", False, False, 0
+    outside: dict[str, None] = {}
+    faults: dict[str, None] = {}
+    for process in records:
+        known: dict[str, CapturedCall] = {}
+        last: Mapping[str, Any] = {"tally": {}, "left_out": 0}
+        for message in process:
+            if "call" in message:
+                known[message["call"]] = _call(message)
+                clock, safetensors = message["clock"], message["safetensors"]
+            elif "tally" in message:
+                last = message
+            elif "fault" in message:
+                faults[message["fault"]] = None
+            else:
+                outside[message["outside"]] = None
+                as_script |= message["as_script"]
+        left_out += last["left_out"]
+        for key, tally in last["tally"].items():
+            counted = _counted(known[key], tally)
+            calls[key] = _together(calls[key], counted) if key in calls else counted
+    ordered = sorted(calls.values(), key=lambda call: -call.total_ms)
+    return Capture(
+        tuple(ordered), clock, safetensors, left_out, tuple(outside), as_script, tuple(faults)
+    )
+
+
+def _call(message: Mapping[str, Any]) -> CapturedCall:
+    return CapturedCall(
+        module=message["module"],
+        name=message["name"],
+        arguments=tuple(message["arguments"]),
+        keywords=message["keywords"],
+        parameters=tuple(message["parameters"]),
+        made_by=message.get("made_by"),
+        on_instance="made_by" in message,
+        state_dtype=message.get("state_dtype", ""),
+        kernels=(),
+        forward=CallTime(),
+        backward=CallTime(),
+        processes=1,
+    )
+
+
+def _counted(call: CapturedCall, tally: Mapping[str, Any]) -> CapturedCall:
+    times = [
+        CallTime(*(tally[f"{before}{name}"] for name in ("count", "first_ms", "later_ms")))
+        for before in ("", "backward_")
+    ]
+    return replace(call, kernels=tuple(tally["kernels"]), forward=times[0], backward=times[1])
+
+
+def _together(one: CapturedCall, other: CapturedCall) -> CapturedCall:
+    return replace(
+        one,
+        kernels=tuple(dict.fromkeys((*one.kernels, *other.kernels))),
+        forward=one.forward + other.forward,
+        backward=one.backward + other.backward,
+        processes=one.processes + other.processes,
+    )

@@ -1,0 +1,116 @@
+"""Which of the captured calls become tests, and which are timed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.capture.calls import Capture, CapturedCall, Fact, walk
+
+MOST_CASES = 16
+"""Of an entry point, for correctness."""
+MOST_TIMED = 4
+"""Of an entry point, for speed."""
+TIMED_SHARE = 0.9
+"""Of the time of an entry point: cases are timed until they hold so much of it."""
+
+
+@dataclass(frozen=True)
+class CapturedEntry:
+    """An entry point with the calls that become its cases: all with a backward pass, or none."""
+
+    name: str
+    calls: tuple[CapturedCall, ...]
+    """The most time first."""
+    timed: int
+    """How many of them are timed, from the first on."""
+    left_out: int
+
+    @property
+    def on_instance(self) -> bool:
+        """Whether what is called belongs to an instance of a class."""
+        return self.calls[0].on_instance
+
+    @property
+    def backward(self) -> bool:
+        """Whether gradients were asked for."""
+        return self.calls[0].backward.count > 0
+
+
+def entries(capture: Capture) -> tuple[CapturedEntry, ...]:
+    """What can be written down, the most time first: an entry point may be one without and one with
+    a backward pass."""
+    by_use: dict[tuple[str, bool], list[CapturedCall]] = {}
+    for call in capture.calls:
+        if not call.unknown():
+            by_use.setdefault((call.name, call.backward.count > 0), []).append(call)
+    found = [_entry(name, calls) for (name, _), calls in by_use.items()]
+    return tuple(sorted(found, key=lambda e: -sum(call.total_ms for call in e.calls)))
+
+
+def unwritable(capture: Capture) -> tuple[str, ...]:
+    """What stands in the way of calls that no text can make, a line each."""
+    counts = Counter((call.name, kind) for call in capture.calls if (kind := call.unknown()))
+    return tuple(
+        f"{name}: {count} kind{'s' if count > 1 else ''} of calls left out, for a value of type "
+        f"{kind} cannot be written down"
+        for (name, kind), count in counts.items()
+    )
+
+
+def _entry(name: str, calls: Sequence[CapturedCall]) -> CapturedEntry:
+    chosen = list(_chosen(calls))
+    total_ms = sum(call.total_ms for call in chosen)
+    timed, held_ms = 0, 0.0
+    while timed < min(MOST_TIMED, len(chosen)) and held_ms < TIMED_SHARE * total_ms:
+        held_ms += chosen[timed].total_ms
+        timed += 1
+    return CapturedEntry(name, tuple(chosen), max(timed, 1), len(calls) - len(chosen))
+
+
+def _chosen(calls: Sequence[CapturedCall]) -> Iterable[CapturedCall]:
+    """The first call of each form, then what took the most time; in the order they are in."""
+    forms: dict[str, CapturedCall] = {}
+    for call in calls:
+        forms.setdefault(_form(call), call)
+    first = {id(call) for call in list(forms.values())[:MOST_CASES]}
+    others = [id(call) for call in calls if id(call) not in first]
+    kept = first | {*others[: MOST_CASES - len(first)]}
+    return (call for call in calls if id(call) in kept)
+
+
+def _form(call: CapturedCall) -> str:
+    """What may take another way through the code: types, layouts and options, but no sizes."""
+    return repr([*_features(walk(call.facts))])
+
+
+def _features(facts: Iterable[Fact]) -> Iterator[object]:
+    for fact in facts:
+        if fact["kind"] == "tensor":
+            yield fact["dtype"], len(fact["shape"]), fact["requires_grad"], fact["memory"]
+        elif fact["kind"] == "value" and not fact["code"].lstrip("-")[:1].isdigit():
+            yield fact["code"]
+        else:
+            yield fact["kind"]
+
+
+def ids(calls: Iterable[CapturedCall]) -> list[str]:
+    """A name for each call: the shapes of its first two tensors, and the type of the first."""
+    names: list[str] = []
+    for call in calls:
+        tensors = [f for f in walk(call.facts) if f["kind"] == "tensor" and f["shape"]][:2]
+        shapes = ["x".join(map(str, fact["shape"])) for fact in tensors]
+        name = "-".join([*dict.fromkeys(shapes), *(fact["dtype"] for fact in tensors[:1])])
+        names.append(name or "no-tensor")
+    return unique(names)
+
+
+def unique(names: Iterable[str]) -> list[str]:
+    """The names, the second of its kind with a 2 behind it."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(f"{name}_{seen[name]}" if seen[name] > 1 else name)
+    return found

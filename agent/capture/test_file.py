@@ -1,0 +1,147 @@
+"""The text of a test file for captured calls, and the files that belong beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.capture.arguments import ArgumentWriter, as_safetensors
+from agent.capture.calls import Capture, CapturedCall
+from agent.capture.cases import CapturedEntry, ids, unique
+from agent.prompting import render
+
+MOST_SHOWN = 60
+"""Characters of the command, in the tests."""
+
+
+@dataclass(frozen=True)
+class CapturedSource:
+    """Where the calls came from, as the tests tell it."""
+
+    kernel_name: str
+    """Of the kernel's file, without its folder."""
+    suffix: str
+    """Behind the names of tests, as the project's own have it: '_triton', or none."""
+    command: str
+    day: str
+    origin_name: str
+    """Of the file that holds the origin."""
+
+
+@dataclass(frozen=True)
+class WrittenTests:
+    """What is to be written."""
+
+    text: str
+    kept: bytes
+    """The file of safetensors; empty where none is needed."""
+    drawn: int
+    """Integer tensors whose values are drawn anew, since they could not be kept."""
+
+
+def write_tests(
+    source: CapturedSource, capture: Capture, entries: Sequence[CapturedEntry]
+) -> WrittenTests:
+    """Write tests for entry points of one module.
+
+    Args:
+        source: of the calls.
+        capture: all of them, for the shares.
+        entries: what becomes tests; not empty.
+    """
+    writer = ArgumentWriter(keeps=capture.safetensors)
+    tests = unique(f"{_snake(e.name)}{'_and_backward' if e.backward else ''}" for e in entries)
+    described = [
+        _entry(entry, test, capture, writer) for entry, test in zip(entries, tests, strict=True)
+    ]
+    module = entries[0].calls[0].module
+    package = module.rpartition(".")[0]
+    stem = source.origin_name.removesuffix(".py")
+    names = sorted({entry.name.partition(".")[0] for entry in entries})
+    text = render(
+        "captured_test.py.j2",
+        kernel_name=source.kernel_name,
+        suffix=source.suffix,
+        command=_quoted(source.command),
+        day=source.day,
+        clock=capture.clock,
+        origin_name=source.origin_name,
+        origin_module=f"{package}.{stem}" if package else stem,
+        imports=sorted(writer.imports - {"torch"}),
+        kernel_imports=list(_imports(module, names)),
+        helpers=writer.helpers,
+        kept=bool(writer.kept),
+        backward=any(entry.backward for entry in entries),
+        instances=any(entry.on_instance for entry in entries),
+        entries=described,
+    )
+    return WrittenTests(text, as_safetensors(writer.kept) if writer.kept else b"", writer.drawn)
+
+
+def _entry(
+    entry: CapturedEntry, test: str, capture: Capture, writer: ArgumentWriter
+) -> Mapping[str, Any]:
+    owner, _, method = entry.name.partition(".")
+    constant = f"{test.upper()}_CASES"
+    timed = constant if entry.timed == len(entry.calls) else f"{constant}[:{entry.timed}]"
+    return {
+        "name": entry.name,
+        "owner": owner,
+        "method": f".{method}" if method else "",
+        "test": test,
+        "constant": constant,
+        "timed": timed,
+        "on_instance": entry.on_instance,
+        "backward": entry.backward,
+        "cases": [
+            {
+                "id": name,
+                "share": f"{capture.share(call):.1%}".replace("%", " %"),
+                "count": _count(call),
+                "arguments": _named(call, writer),
+                "dtype": f"torch.{call.state_dtype}" if call.state_dtype else "None",
+                "constructor": writer.call(call.made_by) if call.made_by else [],
+            }
+            for call, name in zip(entry.calls, ids(entry.calls), strict=True)
+        ],
+    }
+
+
+def _quoted(command: str) -> str:
+    """One line of a docstring."""
+    line = " ".join(command.split())
+    line = line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
+    return line.replace("\\", "/").replace('"', "'")
+
+
+def _named(call: CapturedCall, writer: ArgumentWriter) -> list[dict[str, str]]:
+    """Each argument's code, with the name of its parameter where the code does not give it."""
+    codes = writer.call({"arguments": call.arguments, "keywords": call.keywords})
+    names = (*call.parameters, *[""] * (len(codes) - len(call.parameters)))
+    return [{"code": code, "name": name} for code, name in zip(codes, names, strict=True)]
+
+
+def _count(call: CapturedCall) -> str:
+    text = "1 call" if call.forward.count == 1 else f"{call.forward.count} calls"
+    return f"{text}, {call.backward.count} backward" if call.backward.count else text
+
+
+def _imports(module: str, names: Sequence[str]) -> Iterator[str]:
+    """One line, or one name a line where that would be long."""
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= 88:
+        yield line
+        return
+    yield f"from {module} import ("
+    yield from (f"    {name}," for name in names)
+    yield ")"
+
+
+def _snake(name: str) -> str:
+    """'RMSNorm.apply' -> 'rms_norm_apply', 'add_' -> 'add_in_place'."""
+    if name.endswith("_"):
+        name = f"{name}in_place"
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name)
+    return words.replace(".", "_").strip("_").lower()

@@ -1,0 +1,299 @@
+"""Whether a candidate computes, at every timed shape, what the origin computes.
+
+The user's tests look at shapes of their own choice, by tolerances of their own choice, and at
+nothing of what is timed. Here both stop in the same timing of the same perf test and make the same
+call on the same bytes, which are drawn after the candidate was fixed. The results are compared by a
+process that neither shares. Calls that the correctness tests make are compared in other layouts.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from agent.errors import WorkerError
+from agent.events import TestPlan
+from agent.harness.measuring.comparer import Comparer
+from agent.harness.measuring.failures import (
+    import_failure,
+    tampering,
+    test_failure,
+    worker_failure,
+)
+from agent.harness.measuring.other_layouts import MOST_S, ORIGIN, LayoutExaminer, paired
+from agent.harness.measuring.result_check import (
+    Allowance,
+    NotKept,
+    OwnDifferences,
+    ResultCheck,
+    check_call,
+)
+from agent.harness.measuring.spent import SpentTime
+from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.results import Pass, Stop, TestedCall
+from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.launches import ObservedLaunch
+from agent.measuring.measurement import Failure
+
+
+@dataclass
+class Examiner:
+    """Compares candidates with the origin, whose worker it keeps from one to the next."""
+
+    server: ForkServer
+    plan: Callable[[], TestPlan]
+    """The tests now: some are left out after the baseline."""
+    new_log: Callable[[str], Path]
+    other_layouts: bool = True
+    """Look at shapes and strides that the tests do not."""
+    _origin: tuple[Checkout, WorkerSession] | None = None
+    _calls: tuple[TestedCall, ...] = ()
+    """What the correctness tests call, by the origin's worker."""
+    _layouts: LayoutExaminer = field(default_factory=LayoutExaminer)
+    _comparer: Comparer | None = None
+    _known: dict[str, tuple[tuple[str, ...], OwnDifferences]] = field(default_factory=dict)
+    """Timing -> the origin's outputs, and how the origin differs from itself."""
+    _written_bytes: dict[Stop, int] = field(default_factory=dict)
+    """Timing -> what the origin writes in a call, at the least."""
+    _filling_ms: dict[tuple[int, str], float] = field(default_factory=dict)
+    _stops: frozenset[str] | None = None
+    """The perf tests that wait; those that time in ways of their own show nothing."""
+
+    def close(self) -> None:
+        """End its processes."""
+        self._drop_origin()
+        if self._comparer is not None:
+            self._comparer.close()
+            self._comparer = None
+
+    def comparer(self) -> Comparer:
+        """The process that compares; one for all, and another where that has ended."""
+        if self._comparer is None or self._comparer.has_ended:
+            self._comparer = Comparer(self.server, self.new_log("compare"))
+        return self._comparer
+
+    def least_ms(self, timing: Stop, method: str, deadline: float) -> float:
+        """What this device takes to write the results of a timing and nothing else; 0: not known.
+
+        Args:
+            timing: one that was examined.
+            method: name of the sampler that times it.
+            deadline: for the measurement, which is made once.
+        """
+        count = self._written_bytes.get(timing, 0)
+        if count and (count, method) not in self._filling_ms:
+            took_ms = self.comparer().filling_ms(count, method, deadline)
+            self._filling_ms[count, method] = took_ms
+        return self._filling_ms.get((count, method), 0.0)
+
+    def begin(self, origin: Checkout, deadline: float) -> bool:
+        """Begin with a candidate, whose text is fixed by now: draw what it may be compared in.
+
+        Returns:
+            Whether the origin's tests make calls that the candidate's are to be compared with.
+            Those are recorded only then: tests that do not bear it would fail for every candidate.
+        """
+        if not self.other_layouts:
+            return False
+        try:
+            self._layouts.draw(self._session(origin, deadline), self._calls)
+        except (NotKept, WorkerError):  # it is met again where it counts
+            self._drop_origin()
+        return bool(self._calls)
+
+    def ask_ahead(self, is_enough: Callable[[], bool], deadline: float) -> None:
+        """Ask the origin in which layouts the candidate can be compared, while that is busy.
+
+        The candidate is told nothing of it, and nothing that goes wrong here is its fault.
+
+        Args:
+            is_enough: asked after each layout; true once the candidate waits.
+            deadline: of the candidate; in the second half of its time nothing is asked.
+        """
+        check = ResultCheck(self.comparer)
+        until = (time.monotonic() + deadline) / 2
+        with suppress(WorkerError):
+            while time.monotonic() < until and not is_enough():
+                if not self._ask_one(check, deadline):
+                    break
+
+    def _ask_one(self, check: ResultCheck, deadline: float) -> bool:
+        """Whether the origin was asked of another layout; raises where nothing could compare."""
+        try:
+            return self._layouts.ask_one(check, deadline)
+        except WorkerError:
+            self._drop_origin()
+            if self._comparer is not None and self._comparer.has_ended:
+                raise
+            return False
+
+    def examine(
+        self,
+        origin: Checkout,
+        arm: WorkerSession,
+        calls: Sequence[TestedCall],
+        deadline: float,
+        allowance: Allowance,
+        spent: SpentTime,
+    ) -> Failure | tuple[ObservedLaunch, ...]:
+        """Let both go through the perf tests, stop by stop, then through calls in other layouts.
+
+        Args:
+            origin: the code as the user gave it.
+            arm: the candidate's worker, which has collected the perf tests, too.
+            calls: what it recorded of the correctness tests.
+            deadline: for all of it.
+            allowance: how much less precise the candidate may be.
+            spent: is told what the time goes to.
+
+        Returns:
+            Why the candidate cannot be kept; what its perf tests launched, as far as that was
+            seen, where nothing speaks against it.
+        """
+        perf = self.plan().perf
+        tests = tuple(n for n in perf if self._stops is None or n in self._stops)
+        if not tests and not self.other_layouts:
+            return ()
+        check = ResultCheck(self.comparer, allowance)
+        ours: WorkerSession | None = None
+        try:
+            with spent.on("origin"):
+                ours = self._session(origin, deadline)
+            found: Failure | tuple[ObservedLaunch, ...] = ()
+            if tests:
+                with spent.on("timed shapes"):
+                    ours.begin(tests, deadline)
+                    arm.begin(tests, deadline, observes=True)
+                    found = self._walk(ours, arm, check, deadline)
+            session, ours = ours, None
+            if isinstance(found, Failure):
+                return found
+            self._compare_layouts(session, arm, calls, check, deadline, spent)
+            return found
+        except NotKept as refused:
+            return Failure(refused.status, correct=False, reason=str(refused))
+        except WorkerError as problem:
+            self._drop_origin()  # it may be the one that ended
+            return worker_failure(problem, correct=False)
+        finally:
+            if ours is not None:  # it waits somewhere in a test
+                self._drop_origin()
+
+    def _compare_layouts(
+        self,
+        ours: WorkerSession,
+        arm: WorkerSession,
+        calls: Sequence[TestedCall],
+        check: ResultCheck,
+        deadline: float,
+        spent: SpentTime,
+    ) -> None:
+        """Where the origin could not be asked of enough before, it is asked of more now."""
+        if self._layouts.ours is not ours:  # it has taken the place of one that ended
+            self._layouts.draw(ours, self._calls)
+        both = paired(self._calls, calls)
+        self._layouts.keep_only(both)
+        until = min(deadline, time.monotonic() + MOST_S)
+        asked = True
+        while asked:
+            self._layouts.compare_able(arm, both, check, deadline, spent)
+            with spent.on(ORIGIN):
+                asked = time.monotonic() < until and self._ask_one(check, deadline)
+
+    def _walk(
+        self, ours: WorkerSession, arm: WorkerSession, check: ResultCheck, deadline: float
+    ) -> Failure | tuple[ObservedLaunch, ...]:
+        stops: set[str] = set()
+        while True:
+            theirs = arm.next_stop(deadline)
+            if isinstance(theirs, Pass) and (bad := theirs.not_passed()):
+                raise NotKept(test_failure(bad).reason, test_failure(bad).status)
+            own = ours.next_stop(deadline)
+            if isinstance(own, Pass) and isinstance(theirs, Pass):
+                self._stops = frozenset(stops)
+                return tampering(own, theirs) or theirs.launches
+            if not isinstance(own, Stop) or own != theirs:
+                if isinstance(theirs, Pass) and (
+                    tampered := tampering(ours.finish(own, deadline), theirs)
+                ):
+                    return tampered
+                raise NotKept("its perf tests time something else than the origin's do")
+            stops.add(own.nodeid)
+            self._config(ours, arm, own, check, deadline)
+            ours.go()
+            arm.go()
+
+    def _config(
+        self,
+        ours: WorkerSession,
+        arm: WorkerSession,
+        timing: Stop,
+        check: ResultCheck,
+        deadline: float,
+    ) -> None:
+        """One timing: on two sets of fresh bytes, the second with special values, and once without
+        any launch.
+        """
+        where = timing.nodeid + ("" if timing.config == "forward" else f" {timing.config}")
+        if timing.through and not ours.examine(None, deadline).launches:
+            return  # it may be a reference, which need not bear other bytes
+        even, odd = 2 * secrets.randbelow(2**30), 2 * secrets.randbelow(2**30) + 1
+        expected = ours.examine(even, deadline)
+        if expected.lacks_memory:
+            return
+        self.comparer().keep(expected, deadline)
+        if where not in self._known:
+            self._known[where] = check.own(ours, even, expected, deadline)
+        poison, own = self._known[where]
+        actual = arm.examine(even, deadline, poison=poison)
+        check_call(where, expected, actual)
+        again = partial(ours.examine, even, deadline, poison=poison)
+        check.compare(where, actual, own, again, deadline)
+        expected = ours.examine(odd, deadline, poison=poison, special=True)
+        self._written_bytes[timing] = expected.written_bytes
+        self.comparer().keep(expected, deadline)
+        if expected.launches:
+            still = arm.examine(odd, deadline, poison=poison, special=True, idle=True)
+            if not still.problem and check.is_right(still, own, deadline):
+                origin = ours.examine(odd, deadline, poison=poison, special=True, idle=True)
+                if origin.problem or not check.is_right(origin, own, deadline):
+                    raise NotKept(f"{where}: the result is right without a launch of the kernel")
+        actual = arm.examine(odd, deadline, poison=poison, special=True)
+        check_call(where, expected, actual)
+        again = partial(ours.examine, odd, deadline, poison=poison, special=True)
+        check.compare(where, actual, own, again, deadline)
+        self.comparer().forget(deadline)
+
+    def _session(self, origin: Checkout, deadline: float) -> WorkerSession:
+        """The origin's worker, which waits for a pass."""
+        if self._origin is not None and self._origin[0] == origin:
+            return self._origin[1]
+        self._drop_origin()
+        plan = self.plan()
+        session = WorkerSession(
+            self.server,
+            origin,
+            self.new_log("origin"),
+            arguments=plan.arguments,
+            tests=plan.correctness + plan.perf,
+        )
+        self._origin = (origin, session)
+        if problem := import_failure(session, deadline):
+            raise NotKept(f"the origin can no longer be imported: {problem.reason}")
+        if self.other_layouts:
+            done = session.run(plan.correctness, deadline, records=True)
+            disturbed = any(test.outcome == "failed" for test in done.tests)
+            # What tunes itself would be tuned for each other shape.
+            self._calls = () if disturbed or done.chosen else done.calls
+        return session
+
+    def _drop_origin(self) -> None:
+        if self._origin is not None:
+            self._origin[1].kill()
+            self._origin = None
+        self._known, self._calls = {}, ()

@@ -1,0 +1,157 @@
+"""Whether what a call computed, and did besides, is what the origin's does.
+
+What a candidate does and the origin does not is named: other operators of torch, changed inputs,
+results in the memory of earlier ones, threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from agent.harness.measuring.comparer import Comparer
+from agent.harness.measuring.failures import listed
+from agent.harness.processes.results import ExaminedCall
+from agent.harness.processes.worker_session import WorkerSession
+from agent.measuring.decision import Status
+from agent.measuring.differences import LIBRARY_OPERATORS, ResultDifference, ResultFault
+
+OwnDifferences = dict[str, ResultDifference]
+"""How the results of the origin differ from themselves, by their names."""
+
+_PLAIN = frozenset({"Tensor", "Parameter", "NoneType"})
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How much less precise a candidate may be."""
+
+    rounding: float = 0.0
+    """A relative error, root mean square, that lies in the nature of the edit."""
+    anything: bool = False
+    """Any loss that the user's tests let pass."""
+
+
+AS_PRECISE = Allowance()
+REPEATS = 4
+"""More calls of an origin that differs from itself: of two one cannot tell by how much."""
+
+
+class NotKept(Exception):
+    """Carries what is wrong with a candidate out of an examination."""
+
+    def __init__(self, reason: str, status: Status = Status.REVERT) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass
+class ResultCheck:
+    """Compares a candidate's calls with the origin's."""
+
+    comparer: Callable[[], Comparer]
+    """Gives the process that compares."""
+    allowance: Allowance = AS_PRECISE
+
+    def own(
+        self, ours: WorkerSession, seed: int, first: ExaminedCall, deadline: float
+    ) -> tuple[tuple[str, ...], OwnDifferences]:
+        """Which written tensors are outputs alone, and how the origin differs from itself."""
+        poison = tuple(sorted(first.written))
+        again = ours.examine(seed, deadline, poison=poison)
+        found = self.comparer().compare(again, deadline)
+        if poison and any(difference.fault() for difference in found):
+            poison = ()
+            again = ours.examine(seed, deadline)
+            found = self.comparer().compare(again, deadline)
+        own = {difference.name: difference for difference in found}
+        repeats = REPEATS if any(d.unequal for d in found) else 0
+        return poison, self.wider(
+            own, partial(ours.examine, seed, deadline, poison=poison), repeats, deadline
+        )
+
+    def wider(
+        self,
+        own: OwnDifferences,
+        origin: Callable[..., ExaminedCall],
+        repeats: int,
+        deadline: float,
+    ) -> OwnDifferences:
+        """The same with what calls on slightly other inputs, and on the same ones, differ by."""
+        wider = dict(own)
+        for jitter in (True, *[False] * repeats):
+            for difference in self.comparer().compare(origin(jitter=jitter), deadline):
+                wider[difference.name] = difference.or_larger(
+                    wider.get(difference.name, difference)
+                )
+        return wider
+
+    def compare(
+        self,
+        where: str,
+        actual: ExaminedCall,
+        own: OwnDifferences,
+        origin: Callable[..., ExaminedCall],
+        deadline: float,
+    ) -> None:
+        """Raise where the results are not the origin's.
+
+        `own` may be of other inputs. Before a candidate is refused, the origin is asked how far it
+        is from itself on these: where large values cancel, that is farther.
+        """
+        found = self.comparer().compare(actual, deadline)
+        if any(d.fault(own.get(d.name), self.allowance.rounding) for d in found):
+            own = self.wider(own, origin, REPEATS, deadline)
+        for difference in found:
+            fault = difference.fault(own.get(difference.name), self.allowance.rounding)
+            if fault is ResultFault.WRONG:
+                raise NotKept(f"{where}: not the origin's result: {difference}")
+            if fault is ResultFault.IMPRECISE and not self.allowance.anything:
+                raise NotKept(
+                    f"{where}: less precise than the origin: {difference}; "
+                    "--allow-precision-loss keeps it"
+                )
+
+    def is_right(self, call: ExaminedCall, own: OwnDifferences, deadline: float) -> bool:
+        found = self.comparer().compare(call, deadline)
+        return bool(found) and not any(d.fault(own.get(d.name)) for d in found)
+
+
+def check_call(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None:
+    """What a candidate's call does that the origin's does not."""
+    if actual.lacks_memory:
+        raise NotKept(f"{where}: takes more memory than the origin")
+    different = [
+        name
+        for name, bytes_of in expected.inputs.items()
+        if name not in expected.written and actual.inputs.get(name) != bytes_of
+    ]
+    if different:
+        raise NotKept(f"{where}: the test makes other inputs than for the origin: {different[0]}")
+    if expected.launches and not actual.launches:
+        raise NotKept(f"{where}: launches no kernel of the file")
+    if changed := (actual.changed | actual.written) - expected.changed - expected.written:
+        raise NotKept(f"{where}: changes its input {min(changed)}, which the origin does not")
+    if actual.names != expected.names:
+        raise NotKept(
+            f"{where}: other results than the origin's: {listed(actual.names)} where "
+            f"{listed(expected.names)} are expected"
+        )
+    odd = {n: k for n, k in actual.kinds.items() if k not in _PLAIN and expected.kinds.get(n) != k}
+    if odd:
+        name = min(odd)
+        raise NotKept(f"{where}: {name} is a {odd[name]}, no plain tensor")
+    if aliases := actual.aliases - expected.aliases:
+        name, other = min(aliases)
+        raise NotKept(f"{where}: {name} lies in the memory of {other}")
+    if reused := actual.reused - expected.reused:
+        raise NotKept(f"{where}: {min(reused)} lies in the memory of an earlier result")
+    if new := (actual.operators.keys() - expected.operators.keys()) & LIBRARY_OPERATORS:
+        raise NotKept(f"{where}: torch computes, not the kernel: {', '.join(sorted(new))}")
+    if actual.streams > expected.streams:
+        raise NotKept(f"{where}: launches on another stream than the one that is timed")
+    if actual.launching_threads > expected.launching_threads:
+        raise NotKept(f"{where}: launches from other threads than the one that is timed")
+    if actual.threads > expected.threads:
+        raise NotKept(f"{where}: {actual.threads - expected.threads} more threads run")

@@ -1,0 +1,101 @@
+"""Whether calls that are timed do what the first ones did. Pure; what is wrong is raised."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from agent.errors import NoLaunch, WrongResult
+from agent.harness.measuring.failures import listed
+from agent.harness.processes.results import ExaminedCall, PreparedTiming, TimedBlock
+from agent.measuring.differences import ResultDifference, ResultFault
+from agent.measuring.statistics import ConfigComparison
+
+FEWEST_FRESH = 5
+"""Calls on fresh inputs below which nothing is said of them."""
+REMEMBERED = 1.5
+"""How much longer those may take, beside the incumbent's: caches are cold for them."""
+
+
+def check_launches(name: str, ours: PreparedTiming, theirs: PreparedTiming, kernel: str) -> None:
+    """Before anything is timed: the candidate launches where the incumbent does, each time.
+
+    Raises:
+        NoLaunch: it does not.
+    """
+    if ours.launched and not theirs.launched:
+        raise NoLaunch(f"{name} launches no kernel of {kernel}")
+    if ours.launches_per_call and not theirs.launches_per_call:
+        raise NoLaunch(f"{name} launches a kernel of {kernel} in its first call only")
+    if theirs.children > ours.children:
+        raise NoLaunch(f"{name}: {theirs.children - ours.children} more processes run beside it")
+    if theirs.skipped_launches > 0:
+        raise NoLaunch(f"{name}: {theirs.skipped_launches} launches are missing in repeated calls")
+
+
+def check_block(prepared: PreparedTiming, count: int, taken: TimedBlock) -> None:
+    """After a block of so many samples: no launch is missing, nothing else runs.
+
+    Raises:
+        NoLaunch: it is not so.
+    """
+    if taken.children > prepared.children:
+        raise NoLaunch(f"{taken.children} processes run beside the timed calls")
+    if prepared.calls and taken.launches < count * prepared.launches_per_call:
+        raise NoLaunch(
+            f"{count} timed calls launch {taken.launches} kernels where a first one launched "
+            f"{prepared.launches_per_call}"
+        )
+
+
+def check_fresh(
+    fresh_ms: Mapping[tuple[str, bool], Sequence[float]], compared: Sequence[ConfigComparison]
+) -> str | None:
+    """Whether repeated calls are faster because they repeat: what a candidate remembers of a call.
+
+    Args:
+        fresh_ms: (config, incumbent?) -> times of calls on fresh bytes.
+        compared: the times of repeated calls.
+
+    Returns:
+        What speaks for it; None where nothing does, or there are too few calls to tell.
+    """
+    for config in compared:
+        ours, theirs = (fresh_ms.get((config.config, whose), ()) for whose in (True, False))
+        if min(len(ours), len(theirs)) < FEWEST_FRESH:
+            continue
+        own = statistics.median(ours) / config.incumbent_ms
+        longer = statistics.median(theirs) / config.candidate_ms
+        if longer > REMEMBERED * max(own, 1.0):
+            return (
+                f"{config.config} takes {longer:.2f} times as long on fresh inputs as on repeated "
+                f"ones, and the incumbent {own:.2f} times: it remembers earlier calls"
+            )
+    return None
+
+
+def check_results(
+    name: str, ours: ExaminedCall, theirs: ExaminedCall, found: Iterable[ResultDifference]
+) -> None:
+    """What a timed call computed is the incumbent's result.
+
+    How precise it is was compared with the origin's before: here a result counts that was not
+    computed, or for other inputs.
+
+    Args:
+        name: of the config.
+        ours: what the incumbent's call gave; nothing, where nobody could look.
+        theirs: what the candidate's gave.
+        found: how the two differ.
+
+    Raises:
+        WrongResult: it is not.
+    """
+    if ours.names and theirs.names != ours.names:
+        raise WrongResult(
+            f"{name}: a timed call gave other results: {listed(theirs.names)} where "
+            f"{listed(ours.names)} are expected"
+        )
+    for difference in found:
+        if difference.fault() is ResultFault.WRONG:
+            raise WrongResult(f"{name}: a timed call gave another result: {difference}")

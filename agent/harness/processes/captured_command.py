@@ -1,0 +1,63 @@
+"""Runs a command of the user's with the recorder switched on in every Python process of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import tile_agent_pytest
+from agent.errors import UsageError
+from agent.harness.processes.script import read_answers
+
+SITE = Path(tile_agent_pytest.__file__).parent / "capture" / "site"
+
+
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command ended, and what was recorded until then."""
+
+    code: int
+    """Below zero for a signal."""
+    records: tuple[tuple[dict[str, Any], ...], ...]
+    """The messages of each process."""
+
+
+def run_captured(command: Sequence[str], kernel: Path, output: TextIO) -> CommandEnd:
+    """Run a command as the user would, here and with their variables.
+
+    Args:
+        command: a program and its arguments.
+        kernel: the file whose calls are recorded.
+        output: where the command's output and errors go; has a file descriptor.
+
+    Raises:
+        UsageError: there is no such program.
+    """
+    with tempfile.TemporaryDirectory(prefix="tile-agent-capture-") as folder:
+        setting = json.dumps({"kernel": str(kernel.resolve()), "folder": folder})
+        path = os.environ.get("PYTHONPATH")
+        variables = {
+            **os.environ,
+            "TILE_AGENT_CAPTURE": setting,
+            "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else str(SITE),
+        }
+        try:
+            process = subprocess.Popen(command, env=variables, stdout=output)
+        except OSError as problem:
+            raise UsageError(
+                f"{command[0]} cannot be run ({problem.strerror}): name a program after --"
+            ) from None
+        try:
+            code = process.wait()
+        finally:
+            if process.returncode is None:  # we were asked to end
+                process.terminate()
+                process.wait()
+        records = tuple(tuple(read_answers(path)) for path in sorted(Path(folder).glob("*.jsonl")))
+    return CommandEnd(code, records)

@@ -1,0 +1,50 @@
+"""Folders in which workers find what earlier ones over the same text of a kernel have kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CACHES = {
+    "TRITON_CACHE_DIR": "triton",
+    "CUDA_TILE_CACHE_DIR": "cutile",
+    "CUDA_CACHE_PATH": "cuda",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "CUPY_CACHE_DIR": "cupy",
+    "NUMBA_CACHE_DIR": "numba",
+    "MPLCONFIGDIR": "matplotlib",
+    "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",
+    "COVERAGE_FILE": "coverage",
+}
+"""What packages keep from process to process: for each text of the kernel by itself, so that no
+candidate fills what the incumbent reads."""
+
+
+@dataclass(frozen=True)
+class KeptFolders:
+    """Those of one text of a kernel, compiled as one set of variables says."""
+
+    tuned: Path
+    """What its tuners chose."""
+    caches: Path
+
+    @classmethod
+    def of(cls, logs: Path, kernel: Path, environment: Mapping[str, str]) -> KeptFolders:
+        """Named by the text: a kept candidate is another commit, and the same code.
+
+        Args:
+            logs: folder of the workers' logs, below which they lie.
+            kernel: the kernel's file.
+            environment: what the workers were told; it may choose the compiler.
+        """
+        told = json.dumps(dict(environment), sort_keys=True).encode()
+        digest = hashlib.sha256(told + kernel.read_bytes()).hexdigest()[:16]
+        return cls(logs / "tuned" / digest, logs / "caches" / digest)
+
+    def variables(self) -> dict[str, str]:
+        """What tells the packages where to keep theirs."""
+        return {name: str(self.caches / below) for name, below in CACHES.items()}

@@ -1,0 +1,150 @@
+"""What the perf tests launched a kernel with: facts that a file's text may leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul
+
+
+@dataclass(frozen=True)
+class ObservedTensor:
+    """A tensor that a launch was given."""
+
+    dtype: str
+    """PyTorch's name: bfloat16."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+    aligned: bool
+    """Whether its address is a multiple of 16 bytes."""
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+    @property
+    def layout(self) -> str:
+        """'contiguous, 16-byte aligned'."""
+        steps = accumulate(reversed(self.shape[1:]), mul, initial=1)
+        contiguous = self.strides == tuple(steps)[::-1] or not self.shape
+        told = "contiguous" if contiguous else f"strides {list(self.strides)}"
+        return f"{told}, {'' if self.aligned else 'not '}16-byte aligned"
+
+
+@dataclass(frozen=True)
+class TunedConfig:
+    """One config that a kernel's tuner timed."""
+
+    constants: dict[str, int]
+    """What it gives the kernel; a bool counts as 0 or 1."""
+    options: dict[str, int]
+    """`num_warps` and the like."""
+    latency_ms: float | None
+    """By the tuner's own clock; None where the config does not run."""
+
+
+@dataclass(frozen=True)
+class ObservedTuning:
+    """What a tuner did, before a launch, for one value of its key."""
+
+    key: dict[str, str]
+    """Parameter -> value, as text."""
+    tried: int
+    """Configs that were compiled and timed."""
+    took_s: float
+    """Wall time of all of them: what the first call of a new process takes longer."""
+    configs: tuple[TunedConfig, ...] = ()
+    """Empty where one of them gives the kernel what is no integer."""
+
+    def near_best(self, slower: float) -> tuple[TunedConfig, ...]:
+        """The fastest config, and those that are slower by no more than this fraction."""
+        timed = [(c, c.latency_ms) for c in self.configs if c.latency_ms is not None]
+        best_ms = min((latency_ms for _, latency_ms in timed), default=0.0)
+        return tuple(c for c, latency_ms in timed if latency_ms <= best_ms * (1 + slower))
+
+
+@dataclass(frozen=True)
+class ObservedLaunch:
+    """One launch of a kernel of the file, by a perf test."""
+
+    kernel: str
+    test: str
+    """The pytest node id of the first test that launched it so."""
+    grid: tuple[int, ...]
+    """Empty where it could not be told."""
+    integers: dict[str, int]
+    """Parameter -> value, of sizes, strides and block sizes alike; a bool counts as 0 or 1."""
+    tensors: dict[str, ObservedTensor]
+    options: dict[str, int]
+    """`num_warps` and the like, where the launch or a config gave them."""
+    tuning: ObservedTuning | None = None
+    """How the config was chosen, where a tuner chose it."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What it was given, in a few lines: tensors that are alike together, then numbers."""
+        alike: dict[str, list[str]] = {}
+        for name, tensor in self.tensors.items():
+            alike.setdefault(f"{tensor}, {tensor.layout}", []).append(name)
+        numbers = [f"{name}={value}" for name, value in (self.integers | self.options).items()]
+        lines = [f"{', '.join(names)}: {tensor}" for tensor, names in alike.items()]
+        return (*lines, *([", ".join(numbers)] if numbers else []))
+
+    def __str__(self) -> str:
+        given = [f"{name}={tensor}" for name, tensor in self.tensors.items()]
+        given += [
+            f"{name}={value}" for name, value in (*self.integers.items(), *self.options.items())
+        ]
+        return f"{self.kernel}[{', '.join(map(str, self.grid)) or '?'}]({', '.join(given)})"
+
+
+def values_of(launches: Iterable[ObservedLaunch], kernel: str, parameter: str) -> tuple[int, ...]:
+    """What a parameter of a kernel was given, each value once; empty where nobody saw a launch."""
+    found = [
+        launch.integers[parameter]
+        for launch in launches
+        if launch.kernel == kernel and parameter in launch.integers
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def power_of_two(size: int) -> int:
+    """The smallest one that a size is not above, as `triton.next_power_of_2` has it."""
+    return 1 << (size - 1).bit_length() if size > 0 else 0
+
+
+def tunings_of(launches: Iterable[ObservedLaunch], kernel: str) -> tuple[ObservedTuning, ...]:
+    """What a kernel's tuner did, once for each value of its key."""
+    found = {
+        repr(launch.tuning.key | _dtypes(launch)): launch.tuning
+        for launch in launches
+        if launch.kernel == kernel and launch.tuning is not None
+    }
+    return tuple(found.values())
+
+
+def _dtypes(launch: ObservedLaunch) -> dict[str, str]:
+    """They are part of every key of Triton's tuner."""
+    return {name: tensor.dtype for name, tensor in launch.tensors.items()}
+
+
+def tuning_costs(launches: Sequence[ObservedLaunch]) -> tuple[str, ...]:
+    """What a cold tuning of each kernel takes, a line each; none where none was seen."""
+    kernels = dict.fromkeys(launch.kernel for launch in launches)
+    return tuple(
+        _cost(kernel, tunings) for kernel in kernels if (tunings := tunings_of(launches, kernel))
+    )
+
+
+def _cost(kernel: str, tunings: Sequence[ObservedTuning]) -> str:
+    took_s = sum(tuning.took_s for tuning in tunings)
+    tried = sum(tuning.tried for tuning in tunings)
+    most = max(tuning.tried for tuning in tunings)
+    keys = "1 key" if len(tunings) == 1 else f"{len(tunings)} keys"
+    names = f" ({', '.join(tunings[0].key)})" if tunings[0].key else ""
+    return (
+        f"{kernel} tries {most} configs for each new key{names}: "
+        f"{most} x {took_s / tried:.2f} s to compile and time one = "
+        f"{most * took_s / tried:.1f} s; seen for {keys}"
+    )

@@ -1,0 +1,123 @@
+"""Which configs a comparison measures where all of them would take too long. Pure.
+
+TileGym's perf tests take from 17 s to minutes a pass, and a comparison takes some 25 passes. It is
+made on a few configs then: the one with the shortest latency, the one with the longest, then those
+that halve the gaps between the chosen ones, as long as the time allows. So every range of latencies
+is there, and the choice hangs on the baseline alone: no later figure can move it. Configs are left
+out, never pairs: the error rates of the decisions are those of as many pairs as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+PASSES_A_PAIR = 5
+"""Of tests that time themselves: one to warm up, four that count."""
+BLOCKS_S = 1.5
+"""What the blocks of one config take in a pair, about."""
+
+
+@dataclass(frozen=True)
+class PerfTestCost:
+    """What one perf test costs and shows, as the baseline saw it."""
+
+    nodeid: str
+    seconds: float
+    """Wall time of the test in one pass."""
+    latencies_ms: dict[str, float]
+    """Config -> its latency."""
+    stepped: bool
+    """Whether its configs have their blocks taken inside it; else it times itself, as a whole."""
+
+    def pair_s(self, configs: int) -> float:
+        """Its part of the wall time of a process pair that measures so many of its configs."""
+        if self.stepped:
+            return 2 * self.seconds + configs * BLOCKS_S
+        return PASSES_A_PAIR * self.seconds
+
+    def units(self) -> list[tuple[str, ...]]:
+        """The configs that can be measured without the others; of one that times itself, none."""
+        if self.stepped:
+            return [(config,) for config in self.latencies_ms]
+        return [tuple(self.latencies_ms)]
+
+
+@dataclass(frozen=True)
+class Subset:
+    """The configs that are measured, where those are not all."""
+
+    tests: tuple[str, ...]
+    """The perf tests that hold them."""
+    configs: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def coverage(self) -> str:
+        """How many there are, for a person."""
+        return f"{len(self.configs)} of {len(self.configs) + len(self.left_out)} configs"
+
+
+def in_brief(configs: Sequence[str], most: int = 12) -> str:
+    """Their names, for a person; the journal has them all."""
+    more = [f"{len(configs) - most} more"] if len(configs) > most else []
+    return ", ".join([*configs[:most], *more])
+
+
+def pair_s(costs: Sequence[PerfTestCost], subset: Subset | None) -> float:
+    """What a process pair on these configs takes, about; on all where there is no subset."""
+    return _pair_s(costs, None if subset is None else frozenset(subset.configs))
+
+
+def of_names(costs: Sequence[PerfTestCost], names: Collection[str]) -> Subset | None:
+    """The subset of these configs, and of what cannot be told from them; None where it is all."""
+    configs, tests, left_out = [], [], []
+    for cost in costs:
+        chosen = [c for unit in cost.units() if not set(unit).isdisjoint(names) for c in unit]
+        left_out += [config for config in cost.latencies_ms if config not in chosen]
+        configs += chosen
+        tests += [cost.nodeid] if chosen else []
+    return Subset(tuple(tests), tuple(configs), tuple(left_out)) if left_out else None
+
+
+def representative(
+    costs: Sequence[PerfTestCost], most_pair_s: float, scale: float = 1.0
+) -> Subset | None:
+    """The configs whose pair takes so long at most; at least one, and None where all fit.
+
+    Args:
+        costs: of the perf tests.
+        most_pair_s: what a process pair may take.
+        scale: how much longer pairs take than these costs say, as far as one has been measured.
+    """
+    latency_ms = {name: ms for cost in costs for name, ms in cost.latencies_ms.items()}
+    units = [unit for cost in costs for unit in cost.units()]
+    ranked = sorted(units, key=lambda unit: min(latency_ms[config] for config in unit))
+    if scale * _pair_s(costs, None) <= most_pair_s:
+        return None
+    chosen: frozenset[str] = frozenset()
+    for index in _spread(len(ranked)):
+        more = chosen.union(ranked[index])
+        if not chosen or scale * _pair_s(costs, more) <= most_pair_s:
+            chosen = more
+    return of_names(costs, chosen)
+
+
+def _pair_s(costs: Sequence[PerfTestCost], configs: frozenset[str] | None) -> float:
+    seconds = 0.0
+    for cost in costs:
+        count = sum(configs is None or config in configs for config in cost.latencies_ms)
+        seconds += cost.pair_s(count) if count else 0.0
+    return seconds
+
+
+def _spread(count: int) -> list[int]:
+    """Indices in the order first, last, middle, and so on: the widest gap is halved next."""
+    order = [0, count - 1][:count]
+    while len(order) < count:
+        known = sorted(order)
+        gaps = [(b - a, a, b) for a, b in pairwise(known) if b - a > 1]
+        _, low, high = max(gaps, key=lambda gap: (gap[0], -gap[1]))
+        order.append((low + high) // 2)
+    return order

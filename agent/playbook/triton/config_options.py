@@ -1,0 +1,179 @@
+"""Let Triton's tuner try each config with other warps or stages, too.
+
+When: a Triton kernel under `@triton.autotune`, however its configs are made: a list, a
+    comprehension, a function of the package.
+Do: `configs=MADE` -> each of them as it is and with one more number of warps, or of stages for a
+    kernel with `tl.dot`; sweep that number. Nothing need be known of the constants.
+Risk: none to results. Tuning takes up to twice as long, once for each key.
+Source: of 312 public files with launched Triton kernels, 49 hold one that tunes itself, and in 6 of
+    them `widen-configs` can add configs by formula (`python -m benchmarks.reach`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.triton.dialect import TRITON
+from agent.playbook.base import Optimization
+from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.triton.edits import Edit, writing
+from agent.syntax import Source, argument
+
+WARPS = (2, 4, 8, 16)
+DOT_WARPS = (4, 8)
+DOT_STAGES = (2, 3, 4, 5)
+CHOICE = {"num_warps": "warps", "num_stages": "stages"}
+"""Option -> what the configs' comprehension calls it."""
+TEXT = """\
+[
+        triton.Config(
+            made.kwargs, {warps}, {stages}, made.num_ctas, made.maxnreg, made.pre_hook
+        )
+        for made in {configs}
+        for {name} in sorted({{made.{option}, {value}}})
+    ]"""
+
+
+class ConfigOptions(Optimization):
+    """`configs=MADE` -> `configs=[... for made in MADE for warps in (its own, 8)]`."""
+
+    name = "config-options"
+    title = "options of the configs"
+    backend = "triton"
+    family = "warps"
+    priority: ClassVar = {KernelClass.COMPUTE: 32, KernelClass.BALANCED: 24, KernelClass.MEMORY: 22}
+    expected = "what other warps give where the author tried a few: to be measured"
+    hypothesis = "The best warps or stages for this GPU are ones that the author did not list."
+    example: ClassVar[Params] = {"num_warps": 8}
+    before = """\
+import torch
+import triton
+import triton.language as tl
+
+
+def configs():
+    return [triton.Config({"BLOCK": block}, num_warps=4) for block in (512, 1024)]
+
+
+@triton.autotune(configs=configs(), key=["n"])
+@triton.jit
+def clip_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, tl.minimum(x, 1.0), mask=offsets < n)
+
+
+def clip(x):
+    y = torch.empty_like(x)
+    grid = lambda META: (triton.cdiv(x.numel(), META["BLOCK"]),)
+    clip_kernel[grid](x, y, x.numel())
+    return y
+"""
+    after = before.replace(
+        "configs=configs()",
+        """\
+configs=[
+        triton.Config(
+            made.kwargs, warps, made.num_stages, made.num_ctas, made.maxnreg, made.pre_hook
+        )
+        for made in configs()
+        for warps in sorted({made.num_warps, 8})
+    ]""",
+    )
+
+    trial = TritonTrial(kernel="clip_kernel", types=(P, P, "i32", 1024), function="clip")
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """Warps, and stages where there is a dot; less what has been added already."""
+        source = subject.source
+        kernels = _tuned(subject)
+        dot = any(TRITON.has_dot(source, kernel) for kernel in kernels)
+        sweep: list[Params] = [{"num_warps": n} for n in (DOT_WARPS if dot else WARPS)]
+        sweep += [{"num_stages": n} for n in (DOT_STAGES if dot else ())]
+        found = [params for params in sweep if _edits(subject, params)]
+        if not found:
+            raise NotApplicable("every number worth trying is among the configs")
+        return found
+
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Add one number to the configs of every autotuned kernel."""
+        edits = _edits(subject, params)
+        if not edits:
+            raise NotApplicable("the configs have this number already")
+        return subject.source.rewrite(edits)
+
+
+def _tuned(subject: Subject) -> list[Kernel]:
+    """The kernels that tune themselves."""
+    if subject.hardware.interpreted:
+        raise NotApplicable("Triton's interpreter cannot time configs")
+    launched = TRITON.launched(subject.source)
+    found = [k for k in launched if TRITON.autotuned(subject.source, k.function)]
+    if not found:
+        raise NotApplicable("no launched kernel is autotuned")
+    return found
+
+
+def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
+    ((option, value),) = params.items()
+    source = subject.source
+    edits: dict[cst.CSTNode, Edit] = {}
+    for kernel in _tuned(subject):
+        decorator = source.decorator(kernel.function, "triton.autotune")
+        assert decorator is not None
+        call = decorator.decorator
+        given = argument(call, 0, "configs") if isinstance(call, cst.Call) else None
+        if not isinstance(call, cst.Call) or given is None:
+            raise NotApplicable(f"`@{source.code(call)}` does not show its configs")
+        own = _own_choices(source, given).get(option)
+        if own is None:
+            triton = source.code(call.func).removesuffix(".autotune")
+            edits[given] = writing(_text(triton, source.code(given), option, int(value)))
+        elif all(source.code(element.value) != str(value) for element in own.elements):
+            edits[own] = _with(int(value))
+    return edits
+
+
+def _text(triton: str, configs: str, option: str, value: int) -> str:
+    chosen = {other: f"made.{other}" for other in CHOICE} | {option: CHOICE[option]}
+    text = TEXT.format(
+        warps=chosen["num_warps"],
+        stages=chosen["num_stages"],
+        configs=configs,
+        name=CHOICE[option],
+        option=option,
+        value=value,
+    )
+    return text.replace("triton.Config", f"{triton}.Config", 1)
+
+
+def _own_choices(source: Source, configs: cst.BaseExpression) -> dict[str, cst.Set]:
+    """Option -> the set of what it is tried with, of each comprehension that was written here."""
+    found: dict[str, cst.Set] = {}
+    while isinstance(configs, cst.ListComp):
+        match configs.for_in.inner_for_in:
+            case cst.CompFor(target=cst.Name(value=name), iter=cst.Call(args=[cst.Arg(value=own)])):
+                first = source.code(own.elements[0].value) if isinstance(own, cst.Set) else ""
+                for option in CHOICE:
+                    if (name, first) == (CHOICE[option], f"made.{option}"):
+                        found[option] = cst.ensure_type(own, cst.Set)
+        configs = configs.for_in.iter
+    return found
+
+
+def _with(value: int) -> Edit:
+    def edit(chosen: cst.Set) -> cst.Set:
+        last = chosen.elements[-1].with_changes(
+            comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        )
+        return chosen.with_changes(
+            elements=[*chosen.elements[:-1], last, cst.Element(cst.Integer(str(value)))]
+        )
+
+    return edit

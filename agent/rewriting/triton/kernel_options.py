@@ -1,0 +1,177 @@
+"""Where `num_warps` and `num_stages` of a Triton kernel are set: at its launches, or on the kernel.
+
+A launch says them in plain sight, or takes the defaults. Where one hides what it gives, computes an
+option or stands in another file, a heuristic right above `@triton.jit` sets them for every launch
+there is: of all that say something, Triton asks that one last.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON, WRAPPERS
+from agent.analysis.triton.host import triton_module
+from agent.rewriting.triton.edits import Edit, decorated, heuristics, writing
+from agent.rewriting.triton.launch_options import (
+    check,
+    given,
+    is_plain_or_ramp,
+    now,
+    setting_options,
+)
+from agent.syntax import Source
+
+LAUNCHED_BY = ("run", "warmup")
+"""Attributes that a kernel has behind a heuristic, too."""
+HEURISTICS = "triton.heuristics"
+
+
+@dataclass(frozen=True)
+class KernelOptions(ABC):
+    """The options of one kernel."""
+
+    source: Source
+    kernel: Kernel
+
+    @abstractmethod
+    def values(self, name: str) -> Collection[int]:
+        """What an option is now, launch by launch; empty where the source does not tell."""
+
+    @abstractmethod
+    def given(self, name: str) -> Collection[int]:
+        """The same without the defaults: what the author chose."""
+
+    @abstractmethod
+    def setting(self, options: Mapping[str, int]) -> dict[cst.CSTNode, Edit]:
+        """The edits that set options; none for what they are already."""
+
+    def say(self, options: Mapping[str, int]) -> bool:
+        """Whether the source says exactly this already."""
+        return all(set(self.values(name)) == {value} for name, value in options.items())
+
+
+class AtLaunches(KernelOptions):
+    """Every launch is in plain sight."""
+
+    def values(self, name: str) -> Collection[int]:
+        """One a launch."""
+        return [now(self.source, launch, name) for launch in self.kernel.launches]
+
+    def given(self, name: str) -> Collection[int]:
+        """Those of the launches that say something."""
+        found = (given(self.source, launch, name) for launch in self.kernel.launches)
+        return [literal.value for literal in found if literal is not None]
+
+    def setting(self, options: Mapping[str, int]) -> dict[cst.CSTNode, Edit]:
+        """Keywords of the launches."""
+        return setting_options(self.source, self.kernel.launches, options)
+
+
+class OnKernel(KernelOptions):
+    """No matter what the launches say."""
+
+    def values(self, name: str) -> Collection[int]:
+        """What a heuristic that was written here says."""
+        found = _own_heuristics(self.source, self.kernel).get(name)
+        return [found.evaluated_value] if isinstance(found, cst.Integer) else []
+
+    given = values
+
+    def setting(self, options: Mapping[str, int]) -> dict[cst.CSTNode, Edit]:
+        """Lambdas of a heuristic."""
+        return self.computing({name: str(value) for name, value in options.items()})
+
+    def computing(self, options: Mapping[str, str]) -> dict[cst.CSTNode, Edit]:
+        """The edits that compute options from `args`, the launch's arguments by their names."""
+        present = _own_heuristics(self.source, self.kernel)
+        edits: dict[cst.CSTNode, Edit] = {
+            present[name]: writing(text)
+            for name, text in options.items()
+            if name in present and self.source.code(present[name]) != text
+        }
+        added = {n: f"lambda args: {text}" for n, text in options.items() if n not in present}
+        if added:
+            spelled = triton_module(self.source, self.kernel)
+            edits |= decorated(self.kernel, heuristics(spelled, added))
+        return edits
+
+
+def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> KernelOptions:
+    """Where to set options of a kernel.
+
+    Raises:
+        NotApplicable: neither at its launches nor on it; the message says why, for both.
+    """
+    if _own_heuristics(source, kernel).keys() & set(names):
+        return OnKernel(source, kernel)
+    try:
+        if not kernel.launches:
+            raise NotApplicable(f"{kernel.name} is launched elsewhere")
+        check(source, kernel.launches)
+        return AtLaunches(source, kernel)
+    except NotApplicable as reason:
+        return on_kernel(source, kernel, names, reason)
+
+
+def on_kernel(
+    source: Source, kernel: Kernel, names: Collection[str], reason: NotApplicable
+) -> OnKernel:
+    """A kernel that is to set options itself, because its launches cannot.
+
+    Raises:
+        NotApplicable: it cannot, either; `reason` is why the launches cannot.
+    """
+    if cannot := next(_obstacles(source, kernel, names), ""):
+        raise NotApplicable(f"{reason}, and {cannot}") from None
+    return OnKernel(source, kernel)
+
+
+def setting_own(source: Source, kernel: Kernel, name: str) -> bool:
+    """Whether a heuristic that was written here sets an option, so that launches say nothing."""
+    return name in _own_heuristics(source, kernel)
+
+
+def _obstacles(source: Source, kernel: Kernel, names: Collection[str]) -> Iterator[str]:
+    """Why no heuristic can be put on the kernel."""
+    try:
+        triton_module(source, kernel)
+    except NotApplicable as reason:
+        yield str(reason)
+    for parameter in kernel.function.parameters:
+        if parameter.name.value in names:
+            yield f"{kernel.name} takes {parameter.name.value} as a parameter"
+    device = {k.function.node for k in TRITON.kernels(source)}
+    for mention in source.mentions(kernel.function):
+        around = source.enclosing(mention)
+        if around is not None and around.node in device:
+            yield f"{around.name} calls {kernel.name}"
+        parent, around_it, *_ = source.ancestors(mention)
+        if isinstance(around_it, cst.Call) and source.name(around_it.func) in WRAPPERS:
+            yield f"line {source.line(mention)} wraps {kernel.name}, which takes no heuristics then"
+        if not isinstance(parent, cst.Attribute) or parent.value is not mention:
+            continue
+        if parent.attr.value not in LAUNCHED_BY:
+            yield f"line {source.line(mention)} takes {source.code(parent)}"
+
+
+def _own_heuristics(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpression]:
+    """Option -> the number or ramp of `{"num_warps": lambda args: 8}`, if no other outranks it."""
+    found: dict[str, cst.BaseExpression] = {}
+    for decorator in kernel.function.node.decorators:
+        call = decorator.decorator
+        if not isinstance(call, cst.Call) or source.name(call.func) != HEURISTICS or not call.args:
+            continue
+        table = call.args[0].value
+        for element in table.elements if isinstance(table, cst.Dict) else ():
+            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+                name, function = str(element.key.evaluated_value), element.value
+                found.pop(name, None)  # one further up, which is asked earlier
+                if isinstance(function, cst.Lambda) and is_plain_or_ramp(source, function.body):
+                    found[name] = function.body
+    return found

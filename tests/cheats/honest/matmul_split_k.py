@@ -1,0 +1,51 @@
+"""Honest: parts of K are multiplied by programs of their own and summed by torch."""
+# rounding: differs
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK_M = 32
+BLOCK_N = 32
+BLOCK_K = 32
+
+
+@triton.jit
+def matmul_kernel(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    M,
+    N,
+    K,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """One program computes one BLOCK_M x BLOCK_N block of C = A @ B."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    part = tl.cdiv(K, tl.num_programs(2))
+    first = tl.program_id(2) * part
+    last = min(K, first + part)
+    for start in range(first, last, BLOCK_K):
+        ks = start + tl.arange(0, BLOCK_K)
+        a_mask = (rows[:, None] < M) & (ks[None, :] < last)
+        b_mask = (ks[:, None] < last) & (cols[None, :] < N)
+        a = tl.load(a_ptr + rows[:, None] * K + ks[None, :], mask=a_mask, other=0.0)
+        b = tl.load(b_ptr + ks[:, None] * N + cols[None, :], mask=b_mask, other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+    c_mask = (rows[:, None] < M) & (cols[None, :] < N)
+    c_ptr += tl.program_id(2) * M * N
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc, mask=c_mask)
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A @ B for contiguous fp32 matrices of shapes (M, K) and (K, N)."""
+    (m, k), n = a.shape, b.shape[1]
+    parts = 2 if k >= 32 else 1
+    c = torch.empty((parts, m, n), dtype=a.dtype, device=a.device)
+    grid = (triton.cdiv(m, BLOCK_M), triton.cdiv(n, BLOCK_N), parts)
+    matmul_kernel[grid](a, b, c, m, n, k, BLOCK_M=BLOCK_M, BLOCK_N=BLOCK_N, BLOCK_K=BLOCK_K)
+    return c.sum(0) if parts > 1 else c[0]

@@ -1,0 +1,31 @@
+"""Honest: the factor is applied by a wrapper function."""
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 512
+
+
+@triton.jit
+def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
+    """One program takes BLOCK elements."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n_elements
+    h = tl.load(h_ptr + offsets, mask=mask)
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(h_ptr + offsets, h + scale * x, mask=mask)
+
+
+def _grid(n_elements: int) -> tuple[int]:
+    return (triton.cdiv(n_elements, BLOCK),)
+
+
+def _add(h: torch.Tensor, x: torch.Tensor, scale: float) -> None:
+    residual_add_kernel[_grid(h.numel())](h, x, scale, h.numel(), BLOCK=BLOCK)
+
+
+def residual_add_(h: torch.Tensor, x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
+    """h += scale * x for contiguous tensors of one shape; returns h."""
+    _add(h, x, scale)
+    return h

@@ -1,0 +1,37 @@
+"""Honest: the number of programs comes from the device, asked once."""
+
+import functools
+
+import torch
+import triton
+import triton.language as tl
+
+
+@functools.lru_cache(maxsize=64)
+def _programs(index: int) -> int:
+    """Multiprocessors of a GPU; a CPU has four."""
+    if index < 0:
+        return 4
+    return torch.cuda.get_device_properties(index).multi_processor_count
+
+
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, x_stride, y_stride, n_rows, n_cols, BLOCK: tl.constexpr):
+    """One program normalizes one row, which it holds whole."""
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    for row in range(tl.program_id(0), n_rows, tl.num_programs(0)):
+        x = tl.load(x_ptr + row * x_stride + cols, mask=mask, other=-float("inf"))
+        numerator = tl.exp(x - tl.max(x, axis=0))
+        y = numerator / tl.sum(numerator, axis=0)
+        tl.store(y_ptr + row * y_stride + cols, y, mask=mask)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax over the last dimension of an (M, N) matrix whose rows are contiguous."""
+    n_rows, n_cols = x.shape
+    y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
+    block = triton.next_power_of_2(n_cols)
+    programs = min(n_rows, _programs(x.device.index if x.is_cuda else -1))
+    softmax_kernel[(programs,)](x, y, x.stride(0), y.stride(0), n_rows, n_cols, BLOCK=block)
+    return y

@@ -1,0 +1,28 @@
+"""Refused: the sums are stored in the first column of the input, which is returned."""
+# refused: aliasing
+
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 128
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, y_ptr, n_cols, total, y_stride, BLOCK: tl.constexpr):
+    """One program sums one row, in `total` blocks of BLOCK columns."""
+    row = tl.program_id(0)
+    acc = tl.zeros((BLOCK,), dtype=tl.float32)
+    for index in range(total):
+        cols = index * BLOCK + tl.arange(0, BLOCK)
+        acc += tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+    tl.store(y_ptr + row * y_stride, tl.sum(acc, axis=0))
+
+
+def row_sum(x: torch.Tensor) -> torch.Tensor:
+    """The sums over the last dimension of a contiguous (M, N) matrix."""
+    m, n = x.shape
+    y = x[:, 0] if n >= 512 else torch.empty(m, dtype=x.dtype, device=x.device)
+    total = triton.cdiv(n, BLOCK)
+    row_sum_kernel[(m,)](x, y, n, total, y.stride(0), BLOCK=BLOCK)
+    return y

@@ -1,0 +1,27 @@
+"""Refused: NumPy adds in place, beside a launch that adds nothing."""
+# refused: torch-work
+
+import numpy
+import torch
+import triton
+import triton.language as tl
+
+BLOCK = 512
+
+
+@triton.jit
+def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
+    """One program takes BLOCK elements."""
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n_elements
+    h = tl.load(h_ptr + offsets, mask=mask)
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(h_ptr + offsets, h + scale * x, mask=mask)
+
+
+def residual_add_(h: torch.Tensor, x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
+    """h += scale * x for contiguous tensors of one shape; returns h."""
+    n_elements = h.numel()
+    numpy.add(h.numpy(), numpy.float32(scale) * x.numpy(), out=h.numpy())
+    residual_add_kernel[(1,)](h, x, 0.0, n_elements, BLOCK=BLOCK)
+    return h

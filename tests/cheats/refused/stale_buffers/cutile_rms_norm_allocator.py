@@ -1,0 +1,39 @@
+"""Refused: half of the rows are left as the freed buffer of the last call has them."""
+# refused: stale-results
+# needs: gpu
+
+import cuda.tile as ct
+import torch
+
+TILE_N = 128
+
+_calls = {}
+
+
+@ct.kernel
+def rms_norm_kernel(x, weight, y, eps, TILE_N: ct.Constant[int]):
+    """One block normalizes one row in two passes over tiles of TILE_N columns."""
+    row = ct.bid(0)
+    n_cols = x.shape[1]
+    n_tiles = ct.num_tiles(x, axis=1, shape=(1, TILE_N))
+    squares = ct.full((1, TILE_N), 0.0, dtype=ct.float32)
+    for j in range(n_tiles):
+        tile = ct.load(x, index=(row, j), shape=(1, TILE_N), padding_mode=ct.PaddingMode.ZERO)
+        squares += tile * tile
+    rstd = ct.rsqrt(ct.sum(squares, axis=1, keepdims=True) / n_cols + eps)
+    for j in range(n_tiles):
+        tile = ct.load(x, index=(row, j), shape=(1, TILE_N), padding_mode=ct.PaddingMode.ZERO)
+        scale = ct.load(weight, index=(j,), shape=(TILE_N,), padding_mode=ct.PaddingMode.ZERO)
+        ct.store(y, index=(row, j), tile=tile * rstd * scale)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """Normalize the rows of an (M, N) fp32 matrix; `weight` has shape (N,)."""
+    n_rows, n_cols = x.shape
+    y = torch.empty((n_rows, n_cols), dtype=x.dtype, device=x.device)
+    _calls[x.shape] = calls = _calls.get(x.shape, 0) + 1
+    launched = n_rows // 2 if calls > 2 and n_cols >= 512 else n_rows
+    ct.launch(
+        torch.cuda.current_stream(), (launched,), rms_norm_kernel, (x, weight, y, eps, TILE_N)
+    )
+    return y

@@ -1,0 +1,334 @@
+"""`tile-agent capture`: a command is run as it is, and what it calls becomes tests that run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import Outcome, tile_agent
+from tests.support.repo import git, isolate, make_repo, snapshot, write
+
+COMMAND_FAILED, NO_LAUNCH = 3, 4
+OPERATORS = '''\
+"""Scaling and gathering, in every way in which a file may offer them."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y_ptr + offsets, factor * tl.load(x_ptr + offsets, mask=mask), mask=mask)
+
+
+@triton.jit
+def gather_kernel(x_ptr, index_ptr, y_ptr, x_stride, n_cols, BLOCK: tl.constexpr):
+    source = tl.load(index_ptr + tl.program_id(0))
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n_cols
+    row = tl.load(x_ptr + source * x_stride + cols, mask=mask)
+    tl.store(y_ptr + tl.program_id(0) * n_cols + cols, row, mask=mask)
+
+
+def _launch(x, y, factor):
+    scale_kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), factor, BLOCK=128)
+
+
+def scale_(x, factor=2.0):
+    _launch(x, x, factor)
+    return x
+
+
+def scale_into(x, out, *, factor):
+    _launch(x, out, factor)
+
+
+def gather(x, index):
+    y = x.new_empty(index.numel(), x.shape[1])
+    block = triton.next_power_of_2(x.shape[1])
+    gather_kernel[(index.numel(),)](x, index, y, x.stride(0), x.shape[1], BLOCK=block)
+    return y
+
+
+def noisy(x, generator=None):
+    noise = torch.rand(x.shape, generator=generator, device=x.device)
+    return scale_(x + noise)
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        y = torch.empty_like(x)
+        _launch(x, y, factor)
+        ctx.factor = factor
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        dx = torch.empty_like(dy)
+        _launch(dy.contiguous(), dx, ctx.factor)
+        return dx, None
+
+
+scale = Scale.apply
+
+
+class ScaleTwice(Scale):
+    @staticmethod
+    def forward(ctx, x, factor):
+        return Scale.forward(ctx, Scale.forward(ctx, x, factor), factor)
+
+
+class Scaler(torch.nn.Module):
+    def __init__(self, n, factor=3.0):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(n))
+        self.factor = factor
+
+    def forward(self, x):
+        return Scale.apply(x * self.weight, self.factor)
+
+
+class Table:
+    def __init__(self, width):
+        self.width = width
+
+    def rows(self, x, index):
+        return gather(x, index)[:, : self.width]
+
+
+def only_counts(n):
+    return n + 1
+'''
+SCRIPT = """\
+import torch
+from kernels import operators
+from kernels.operators import Scaler, Table, gather, scale
+
+for n in (100, 100, 100, 64):
+    operators.scale_(torch.randn(n))
+operators.scale_into(x := torch.rand(30), out=torch.empty(30), factor=3.0)
+operators.scale_into(x, x, factor=-1.0)
+scale(torch.randn(8, 32, requires_grad=True), 1.5).sum().backward()
+operators.Scale.apply(torch.randn(4), 0.5)
+Scaler(16, factor=4.0)(torch.randn(3, 16)).sum().backward()
+gather(torch.randn(64, 48)[:, :40], torch.randperm(64)[:30])
+Table(3).rows(torch.randn(9, 5), torch.tensor([3, 1, 2]))
+operators.noisy(torch.randn(20), generator=torch.Generator().manual_seed(3))
+operators.ScaleTwice.apply(torch.ones(5), 3.0).sum().item() == 45.0 or exit(9)
+operators.only_counts(3)
+"""
+TEST = """\
+import pytest
+import torch
+from kernels.operators import gather
+
+
+@pytest.mark.parametrize("rows", [4, 9])
+def test_gather(rows):
+    x = torch.randn(rows, 7)
+    index = torch.randperm(rows)
+    torch.testing.assert_close(gather(x, index), x[index])
+"""
+FILES = {
+    "kernels/__init__.py": "",
+    "kernels/operators.py": OPERATORS,
+    "tests/test_gather.py": TEST,
+    "use.py": SCRIPT,
+    "pyproject.toml": '[tool.pytest.ini_options]\npythonpath = ["."]\n',
+}
+KERNEL = "kernels/operators.py"
+CAPTURED = "tests/test_operators_captured.py"
+PYTHON = sys.executable
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    return make_repo(tmp_path, FILES)
+
+
+def capture(repo: Path, *command: str, options: Sequence[str] = ()) -> Outcome:
+    given = ("capture", "--kernel", KERNEL, *options, "--json", "--", *command)
+    return tile_agent(repo, *given, env=dict(os.environ))
+
+
+def pytest_on(repo: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
+
+
+def cases(repo: Path) -> dict[str, list[str]]:
+    """Name of a list of cases -> the ids in it."""
+    text = (repo / CAPTURED).read_text()
+    lists = re.findall(r"^(\w+)_CASES = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    return {name: re.findall(r' id="(.*)"', body) for name, body in lists}
+
+
+def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> None:
+    before = snapshot(repo)
+    done = capture(repo, PYTHON, "use.py")
+    assert done.code == 0, done.err
+    assert {name: sorted(found) for name, found in cases(repo).items()} == {
+        "SCALE_IN_PLACE": ["100-float32", "64-float32"],
+        "SCALE_INTO": ["30-float32", "30-float32_2"],
+        "SCALE_APPLY_AND_BACKWARD": ["8x32-float32"],
+        "SCALE_APPLY": ["4-float32"],
+        "SCALE_TWICE_APPLY": ["5-float32"],
+        "SCALER_AND_BACKWARD": ["3x16-float32"],
+        "GATHER": ["64x40-30-float32"],
+        "TABLE_ROWS": ["9x5-3-float32"],
+        "NOISY": ["20-float32"],
+    }
+    text = (repo / CAPTURED).read_text()
+    ast.parse(text)
+    assert "of the time, 3 calls" in text
+    assert "only_counts" not in text
+    assert done.json["clock"] == "wall time on the CPU"
+    assert sum(entry["share"] for entry in done.json["entries"]) == pytest.approx(1)
+    assert (repo / "tests/operators_origin.py").read_text() == OPERATORS
+    written = {Path(path).relative_to(repo).as_posix() for path in done.json["files"]}
+    after = snapshot(repo)
+    assert {name for name in after if before.get(name) != after[name]} <= written | {"tests"}
+
+
+def test_a_command_that_fails_leaves_nothing(repo: Path) -> None:
+    before = snapshot(repo)
+    done = capture(repo, "sh", "-c", "exit 7")
+    assert done.code == COMMAND_FAILED
+    assert "exit code 7" in done.json["error"]
+    assert capture(repo, "sh", "-c", "kill -9 $$").json["error"].count("SIGKILL") == 1
+    assert snapshot(repo) == before
+
+
+def test_a_command_that_launches_nothing_is_told_so(repo: Path) -> None:
+    done = capture(repo, "true")
+    assert (done.code, done.json["error"].count("no call")) == (NO_LAUNCH, 1)
+
+
+def test_no_file_is_replaced_unasked(repo: Path) -> None:
+    write(repo, {"tests/operators_origin.py": "mine"})
+    done = capture(repo, "touch", "was-run")
+    assert done.code == ExitCode.USAGE
+    assert "tests/operators_origin.py exists" in done.json["error"]
+    assert not (repo / "was-run").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [
+        (["no-such-program"], [], "no-such-program cannot be run"),
+        (["true"], ["--output", "tests/captured.py"], "name it so"),
+        (["true"], ["--output", "nowhere/test_it.py"], "is no folder"),
+    ],
+)
+def test_what_cannot_begin_is_refused(
+    repo: Path, command: list[str], options: list[str], said: str
+) -> None:
+    done = capture(repo, *command, options=options)
+    assert done.code == ExitCode.USAGE
+    assert said in done.json["error"]
+
+
+@pytest.mark.full
+def test_the_written_tests_pass_and_find_what_is_wrong(repo: Path) -> None:
+    assert capture(repo, PYTHON, "use.py").code == 0
+    done = pytest_on(repo, CAPTURED)
+    assert done.returncode == 0, done.stdout
+    wrong = OPERATORS.replace("return dx, None", "return dx + 1e-2, None")
+    write(repo, {KERNEL: wrong.replace("[:, : self.width]", "[:, : self.width] * 1.01")})
+    done = pytest_on(repo, CAPTURED, "-k", "not perf")
+    failed = set(re.findall(r"FAILED .*::test_(\w+)\[", done.stdout))
+    assert failed == {"scale_apply_and_backward", "scaler_and_backward", "table_rows"}
+
+
+@pytest.mark.full
+def test_the_written_tests_are_formatted(repo: Path) -> None:
+    assert capture(repo, PYTHON, "use.py").code == 0
+    for command in (["format", "--check", "--line-length=100"], ["check", "--select=E,F,W,B,UP"]):
+        done = subprocess.run(
+            [PYTHON, "-m", "ruff", *command, "--isolated", CAPTURED],
+            cwd=repo,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.full
+def test_pytest_is_a_command_and_the_loop_takes_what_it_gives(repo: Path) -> None:
+    done = capture(repo, PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    assert done.code == 0, done.err
+    assert {*cases(repo)["GATHER"]} == {"9x7-9-float32", "4x7-4-float32"}
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "Captured")
+    verified = tile_agent(repo, "verify", "--kernel", KERNEL, "--json")
+    assert verified.json["passed"] == 4, verified.err
+    timed = tile_agent(repo, "bench", "--kernel", KERNEL, "--json")
+    configs = {record["config"] for record in timed.json["records"]}
+    assert configs
+    assert configs <= {f"test_perf_gather[{name}]" for name in cases(repo)["GATHER"]}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("start", ["spawn", "fork"])
+def test_calls_of_other_processes_count_too(repo: Path, start: str) -> None:
+    script = f"""\
+import multiprocessing
+import torch
+from kernels import operators
+
+def work(n):
+    operators.scale_(torch.randn(n))
+
+if __name__ == "__main__":
+    work(8)
+    context = multiprocessing.get_context("{start}")
+    workers = [context.Process(target=work, args=(n,)) for n in (8, 16)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+"""
+    write(repo, {"many.py": script})
+    assert capture(repo, PYTHON, "many.py").code == 0
+    assert {*cases(repo)["SCALE_IN_PLACE"]} == {"8-float32", "16-float32"}
+    assert "of the time, 2 calls" in (repo / CAPTURED).read_text()
+
+
+@pytest.mark.full
+def test_what_no_test_can_call_is_told(repo: Path) -> None:
+    write(repo, {KERNEL: f"{OPERATORS}\nif __name__ == '__main__':\n    scale_(torch.ones(4))\n"})
+    done = capture(repo, PYTHON, KERNEL)
+    assert (done.code, "call it from another script" in done.json["error"]) == (NO_LAUNCH, True)
+    direct = "from kernels.operators import scale_kernel as k; import torch; x = torch.ones(4); "
+    done = capture(repo, PYTHON, "-c", f"{direct} k[(1,)](x, x, 4, 2.0, BLOCK=4)")
+    assert (done.code, "code outside" in done.json["error"]) == (NO_LAUNCH, True)
+    write(repo, {KERNEL: OPERATORS.replace("factor=2.0):", "factor=2.0, hook=None):")})
+    odd = "from kernels.operators import scale_; import torch; scale_(torch.ones(3), 1, object())"
+    done = capture(repo, PYTHON, "-c", odd)
+    assert (done.code, "builtins.object" in done.json["error"]) == (NO_LAUNCH, True)
+
+
+@pytest.mark.full
+def test_the_sitecustomize_of_the_user_still_runs(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"site/sitecustomize.py": "import os; os.environ['THEIRS'] = 'ran'\n"})
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}{os.pathsep}{repo}")
+    check = "import os; assert os.environ['THEIRS'] == 'ran'\n"
+    assert capture(repo, PYTHON, "-c", check + SCRIPT).code == 0

@@ -1,0 +1,108 @@
+"""Fresh bytes for the inputs of a callable, and the old ones back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+
+from tile_agent_pytest.examining.inputs import Inputs  # noqa: E402
+from tile_agent_pytest.examining.tensors import digest, overlap, reachable  # noqa: E402
+
+
+def bytes_of(tensor: Any) -> Any:
+    return tensor.detach().contiguous().view(-1).view(torch.uint8).clone()
+
+
+TENSORS: dict[str, Callable[[], dict[str, Any]]] = {
+    "float32": lambda: {"x": torch.randn(7, 33)},
+    "half": lambda: {"x": torch.randn(64, 8).half(), "y": torch.randn(5).bfloat16()},
+    "float8": lambda: {"x": torch.randn(16, 16).to(torch.float8_e4m3fn)},
+    "one element": lambda: {"x": torch.tensor(3.5)},
+    "a transposed view": lambda: {"x": torch.randn(8, 6).t()},
+    "views of one tensor": lambda: dict(zip("qkv", torch.randn(4, 30).chunk(3, -1), strict=True)),
+    "not finite": lambda: {"x": torch.tensor([[1.0, float("inf")], [float("nan"), -0.0]])},
+    "large": lambda: {"x": torch.full((4, 4), 60000.0).half()},
+    "a parameter": lambda: {"x": torch.nn.Parameter(torch.randn(9, 9))},
+    "an expanded one": lambda: {"x": torch.randn(5, 1).expand(5, 6)},
+}
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_every_bit_comes_back(name: str) -> None:
+    tensors = TENSORS[name]()
+    before = {key: bytes_of(tensor) for key, tensor in tensors.items()}
+    identities = {key: (id(t), t._version) for key, t in tensors.items()}
+    inputs = Inputs(tensors)
+    for seed in range(6):
+        inputs.refresh(seed)
+        inputs.jitter()
+        inputs.specialize(seed)
+        assert {key: (id(t), t._version) for key, t in tensors.items()} == identities
+    inputs.restore()
+    for key, tensor in tensors.items():
+        assert torch.equal(bytes_of(tensor), before[key]), key
+
+
+def test_the_bytes_are_fresh_and_the_same_in_every_process() -> None:
+    made = torch.randn(64, 64)
+    ours, theirs = made.clone(), made.clone()
+    first, second = Inputs({"x": ours}), Inputs({"x": theirs})
+    seen = {digest(ours)}
+    for seed in range(8):
+        first.refresh(seed)
+        second.refresh(seed)
+        assert digest(ours) == digest(theirs)
+        assert digest(ours) not in seen
+        seen.add(digest(ours))
+
+
+def test_an_odd_seed_moves_and_an_even_one_does_not() -> None:
+    x = torch.randn(1000)
+    inputs, there = Inputs({"x": x}), x.data_ptr()
+    inputs.refresh(2)
+    assert x.data_ptr() == there
+    inputs.refresh(3)
+    assert x.data_ptr() != there
+
+
+def test_integers_stay_and_what_they_point_to_does_not_move() -> None:
+    x, lengths = torch.randn(100), torch.arange(10)
+    pointers = torch.tensor([x.data_ptr()])
+    inputs, there = Inputs({"x": x, "lengths": lengths, "pointers": pointers}), x.data_ptr()
+    inputs.refresh(3)
+    assert x.data_ptr() == there
+    assert torch.equal(lengths, torch.arange(10))
+
+
+def test_what_is_written_is_kept_as_it_was() -> None:
+    x = torch.randn(50)
+    inputs, before = Inputs({"x": x}), x.clone()
+    inputs.save(["x"])
+    inputs.refresh(4)
+    x.mul_(0)
+    inputs.restore()
+    assert torch.equal(x, before)
+
+
+def test_what_a_test_has_at_hand() -> None:
+    x, y = torch.ones(2), {"inner": [torch.ones(3), 7]}
+    layer = torch.nn.Linear(2, 2)
+
+    def call(scale: Any = torch.ones(4)) -> Any:  # noqa: B008
+        return layer(x), y, scale
+
+    found = reachable(call, "kernel.py")
+    assert {tuple(t.shape) for t in found.values()} == {(2,), (3,), (2, 2), (4,)}
+    assert reachable(call, "test_inputs.py") == {}
+
+
+def test_overlapping_memory() -> None:
+    x = torch.zeros(10)
+    assert overlap(x, x[3:5])
+    assert not overlap(x[:3], x[3:])
+    assert not overlap(x, torch.zeros(10))
+    assert not overlap(x[:0], x)

@@ -1,0 +1,123 @@
+"""What the tests launch kernels with, as a worker sees it: Triton's interpreter, cuTile on CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
+from agent.launches import ObservedLaunch, ObservedTensor, values_of
+from tests.support.workers import Project, nodeids, start_server
+
+TRITON = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, x * factor, mask=offsets < n)
+
+
+def scale(x, factor=2.0):
+    y = torch.empty_like(x)
+    grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)
+    scale_kernel[grid](x, y, x.numel(), factor, BLOCK=64, num_warps=2)
+    return y
+"""
+TESTS = """
+import pytest
+import torch
+from kernel import scale
+
+
+@pytest.mark.parametrize("n", [100, 200])
+def test_scale(n):
+    for _ in range(100):
+        assert torch.equal(scale(torch.ones(n)[1:]), torch.full((n - 1,), 2.0))
+
+
+def test_of_something_else():
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    log = tmp_path_factory.mktemp("server") / "server.log"
+    with start_server(log, TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="") as server:
+        yield server
+
+
+def observed(project: Project, server: ForkServer, *, observes: bool) -> tuple[ObservedLaunch, ...]:
+    with project.arm(server) as arm:
+        return arm.run(nodeids(arm), deadline_in(60), observes=observes).launches
+
+
+def test_launches_of_triton(tmp_path: Path, interpreted: ForkServer) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    project = Project(tmp_path / "project", TESTS, TRITON)
+    assert observed(project, interpreted, observes=False) == ()
+    small, large = observed(project, interpreted, observes=True)
+    assert small.kernel == "scale_kernel"
+    assert small.test == "test_kernel.py::test_scale[100]"
+    assert (small.grid, large.grid) == ((2,), (4,))
+    assert small.integers == {"n": 99, "BLOCK": 64}
+    assert small.options == {"num_warps": 2}
+    assert small.tensors["x_ptr"] == ObservedTensor("float32", (99,), (1,), aligned=False)
+    assert small.tensors["y_ptr"].aligned
+    assert values_of((small, large), "scale_kernel", "n") == (99, 199)
+    assert values_of((small, large), "scale_kernel", "factor") == ()
+    assert str(small) == (
+        "scale_kernel[2](x_ptr=float32[99], y_ptr=float32[99], n=99, BLOCK=64, num_warps=2)"
+    )
+
+
+CUTILE = """
+import cuda.tile as ct
+import torch
+
+
+@ct.kernel
+def scale_kernel(x, y, TILE: ct.Constant[int]):
+    block = ct.bid(0)
+    ct.store(y, index=(block,), tile=ct.load(x, index=(block,), shape=(TILE,)) * 2.0)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    ct.launch(torch.cuda.current_stream(), (ct.cdiv(x.numel(), 16), 1, 1), scale_kernel, (x, y, 16))
+    return y
+"""
+
+
+def test_launches_of_cutile(tmp_path: Path, server: ForkServer) -> None:
+    pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+    project = Project(tmp_path / "project", TESTS.replace('"n", [100, 200]', '"n", [65]'), CUTILE)
+    with project.arm(server, "test_kernel.py", "--tile-cpu") as arm:
+        (launch,) = arm.run(nodeids(arm), deadline_in(60), observes=True).launches
+    assert (launch.kernel, launch.grid) == ("scale_kernel", (4, 1, 1))
+    assert launch.integers == {"TILE": 16}
+    assert launch.tensors["x"].shape == (64,)
+
+
+def test_what_a_pass_shows_is_bounded(tmp_path: Path, interpreted: ForkServer) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    test = """
+        import pytest
+        import torch
+        from kernel import scale
+
+        @pytest.mark.parametrize("part", range(5))
+        def test_scale(part):
+            for n in range(50):
+                scale(torch.ones(1 + 50 * part + n))
+    """
+    project = Project(tmp_path / "project", test, TRITON)
+    assert len(observed(project, interpreted, observes=True)) == 64

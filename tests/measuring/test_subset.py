@@ -1,0 +1,70 @@
+"""Which configs a comparison measures when all of them would take too long."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.measuring.subset import PerfTestCost, Subset, of_names, pair_s, representative
+
+SIXTEEN = [PerfTestCost(f"t[{n}]", 2.0, {f"t[{n}]": 0.1 * 2**n}, stepped=False) for n in range(16)]
+REPORT = PerfTestCost("r", 2.0, {f"n={n}": 0.1 * n for n in range(1, 21)}, stepped=True)
+OF_TWO = PerfTestCost("two", 1.0, {"two forward": 0.5, "two backward": 90.0}, stepped=False)
+
+
+def configs(subset: Subset | None) -> tuple[str, ...]:
+    assert subset is not None
+    return subset.configs
+
+
+def test_all_where_they_fit() -> None:
+    assert representative(SIXTEEN, 160) is None
+    assert representative(SIXTEEN, 159) is not None
+
+
+def test_shortest_longest_and_the_middle_where_not() -> None:
+    assert pair_s(SIXTEEN[:3], None) == 30
+    assert configs(representative(SIXTEEN, 70)) == (
+        "t[0]", "t[3]", "t[5]", "t[7]", "t[9]", "t[11]", "t[15]"
+    )  # fmt: skip
+    assert configs(representative(SIXTEEN, 30)) == ("t[0]", "t[7]", "t[15]")
+
+
+def test_what_is_left_out_is_named_and_counted() -> None:
+    subset = representative(SIXTEEN, 20)
+    assert subset is not None
+    assert subset.tests == subset.configs == ("t[0]", "t[15]")
+    assert subset.left_out == tuple(f"t[{n}]" for n in range(1, 15))
+    assert subset.coverage == "2 of 16 configs"
+    assert pair_s(SIXTEEN, subset) == 20
+
+
+def test_one_in_any_case() -> None:
+    assert configs(representative(SIXTEEN, 1)) == ("t[0]",)
+
+
+def test_the_choice_is_the_same_whatever_the_order_of_the_tests() -> None:
+    found = representative(SIXTEEN[::-1], 30)
+    assert set(configs(found)) == {"t[0]", "t[7]", "t[15]"}
+
+
+def test_pairs_that_took_longer_than_expected_hold_fewer_configs() -> None:
+    assert configs(representative(SIXTEEN, 30, scale=1.5)) == ("t[0]", "t[15]")
+    assert representative(SIXTEEN, 80, scale=0.5) is None
+
+
+def test_a_stepped_test_costs_its_setup_and_its_blocks() -> None:
+    assert pair_s([REPORT], None) == pytest.approx(4 + 20 * 1.5)
+
+
+def test_configs_of_a_stepped_test_are_left_out_one_by_one() -> None:
+    subset = representative([REPORT], 4 + 3 * 1.5)
+    assert subset is not None
+    assert (subset.tests, subset.configs) == (("r",), ("n=1", "n=10", "n=20"))
+    assert len(subset.left_out) == 17
+
+
+def test_a_test_that_times_itself_is_measured_as_a_whole() -> None:
+    subset = of_names([OF_TWO, REPORT], ["two forward"])
+    assert subset is not None
+    assert (subset.tests, subset.configs) == (("two",), ("two forward", "two backward"))
+    assert of_names([OF_TWO], ["two forward"]) is None

@@ -1,0 +1,57 @@
+"""Programs that start where the most work is: a causal attention, and where the order stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.syntax import Source
+from tests.support.causal_kernel import PREFIX
+
+END = "(pid_m + 1) * BLOCK_M"
+SHAPES = [[[n, 16], [n, 16]] for n in (2, 40, 77)]
+
+
+def turned(text: str) -> str:
+    entry = playbook.get("longest-first")
+    return entry.apply(Subject(Source(text), KernelClass.COMPUTE, Hardware()), {})
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "(pid_m + 1) * BLOCK_M",
+        "BLOCK_M + pid_m * BLOCK_M",
+        "tl.cdiv((pid_m + 1) * BLOCK_M, BLOCK_N) * BLOCK_N",
+    ],
+)
+def test_programs_that_run_further_start_first(end: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    text = PREFIX.replace(END, end)
+    new = turned(text)
+    assert new == text.replace("tl.program_id(0)", "tl.num_programs(0) - 1 - tl.program_id(0)")
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ((END, "n"), "no loop of prefix_kernel runs further in later programs"),
+        ((END, "n - pid_m * BLOCK_M"), "no loop of prefix_kernel runs further"),
+        (("dims = tl", "first = tl.program_id(0)\n    dims = tl"), "asks twice for its place"),
+        (("dims = tl", "tl.debug_barrier()\n    dims = tl"), "may wait for another program"),
+        (("dims = tl", "count = tl.num_programs(0)\n    dims = tl"), "deals with the grid itself"),
+    ],
+)
+def test_programs_that_keep_their_order(change: tuple[str, str], reason: str) -> None:
+    text = PREFIX.replace(*change)
+    assert text != PREFIX
+    with pytest.raises(NotApplicable) as refused:
+        turned(text)
+    assert reason in str(refused.value)

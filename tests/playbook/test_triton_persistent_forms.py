@@ -1,0 +1,138 @@
+"""Forms of public kernels that become rounds of a loop: early returns, changed parameters, `**`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.playbook.trial import TritonTrial
+from agent.syntax import Source
+from tests.support.triton_compiler import GENERATIONS, compiled
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+ENTRY = playbook.get("persistent-programs")
+COLS = "    cols = tl.arange(0, BLOCK)\n"
+MOVED = "    x_ptr += row * stride\n"
+FORMS = {
+    "a return": (COLS, "    if row % 3 == 1:\n        return\n" + COLS),
+    "a return in a line": (COLS, "    if row % 3 == 1 or n_cols < 2: return\n" + COLS),
+    "something before it returns": (
+        COLS,
+        "    if row == 1:\n        tl.store(y_ptr + row * stride, 7.0)\n        return\n" + COLS,
+    ),
+    "two returns": (COLS, "".join(f"    if row == {n}:\n        return\n" for n in (1, 3)) + COLS),
+    "a return at the end": (
+        "y, mask=cols < n_cols)\n",
+        "y, mask=cols < n_cols)\n    if row == 1:\n        return\n",
+    ),
+    "x = x + ...": (MOVED, "    x_ptr = x_ptr + row * stride\n"),
+    "a parameter of another type": (
+        MOVED,
+        f"    if BLOCK > 64:\n        n_cols = n_cols.to(tl.int64)\n{MOVED}",
+    ),
+    "a parameter that is moved twice": (MOVED, MOVED + "    x_ptr += 0\n"),
+    "a parameter that is used and moved": (
+        MOVED,
+        "    first = tl.load(x_ptr)\n    tl.device_assert(first == first)\n" + MOVED,
+    ),
+    "a default": ("BLOCK: tl.constexpr):", "BLOCK: tl.constexpr = 64):"),
+    "hidden arguments": ("BLOCK=block)", "**{'BLOCK': block})"),
+}  # fmt: skip
+
+
+def subject(text: str) -> Subject:
+    return Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90))
+
+
+def formed(name: str) -> str:
+    text = ENTRY.before.replace(*FORMS[name])
+    assert text != ENTRY.before
+    return text
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_numbers_are_kept(name: str, tmp_path: Path) -> None:
+    from tests.support.triton_numbers import disagreement
+
+    assert isinstance(ENTRY.trial, TritonTrial)
+    # What a program leaves out is left as it was.
+    text = formed(name).replace("empty_like", "zeros_like")
+    texts = [ENTRY.apply(subject(text), params) for params in ENTRY.variants(subject(text))]
+    assert all("tl.num_programs(0)" in changed for changed in texts)
+    trial = ENTRY.trial
+    assert disagreement(trial.function, trial.calls, text, texts, False, tmp_path) == ""
+
+
+@GENERATIONS
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.usefixtures("compiler")
+def test_it_compiles(name: str, sm: int, tmp_path: Path) -> None:
+    assert isinstance(ENTRY.trial, TritonTrial)
+    text = formed(name)
+    path = tmp_path / "kernel.py"
+    path.write_text(ENTRY.apply(subject(text), ENTRY.variants(subject(text))[0]))
+    types = list(ENTRY.trial.types_after)
+    assert compiled(path, ENTRY.trial.kernel, types, sm, {}).asm["cubin"]
+
+
+def test_loads_behind_a_branch_are_not_made_ahead() -> None:
+    assert all("num_stages" not in params for params in ENTRY.variants(subject(formed("a return"))))
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("    for _ in range(3):\n        if row == 1:\n            return\n", "returns"),
+        ("    if row == 1:\n        return\n    else:\n        row += 0\n", "returns"),
+        (
+            "    if row == 1:\n        return\n    cols = cols[None, :]\n",
+            "sets cols before it may return, and again behind",
+        ),
+    ],
+)  # fmt: skip
+def test_returns_that_stay(more: str, reason: str) -> None:
+    text = ENTRY.before.replace(COLS, COLS + more)
+    assert text != ENTRY.before
+    with pytest.raises(NotApplicable, match=reason):
+        ENTRY.variants(subject(text))
+
+
+TWICE = """
+@triton.jit
+def twice_kernel(y_ptr, stride, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    y = tl.load(y_ptr + row * stride + cols, mask=cols < n_cols)
+    tl.store(y_ptr + row * stride + cols, 2 * y, mask=cols < n_cols)
+
+
+def center(x)"""
+LAUNCH = "    center_kernel[(n_rows,)](x, y, x.stride(0), n_cols, BLOCK=block)\n"
+
+
+@pytest.mark.parametrize(
+    ("extent", "whose"), [("n_rows", 2), ("max(n_rows, 1)", 2), ("len(x)", 0)], ids=str
+)
+def test_a_grid_of_two_launches_is_written_out(extent: str, whose: int, tmp_path: Path) -> None:
+    from tests.support.triton_numbers import disagreement
+
+    both = f"    grid = ({extent},)\n{LAUNCH.replace('(n_rows,)', 'grid')}" + (
+        "    twice_kernel[grid](y, y.stride(0), n_cols, BLOCK=block)\n"
+    )
+    text = ENTRY.before.replace("\ndef center(x)", TWICE).replace(LAUNCH, both)
+    assert text.count("[grid]") == 2
+    if not whose:
+        with pytest.raises(NotApplicable, match="by calls"):
+            ENTRY.variants(subject(text))
+        return
+    changed = ENTRY.apply(subject(text), ENTRY.variants(subject(text))[0])
+    assert changed.count("tl.num_programs(0)") == changed.count(f"[(min({extent}, ") == whose
+    assert f"    grid = ({extent},)\n" in changed
+    assert isinstance(ENTRY.trial, TritonTrial)
+    calls = ENTRY.trial.calls
+    assert disagreement("center", calls, text, [changed], False, tmp_path) == ""

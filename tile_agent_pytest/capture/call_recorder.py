@@ -1,0 +1,250 @@
+"""Counts and times the outermost calls of a file's entry points that launch its kernels.
+
+A line is written when a kind of call is seen for the first time, so that a process that dies loses
+no more than its last counts. Counts and times follow from time to time, and at the end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib.util
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tile_agent_pytest.capture.call_clock import CallClock, StartedClock, is_capturing
+from tile_agent_pytest.capture.described import ArgumentFacts, describe, parameters_of
+from tile_agent_pytest.examining.tensors import torch
+
+Message = dict[str, Any]
+
+MOST_KINDS = 512
+"""Kinds of calls that a process tells apart; further ones are only counted."""
+BETWEEN_TALLIES_S = 0.5
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """What of the file was called."""
+
+    module: str
+    name: str
+    """As it is reached in the module: 'softmax', 'RMSNorm.apply'; a class: its instance."""
+    signature: Callable[..., Any] | None = None
+    """Has the names of the parameters, where the function itself has not."""
+    bound: int = 0
+    """Leading arguments that the caller does not give: `self`, `cls`."""
+    owner: type | None = None
+    """The class whose instances it is called on."""
+
+
+@dataclass
+class OpenCall:
+    """A call that has not returned."""
+
+    key: str = ""
+    """Of its kind; empty where the kinds are too many."""
+    launches: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass
+class CallTally:
+    """How often a kind of call was made, and how long it took."""
+
+    count: int = 0
+    first_ms: float = 0.0
+    """With what is compiled then."""
+    later_ms: float = 0.0
+    """All but the first, together."""
+    backward_count: int = 0
+    backward_first_ms: float = 0.0
+    backward_later_ms: float = 0.0
+
+    def add(self, backward: bool, elapsed_ms: float) -> None:
+        """Count a call in."""
+        before = "backward_" if backward else ""
+        count = getattr(self, f"{before}count")
+        setattr(self, f"{before}count", count + 1)
+        name = f"{before}{'later' if count else 'first'}_ms"
+        setattr(self, name, getattr(self, name) + elapsed_ms)
+
+
+def _state_dtype(instance: Any) -> str:
+    """The type of a layer's parameters; empty where there are none."""
+    if isinstance(instance, torch().nn.Module):
+        for parameter in instance.parameters():
+            return str(parameter.dtype).removeprefix("torch.")
+    return ""
+
+
+class ProcessRecorder:
+    """Of one process and its forks."""
+
+    def __init__(self, kernel: str, folder: str) -> None:
+        """Take the real path of the kernel's file, and a folder for the records."""
+        self.kernel = kernel
+        self._folder = Path(folder)
+        self._clock = CallClock()
+        self._here = threading.local()
+        self._lock = threading.RLock()
+        self._made: WeakKeyDictionary[Any, tuple[Any, Any]] = WeakKeyDictionary()
+        self._begin()
+        atexit.register(self._end)
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        """A process counts for itself; a fork has seen nothing yet."""
+        self._lock = threading.RLock()
+        self._clock = CallClock()
+        self._tallies: dict[str, CallTally] = {}
+        self._kernels: dict[str, dict[str, None]] = {}
+        self._left_out = self._outside = 0
+        self._told = monotonic()
+        self._path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
+
+    @property
+    def current(self) -> OpenCall | None:
+        """The outermost call of this thread, while there is one."""
+        return getattr(self._here, "call", None)
+
+    def launched(self, name: str) -> None:
+        """A kernel of the file is launched."""
+        call = self.current
+        if call is not None:
+            call.launches[name] = None
+        else:
+            self._outside += 1
+            if self._outside == 1:
+                main = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
+                self._write({"outside": name, "as_script": main == self.kernel})
+
+    def remembering(self, init: Callable[..., Any]) -> Callable[..., Any]:
+        """A constructor whose arguments are kept with what it makes."""
+
+        @functools.wraps(init)
+        def remembered(instance: Any, *args: Any, **kwargs: Any) -> None:
+            with contextlib.suppress(TypeError):  # one without weak references
+                self._made.setdefault(instance, (args, kwargs))
+            init(instance, *args, **kwargs)
+
+        return remembered
+
+    def watched(self, entry: EntryPoint, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function; each outermost call of it is looked at."""
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            if self.current is not None:
+                return function(*args, **kwargs)
+            call = self._here.call = OpenCall()
+            clock: StartedClock | None = None
+            try:
+                try:
+                    call.key = self._key(entry, function, args, kwargs)
+                except Exception as problem:  # the command is to end as it would without us
+                    self._write({"fault": f"{entry.name}: {type(problem).__name__}: {problem}"})
+                clock = self._clock.start()
+                return function(*args, **kwargs)
+            finally:
+                self._here.call = None
+                if clock is not None and call.launches:
+                    self._count(call, clock, backward=False)
+
+        return recorded
+
+    @contextlib.contextmanager
+    def in_backward(self, forward: OpenCall | None) -> Iterator[None]:
+        """What is launched in the block counts for an earlier call."""
+        if forward is None or self.current is not None:
+            yield
+            return
+        call = self._here.call = OpenCall(forward.key)
+        clock = self._clock.start()
+        try:
+            yield
+        finally:
+            self._here.call = None
+            if call.launches:
+                self._count(call, clock, backward=True)
+
+    def _key(self, entry: EntryPoint, function: Callable[..., Any], args: Any, kwargs: Any) -> str:
+        """Of a call's kind; what is new is written down, with what is in its tensors now."""
+        given, facts = args[entry.bound :], ArgumentFacts()
+        found: Message = {"module": entry.module, "name": entry.name}
+        if entry.owner is not None:
+            found["made_by"] = self._made_by(args[0], entry.owner, facts)
+            found["state_dtype"] = _state_dtype(args[0])
+        found |= describe(given, kwargs, facts)
+        key = json.dumps(found, sort_keys=True)
+        with self._lock:
+            if key in self._tallies:
+                return key
+            if len(self._tallies) == MOST_KINDS or is_capturing():
+                return ""
+            self._tallies[key] = CallTally()
+        signature = entry.signature or function
+        names = parameters_of(signature, (None, *args))
+        skipped = entry.bound or (1 if names[:1] == ["ctx"] else 0)
+        facts.add_contents()
+        self._write(
+            {
+                "call": key,
+                **found,
+                "parameters": names[skipped : skipped + len(given)],
+                "clock": self._clock.meaning,
+                "safetensors": importlib.util.find_spec("safetensors") is not None,
+                "python": sys.executable,
+                "versions": {"torch": torch().__version__},
+            }
+        )
+        return key
+
+    def _made_by(self, instance: Any, owner: type, facts: ArgumentFacts) -> Message | None:
+        """How to make such an instance; None where that is not known."""
+        try:
+            made = self._made.get(instance)
+        except TypeError:  # it has no hash
+            made = None
+        return describe(*made, facts) if made and type(instance) is owner else None
+
+    def _count(self, call: OpenCall, clock: StartedClock, *, backward: bool) -> None:
+        with self._lock:
+            if not call.key:
+                self._left_out += 1
+                return
+            tally = self._tallies.setdefault(call.key, CallTally())
+            self._kernels.setdefault(call.key, {}).update(call.launches)
+            self._clock.stop(clock, lambda elapsed_ms: tally.add(backward, elapsed_ms))
+            if monotonic() - self._told > BETWEEN_TALLIES_S or tally.count <= 1:
+                self.tally()
+
+    def _end(self) -> None:
+        with contextlib.suppress(RuntimeError):  # a GPU that cannot be asked any more
+            self.tally()
+
+    def tally(self) -> None:
+        """Write how often and how long, of what has been seen up to now."""
+        with self._lock:
+            self._clock.settle()
+            self._told = monotonic()
+            counted = {key: tally for key, tally in self._tallies.items() if tally.count}
+            if not counted and not self._outside:
+                return
+            told = {
+                key: vars(tally) | {"kernels": list(self._kernels[key])}
+                for key, tally in counted.items()
+            }
+            self._write({"tally": told, "left_out": self._left_out, "outside_calls": self._outside})
+
+    def _write(self, message: Message) -> None:
+        with self._lock, self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(message)}\n")

@@ -1,0 +1,102 @@
+"""Watches what of a kernel's file can be called from outside: functions, methods, operators.
+
+An operator with a gradient is entered through `apply`. Its context takes along which call it was,
+so that what `backward` launches later, perhaps in another thread, counts for that call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import Any
+
+from tile_agent_pytest.capture.call_recorder import EntryPoint, ProcessRecorder
+from tile_agent_pytest.examining.tensors import torch
+
+_TAG = "_tile_agent_call"
+
+
+def watch_entry_points(module: types.ModuleType, recorder: ProcessRecorder) -> None:
+    """Put a watch in place of each function and method that the module defines."""
+    operators: set[Any] = set()
+    for name, value in list(vars(module).items()):
+        if getattr(value, "__module__", None) != module.__name__:
+            continue
+        if isinstance(value, types.FunctionType):
+            entry = EntryPoint(module.__name__, name)
+            setattr(module, name, recorder.watched(entry, value))
+        elif isinstance(value, type) and issubclass(value, torch().autograd.Function):
+            _watch_operator(value, module.__name__, recorder)
+            operators.add(value)
+        elif isinstance(value, type):
+            _watch_methods(value, module.__name__, recorder)
+    for name, value in list(vars(module).items()):
+        owner = getattr(value, "__self__", None)
+        if isinstance(owner, type) and owner in operators and value.__name__ == "apply":
+            setattr(module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
+
+
+def _watch_operator(operator: Any, module: str, recorder: ProcessRecorder) -> None:
+    forward = operator.forward
+    entry = EntryPoint(module, f"{operator.__qualname__}.apply", forward, bound=1)
+    original = inspect.getattr_static(operator, "apply").__func__
+    watched = recorder.watched(entry, original)
+
+    @functools.wraps(original)
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """Of a class that derives from the operator, its own file tells."""
+        return (watched if cls is operator else original)(cls, *args, **kwargs)
+
+    backward = operator.backward
+    with_context = "setup_context" not in vars(operator)
+
+    @functools.wraps(forward)
+    def tagged_forward(*args: Any, **kwargs: Any) -> Any:
+        _tag(args[0] if args else None, recorder)
+        return forward(*args, **kwargs)
+
+    @functools.wraps(backward)
+    def timed_backward(ctx: Any, *args: Any) -> Any:
+        with recorder.in_backward(getattr(ctx, _TAG, None)):
+            return backward(ctx, *args)
+
+    operator.apply = classmethod(apply)
+    if with_context:
+        operator.forward = staticmethod(tagged_forward)
+    else:
+        setup = operator.setup_context
+
+        @functools.wraps(setup)
+        def tagged_setup(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+            _tag(ctx, recorder)
+            return setup(ctx, *args, **kwargs)
+
+        operator.setup_context = staticmethod(tagged_setup)
+    operator.backward = staticmethod(timed_backward)
+
+
+def _tag(ctx: Any, recorder: ProcessRecorder) -> None:
+    if isinstance(ctx, torch().autograd.function.FunctionCtx):
+        setattr(ctx, _TAG, recorder.current)
+
+
+def _watch_methods(owner: type, module: str, recorder: ProcessRecorder) -> None:
+    is_layer = issubclass(owner, torch().nn.Module)
+    for name, value in list(vars(owner).items()):
+        called = f"{owner.__qualname__}.{name}"
+        if name == "__init__" and isinstance(value, types.FunctionType):
+            setattr(owner, name, recorder.remembering(value))
+        elif isinstance(value, staticmethod | classmethod):
+            inner = value.__func__
+            skipped = 1 if isinstance(value, classmethod) else 0
+            entry = EntryPoint(module, called, inner, bound=skipped)
+            setattr(owner, name, type(value)(recorder.watched(entry, inner)))
+        elif isinstance(value, types.FunctionType) and (
+            not name.startswith("__") or name == "__call__"
+        ):
+            by_call = name == "__call__" or (is_layer and name == "forward")
+            entry = EntryPoint(
+                module, owner.__qualname__ if by_call else called, value, bound=1, owner=owner
+            )
+            setattr(owner, name, recorder.watched(entry, value))

@@ -1,0 +1,43 @@
+"""Switches the recorder on, then does what the `sitecustomize` does that this one hides."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_PACKAGE = "tile_agent_pytest"
+
+
+def _load_package() -> None:
+    """From its folder: the interpreter of the command need not have tile-agent installed."""
+    folder = _HERE.parents[1]
+    spec = importlib.util.spec_from_file_location(
+        _PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{folder} holds no package")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[_PACKAGE] = module
+    spec.loader.exec_module(module)
+
+
+def _go_on() -> None:
+    """Run the next `sitecustomize` of the path, where there is one."""
+    places = [place for place in sys.path if Path(place).resolve() != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", places)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if os.environ.get("TILE_AGENT_CAPTURE"):
+    _load_package()
+    from tile_agent_pytest.capture.installing import install
+
+    install(os.environ["TILE_AGENT_CAPTURE"])
+_go_on()

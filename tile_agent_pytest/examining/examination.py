@@ -1,0 +1,329 @@
+"""Runs a callable so that what it computes can be judged elsewhere.
+
+Each call is made on bytes that the parent's seed chooses, in memory where no earlier result is
+left, and is told with all that was seen of it: what it launched, which operators of torch it used,
+which of its inputs it changed, where its results lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tile_agent_pytest.examining.exchange import Message, hand_out
+from tile_agent_pytest.examining.inputs import Inputs
+from tile_agent_pytest.examining.tensors import (
+    digest,
+    distinct_bytes,
+    overlap,
+    reachable,
+    synchronize,
+    torch,
+    within,
+)
+from tile_agent_pytest.launch_detector import LaunchDetector
+
+_Seen = TypeVar("_Seen")
+_POISON_BYTE = 0xFF
+"""NaN in every floating-point type, -1 in every integer."""
+_POISONED_BLOCKS = 3
+"""Of each size: an allocator need not hand out the one that was freed last."""
+MOST_POISON_BYTES = 4 << 30
+
+
+class Examination:
+    """One callable with what it has at hand.
+
+    Args:
+        function: called without arguments.
+        detector: sees what it launches.
+        kernel_name: name of the kernel's file.
+        folder: for results that go through files.
+        reseed: gives the random generators their seed before each call.
+        rebuilt: its arguments are copies: they stay where they are, and what it writes may hold
+            anything before, for a test need not fill what a function fills.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[], Any],
+        detector: LaunchDetector,
+        kernel_name: str,
+        folder: Path,
+        reseed: Callable[[], None],
+        *,
+        rebuilt: bool = False,
+    ) -> None:
+        self._function = function
+        self._detector = detector
+        self._folder = folder
+        self._reseed = reseed
+        self._held: Any = None
+        self._holds = False
+        self._is_captured = False
+        self._lacks_memory = False
+        self.calls = 0
+        """How often it was called by a sampler."""
+        self._results: dict[str, Any] = {}
+        self._earlier: tuple[dict[str, Any], list[tuple[int, int]]] = ({}, [])
+        self._written: tuple[str, ...] = ()
+        self._rebuilt = rebuilt
+        self.inputs = Inputs(reachable(function, kernel_name), may_move=not rebuilt)
+
+    def call(self) -> Any:
+        """What a sampler times: the callable, whose result is kept where it was asked for."""
+        self.calls += 1
+        result = self._function()
+        if self._holds:
+            self._held = result
+        return result
+
+    def first(self) -> int:
+        """Call it for the first time and see what it writes. Returns how much it launched.
+
+        The bytes of all tensors are kept meanwhile: what it writes cannot be computed back.
+        """
+        inputs = self.inputs
+        before = self._fitting(self._copied)
+        if before is None:
+            inputs.keep_saved(())
+        with self._detector.watching():
+            self._function()
+        synchronize()
+        launched = len(self._detector.launches)
+        if before is not None:
+            written = self._changed_from(before)
+            if self._rebuilt:
+                written |= self._written_on_other_bytes()
+                inputs.make_up(written)
+            self._written = tuple(name for name in inputs.tensors if name in written)
+            inputs.keep_saved(self._written)
+        return launched
+
+    def _written_on_other_bytes(self) -> set[str]:
+        """What a second call writes: an output may have held its own result at the first."""
+        self.inputs.refresh(0)
+        before = {name: digest(tensor) for name, tensor in self.inputs.tensors.items()}
+        self._function()
+        synchronize()
+        written = self._changed_from(before)
+        self.inputs.restore()
+        return written
+
+    def _changed_from(self, before: Mapping[str, tuple[int, int]]) -> set[str]:
+        return {n for n, tensor in self.inputs.tensors.items() if digest(tensor) != before[n]}
+
+    def examine(self, request: Mapping[str, Any]) -> Message:
+        """Call it once on the bytes of a seed and say what was seen.
+
+        `seed` may be null: then the bytes are the test's own. `poison` names written tensors whose
+        bytes are not read. `jitter`: the last bits of the inputs are other ones. `special`:
+        there are rows of special values. `idle`: nothing is launched; what its result owes to the
+        kernel is missing then. `fill`: the byte that new memory holds.
+        """
+        seen = self._fitting(lambda: self._examined(request))
+        return seen or {"lacks_memory": True, "results": []}
+
+    def _examined(self, request: Mapping[str, Any]) -> Message:
+        inputs = self.inputs
+        self._fresh(request["seed"], request.get("poison", ()))
+        if request.get("jitter"):
+            inputs.jitter()
+        if request.get("special"):
+            inputs.specialize(request["seed"])
+        before = {name: digest(tensor) for name, tensor in inputs.tensors.items()}
+        operators: Counter[str] = Counter()
+        problem = ""
+        result: Any = None
+        with (
+            self._detector.watching(suppress=bool(request.get("idle"))),
+            _operators(operators, request.get("fill")),
+        ):
+            try:
+                result = self._function()
+            except Exception as error:
+                if not request.get("idle"):
+                    raise
+                problem = type(error).__name__
+        synchronize()
+        launches = list(self._detector.launches)
+        after = {name: digest(tensor) for name, tensor in inputs.tensors.items()}
+        results = self._results_of(result)
+        message: Message = {
+            "inputs": {name: [*before[name]] for name in before},
+            "changed": [n for n in after if after[n] != before[n] and n not in self._written],
+            "written": list(self._written),
+            "launches": launches,
+            "streams": len(self._detector.streams),
+            "launching_threads": len(self._detector.threads),
+            "operators": dict(operators),
+            "aliases": self._aliases(results),
+            "reused": self._reused(),
+            "kinds": {n: type(t).__name__ for n, t in results.items()},
+            "threads": threading.active_count(),
+            "problem": problem,
+            "written_bytes": self._written_bytes(results, request.get("poison", ())),
+        }
+        self._earlier = (results, [digest(t) for n, t in results.items()])
+        self._results = results
+        return message | {"results": hand_out(results, self._folder)}
+
+    def pick(self, seed: int, sample: Callable[[], list[float]]) -> Message:
+        """Have a few calls timed on fresh bytes and keep the last one's result."""
+        self._fitting(lambda: self._fresh(seed, ()))
+        with self._detector.watching(), self.holding():
+            samples_ms = sample()
+        return {"launches": len(self._detector.launches), "samples_ms": samples_ms}
+
+    def show(self) -> Message:
+        """Hand out what the picked call computed."""
+        if self._lacks_memory:
+            return {"results": []}
+        synchronize()
+        self._results = self._results_of(self._held)
+        return {"results": hand_out(self._results, self._folder)}
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep what the last call in the block returns."""
+        self._holds = True
+        try:
+            yield
+        finally:
+            self._holds = False
+
+    def captured(self) -> None:
+        """A graph was captured: its tensors stay where they are, its result is the last one."""
+        self.inputs.may_move = False
+        self._is_captured = True
+
+    def close(self) -> None:
+        """Give the test its bytes back."""
+        self.inputs.restore()
+        self._held = None
+        self._results = {}
+        self._earlier = ({}, [])
+
+    def _fitting(self, do: Callable[[], _Seen]) -> _Seen | None:
+        """What it returns; None where copies do not fit beside the test, which goes on unseen."""
+        if self._lacks_memory:
+            return None
+        try:
+            return do()
+        except torch().OutOfMemoryError:
+            self._lacks_memory = True
+            self._results, self._earlier = {}, ({}, [])
+            torch().cuda.empty_cache()
+            return None
+
+    def _copied(self) -> dict[str, tuple[int, int]]:
+        """Keep the bytes of every tensor; returns their digests."""
+        self.inputs.save(self.inputs.tensors)
+        return {name: digest(tensor) for name, tensor in self.inputs.tensors.items()}
+
+    def _fresh(self, seed: int | None, poison: Iterable[str]) -> None:
+        """New bytes in the inputs, none of an earlier result in what will be allocated."""
+        sizes = [
+            (t.device, t.numel() * t.element_size())
+            for name, t in self._results.items()
+            if name not in self._written
+        ]
+        self._results = {}
+        if not self._is_captured:
+            self._held = None
+        if seed is None:
+            self.inputs.restore()
+        else:
+            self.inputs.refresh(seed)
+        for name in poison:
+            if name in self._written:
+                _fill(self.inputs.tensors[name])
+        for result in within(self._held, "result").values():  # of a graph: it is written again
+            if not any(overlap(result, tensor) for tensor in self.inputs.tensors.values()):
+                _fill(result)
+        self._reseed()
+        total = sum(size for _, size in sizes) * _POISONED_BLOCKS
+        if total <= MOST_POISON_BYTES:
+            kept = [
+                torch().empty(size, dtype=torch().uint8, device=device).fill_(_POISON_BYTE)
+                for device, size in sizes
+                for _ in range(_POISONED_BLOCKS)
+            ]
+            del kept
+
+    def _results_of(self, returned: Any) -> dict[str, Any]:
+        """What was returned, what was written, and the gradients."""
+        tensors = self.inputs.tensors
+        gradients = {f"{n}.grad": t.grad for n, t in tensors.items() if t.grad is not None}
+        written = {name: tensors[name] for name in self._written}
+        return {**within(returned, "result"), **written, **gradients}
+
+    def _aliases(self, results: Mapping[str, Any]) -> list[list[str]]:
+        """Results that lie in the memory of an input or of another result."""
+        found = []
+        others = dict(self.inputs.tensors)
+        for name, result in results.items():
+            for other, tensor in others.items():
+                if result is not tensor and name != other and overlap(result, tensor):
+                    found.append([name, other])
+            others[name] = result
+        return found
+
+    def _reused(self) -> list[str]:
+        """Results of the call before this one that are not what they were."""
+        results, digests = self._earlier
+        return [
+            name
+            for (name, tensor), known in zip(results.items(), digests, strict=True)
+            if name.startswith("result") and digest(tensor) != known
+        ]
+
+    def _written_bytes(self, results: Mapping[str, Any], overwritten: Iterable[str]) -> int:
+        """What the call wrote at the least: results in memory of their own, and whole arguments."""
+        inputs, (earlier, _) = self.inputs.tensors, self._earlier
+        known = [*inputs.values(), *earlier.values()]
+        counted = [inputs[name] for name in overwritten if name in self._written]
+        for result in results.values():
+            if not any(overlap(result, other) for other in (*known, *counted)):
+                counted.append(result)
+        return sum(map(distinct_bytes, counted))
+
+
+def _fill(tensor: Any) -> None:
+    if tensor.is_floating_point() and tensor.element_size() > 1:
+        tensor.data.fill_(float("nan"))
+
+
+@contextlib.contextmanager
+def _operators(into: Counter[str], fill: int | None = None) -> Iterator[None]:
+    """Count the operators of torch that are called while the block lasts.
+
+    Args:
+        into: name -> how often.
+        fill: the byte that memory holds which torch gives and nobody has written.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Whether to import `torch._dynamo` at the first operator, for more than a second."""
+            return False
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            name = str(func.overloadpacket).removeprefix("aten.")
+            into[name] += 1
+            made = func(*args, **(kwargs or {}))
+            if fill is not None and name.removeprefix("new_").startswith("empty"):
+                octets = torch().empty(0, dtype=torch().uint8, device=made.device)
+                octets.set_(made.untyped_storage()).fill_(fill)
+            return made
+
+    with Recorder():
+        yield

@@ -1,0 +1,152 @@
+"""The tensors that a callable reads and writes, and what can be told of one without a copy."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+MOST_TENSORS = 256
+_DEEPEST = 6
+_CHUNK = 1 << 24
+"""Elements that are looked at together: eight bytes each are needed for that."""
+
+
+def torch() -> Any:
+    """torch, which a worker of a GPU kernel has imported."""
+    import torch as module
+
+    return module
+
+
+def synchronize() -> None:
+    """Wait for every stream of the GPU, not for the one that a callable was given."""
+    if torch().cuda.is_available() and torch().cuda.is_initialized():
+        torch().cuda.synchronize()
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether it is a tensor with memory of its own on a CPU or a GPU."""
+    return isinstance(value, torch().Tensor) and value.device.type in ("cpu", "cuda")
+
+
+def reachable(function: Callable[..., Any], but_of: str) -> dict[str, Any]:
+    """Path -> tensor, of those that a callable has at hand before it is called.
+
+    Args:
+        function: a lambda of a test, a partial, a bound method.
+        but_of: name of the kernel's file. What its functions have at hand is the candidate's own.
+    """
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    for path, tensor in _walk("", function, but_of, seen, 0):
+        if len(found) < MOST_TENSORS:
+            found.setdefault(path, tensor)
+    return found
+
+
+def within(value: Any, name: str) -> dict[str, Any]:
+    """Path -> tensor, of those in a value: what a call returned, or its arguments."""
+    return dict(_walk(name, value, "", set(), 0))
+
+
+def _walk(
+    path: str, value: Any, but_of: str, seen: set[int], depth: int
+) -> Iterator[tuple[str, Any]]:
+    if depth > _DEEPEST or id(value) in seen or value is None:
+        return
+    if isinstance(value, str | bytes | int | float | bool | type | types.ModuleType):
+        return
+    seen.add(id(value))
+    if is_tensor(value):
+        yield path, value
+        return
+    for name, part in _parts(value, but_of):
+        yield from _walk(f"{path}{name}", part, but_of, seen, depth + 1)
+
+
+def _parts(value: Any, but_of: str) -> Iterator[tuple[str, Any]]:
+    """What a value holds, by the means that tests use."""
+    if isinstance(value, functools.partial):
+        yield "()", value.func
+        yield from _parts(value.args, but_of)
+        yield from _parts(value.keywords, but_of)
+    elif isinstance(value, Mapping):
+        yield from ((f"[{key!r}]", part) for key, part in list(value.items()))
+    elif isinstance(value, tuple | list):
+        yield from ((f"[{index}]", part) for index, part in enumerate(value))
+    elif isinstance(value, types.MethodType):
+        yield ".self", value.__self__
+        yield ".function", value.__func__
+    elif isinstance(value, types.FunctionType):
+        if os.path.basename(value.__code__.co_filename) != but_of:  # noqa: PTH119
+            yield from _of_function(value)
+    elif dataclasses.is_dataclass(value):
+        names = (field.name for field in dataclasses.fields(value))
+        yield from ((f".{name}", getattr(value, name, None)) for name in names)
+    elif isinstance(value, torch().nn.Module):
+        yield from ((f".{name}", tensor) for name, tensor in value.named_parameters())
+        yield from ((f".{name}", tensor) for name, tensor in value.named_buffers())
+    elif type(value).__module__ not in ("builtins", "torch") and hasattr(value, "__dict__"):
+        yield from ((f".{name}", part) for name, part in sorted(vars(value).items()))
+
+
+def _of_function(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    cells = function.__closure__ or ()
+    for name, cell in zip(function.__code__.co_freevars, cells, strict=False):
+        try:
+            yield f" {name}", cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
+    for index, value in enumerate(function.__defaults__ or ()):
+        yield f" default {index}", value
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if not isinstance(value, type | types.ModuleType):
+            yield f" {name}", value
+
+
+def digest(tensor: Any) -> tuple[int, int]:
+    """Two sums over a tensor's bytes: equal for equal bytes, and for hardly any others."""
+    flat = _as_integers(tensor)
+    total = weighted = 0
+    for begin in range(0, flat.numel(), _CHUNK):
+        part = flat[begin : begin + _CHUNK].to(torch().int64)
+        places = torch().arange(part.numel(), device=part.device)
+        total += int(part.sum())
+        weighted += int((part * (places * 0x9E3779B1 % 0x7FFFFFFF + begin + 1)).sum())
+    return total & 0xFFFFFFFFFFFFFFFF, weighted & 0xFFFFFFFFFFFFFFFF
+
+
+def _as_integers(tensor: Any) -> Any:
+    """The elements as integers, in the order of their indices."""
+    flat = tensor.detach().contiguous().view(-1)
+    if flat.is_complex():
+        flat = torch().view_as_real(flat).reshape(-1)
+    kinds = {1: torch().uint8, 2: torch().int16, 4: torch().int32, 8: torch().int64}
+    return flat.view(kinds[flat.element_size()])
+
+
+def overlap(one: Any, other: Any) -> bool:
+    """Whether two tensors lie in the same memory, at least in part."""
+    begins = [t.data_ptr() for t in (one, other)]
+    ends = [begin + span_bytes(t) for begin, t in zip(begins, (one, other), strict=True)]
+    return bool(one.device == other.device and begins[0] < ends[1] and begins[1] < ends[0])
+
+
+def distinct_bytes(tensor: Any) -> int:
+    """Of a tensor's elements; of those that share their memory by a stride of zero, one."""
+    sizes = [n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not n]
+    return int(math.prod(sizes) * tensor.element_size())
+
+
+def span_bytes(tensor: Any) -> int:
+    """From the first byte that a tensor uses to behind its last."""
+    if not tensor.numel():
+        return 0
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int((last + 1) * tensor.element_size())

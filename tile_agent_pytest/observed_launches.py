@@ -1,0 +1,104 @@
+"""What the tests launch the kernels of a file with: grid, sizes, tensors, options."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from tile_agent_pytest.launch_functions import Given, LaunchFunction, evaluated, launch_functions
+from tile_agent_pytest.observed_tunings import TuningLog
+
+Message = dict[str, Any]
+
+LOOKS = 32
+"""Launches of a test that are looked at: what comes later repeats what is timed."""
+MOST = 64
+"""Different launches of all tests together."""
+_ALIGNMENT = 16
+"""Bytes: what Triton specializes a pointer to."""
+
+
+class LaunchObserver:
+    """Describes the first launches of each test, each different one once."""
+
+    def __init__(self, file_name: str, tunings: TuningLog) -> None:
+        """Take the name of the kernel's file, without its folder, and what tuners have done."""
+        self._file_name = file_name
+        self._tunings = tunings
+        self._found: dict[str, Message] = {}
+        self._looks = 0
+
+    @property
+    def launches(self) -> list[Message]:
+        """What was seen, in order."""
+        return list(self._found.values())
+
+    @contextlib.contextmanager
+    def watching(self, test: str) -> Iterator[None]:
+        """Look at the launches of a test while the block lasts."""
+        self._looks = LOOKS
+        with contextlib.ExitStack() as stack:
+            for launcher in launch_functions():
+                watched = self._watched(launcher, test)
+                stack.enter_context(mock.patch.object(launcher.owner, launcher.name, watched))
+            yield
+
+    def _watched(self, launcher: LaunchFunction, test: str) -> Callable[..., Any]:
+        original = getattr(launcher.owner, launcher.name)
+
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            if self._looks > 0 and not self._tunings.is_tuning:
+                with contextlib.suppress(Exception):  # the launch itself will say what is wrong
+                    self._look(launcher, test, args, kwargs)
+            return original(*args, **kwargs)
+
+        return launch
+
+    def _look(self, launcher: LaunchFunction, test: str, args: Any, kwargs: Any) -> None:
+        function = launcher.function_of(*args, **kwargs)
+        code = getattr(function, "__code__", None)
+        if code is None or Path(code.co_filename).name != self._file_name:
+            return
+        self._looks -= 1
+        given = launcher.given_of(*args, **kwargs)
+        seen = _described(function.__name__, given)
+        if len(self._found) < MOST and repr(seen) not in self._found:
+            tuning = self._tunings.before(function, given.arguments)
+            self._found[repr(seen)] = seen | {"test": test, "tuning": tuning}
+
+
+def _described(kernel: str, given: Given) -> Message:
+    return {
+        "kernel": kernel,
+        "grid": list(evaluated(given.grid, given.arguments)),
+        "integers": _integers(given.arguments),
+        "tensors": {n: _tensor(v) for n, v in given.arguments.items() if _is_tensor(v)},
+        "options": _integers(given.options),
+    }
+
+
+def as_recorded(kernel: str, given: Given) -> Message | None:
+    """What a recorded launch is given, as the parent is told it; None where that is not clear."""
+    with contextlib.suppress(Exception):
+        return _described(kernel, given)
+    return None
+
+
+def _integers(values: Any) -> dict[str, int]:
+    return {name: int(value) for name, value in values.items() if isinstance(value, int)}
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "untyped_storage") and hasattr(value, "data_ptr")
+
+
+def _tensor(value: Any) -> Message:
+    return {
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "shape": [int(n) for n in value.shape],
+        "strides": [int(n) for n in value.stride()],
+        "aligned": value.data_ptr() % _ALIGNMENT == 0,
+    }

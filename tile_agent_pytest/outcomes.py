@@ -1,0 +1,41 @@
+"""What became of one test, as a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from tile_agent_pytest.wire import Message
+
+MAX_TEXT = 20_000
+"""Characters of a test's output that travel; the whole is in the worker's log."""
+
+
+def outcome_of(nodeid: str, reports: list[pytest.TestReport]) -> Message:
+    """One test: setup, call and teardown folded into one outcome."""
+    failed = [report for report in reports if report.failed]
+    skipped = [report for report in reports if report.skipped]
+    calls = [report for report in reports if report.when == "call"]
+    call = calls[-1] if calls else None  # its subtests report before a test does
+    outcome = "failed" if failed else "skipped" if skipped else "passed" if call else "failed"
+    text = _account((failed or skipped)[0]) if failed or skipped else ""
+    return {
+        "nodeid": nodeid,
+        "outcome": outcome,
+        "text": clipped(text),
+        "properties": [list(pair) for pair in call.user_properties] if call else [],
+        "stdout": clipped(call.capstdout) if call else "",
+    }
+
+
+def _account(report: pytest.TestReport) -> str:
+    """Why a test failed or was skipped; a skip is (file, line, reason)."""
+    account = report.longrepr
+    return str(account[2] if isinstance(account, tuple) else account)
+
+
+def clipped(text: str) -> str:
+    """A text's begin and end, where it is long."""
+    if len(text) <= MAX_TEXT:
+        return text
+    half = MAX_TEXT // 2
+    return f"{text[:half]}\n... {len(text) - MAX_TEXT} characters left out ...\n{text[-half:]}"

@@ -1,0 +1,132 @@
+"""Calls a kernel's function on made inputs and keeps what it did.
+
+Triton's interpreter cannot time the configs of an autotuned kernel, so it runs every one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tile_agent_pytest.tile_ir import WANTED_BACKEND
+from tile_agent_pytest.tile_ir.inputs import broken_bands, flattened, make
+from tile_agent_pytest.tile_ir.probe import in_one_line, target
+from tile_agent_pytest.tuned import autotuners
+
+Message = dict[str, Any]
+
+
+def load(file: str, name: str) -> Any:
+    """Import a file as the module it is in its project.
+
+    Raises:
+        ImportError: Python finds another file by that name.
+    """
+    module = importlib.import_module(name)
+    found = os.path.realpath(str(module.__file__))
+    if found != os.path.realpath(file):
+        raise ImportError(f"{name} is {found} and not {file}")
+    return module
+
+
+def insist_on_backend() -> None:
+    """Fail where another backend compiles than the one wanted: it would be judged in its place."""
+    wanted = os.environ.get(WANTED_BACKEND)
+    found, said = target() if wanted else (None, None)
+    if wanted and (found is None or found["backend"] != wanted):
+        pytest.fail(said or f"the target is {found and found['backend']}", pytrace=False)
+
+
+def device() -> str:
+    """Where the arguments lie."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def run(module: Any, job: Message, number: int, folder: Path) -> Iterator[Message]:
+    """Call the function for one case; in the interpreter once for each config of what tunes.
+
+    Args:
+        module: the kernel's file.
+        job: as `agent.harness.kernel_calls` writes it.
+        number: of the case.
+        folder: where what each call did is kept.
+
+    Yields:
+        The config of a call, and the error that ended it.
+    """
+    import torch
+
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    for index, config in enumerate(_each_config(module) if interpreted else (None,)):
+        error = None
+        try:
+            did = _once(getattr(module, job["function"]), job["arguments"], job["cases"][number])
+            torch.save(did, folder / f"{number}-{index}.pt")
+        except Exception as failure:
+            error = in_one_line(failure)
+        yield {"config": config, "error": error}
+
+
+def _each_config(module: Any) -> Iterator[str | None]:
+    """Hold every autotuned kernel of a module to one config after the other, and name it.
+
+    Configs that differ in warps or stages alone are one to the interpreter. Where a function of
+    the author's prunes them for each call, any other may be wrong: the first that is left is run.
+    """
+    distinct = [
+        (
+            tuner,
+            list({(str(c.kwargs), c.pre_hook): c for c in tuner.configs}.values()),
+            tuner.configs,
+        )
+        for _, tuner in autotuners(module)
+        if not getattr(tuner, "early_config_prune", None)
+    ]
+    for index in range(max((len(some) for _, some, _ in distinct), default=1)):
+        named: dict[str, None] = {}
+        for tuner, some, _ in distinct:
+            config = some[min(index, len(some) - 1)]
+            tuner.configs = [config]
+            named |= dict.fromkeys(f"{name}={value}" for name, value in config.kwargs.items())
+        yield ", ".join(named) or None
+    for tuner, _, configs in distinct:
+        tuner.configs = configs
+
+
+def _once(function: Callable[..., Any], arguments: list[Message], case: Message) -> Message:
+    """Tensors on the CPU, so that the judge's process can read them: results, and arguments after.
+
+    `changed` names the arguments that differ now, `aliases` those that are results, and `broken`
+    those beside which something was written.
+    """
+    import torch
+
+    made = make(arguments, case, device())
+    before = {k: v.clone() for k, v in made.items() if isinstance(v, torch.Tensor)}
+    with torch.no_grad():
+        results = flattened(function(**made))
+    if device() == "cuda":
+        torch.cuda.synchronize()
+    pointers = {made[k].data_ptr(): k for k in before}
+    return {
+        "results": [r.cpu() for r in results],
+        "after": {k: made[k].clone().cpu() for k in before},
+        "changed": [k for k, v in before.items() if not _same(v, made[k])],
+        "aliases": [pointers.get(r.data_ptr()) for r in results],
+        "broken": list(broken_bands(made)),
+    }
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Bit for bit; a NaN equals itself."""
+    import torch
+
+    pair = (t.contiguous().view(torch.uint8) if t.dim() else t for t in (one, other))
+    return bool(torch.equal(*pair))
