@@ -8,14 +8,13 @@ and by cuTile is looked at; outside of it nothing is replaced.
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from tile_agent_pytest.launch_functions import launch_functions
+from tile_agent_pytest.launch_functions import LaunchFunction, current_stream, wrapped
 
 
 class LaunchDetector:
@@ -41,24 +40,20 @@ class LaunchDetector:
     def watching(self, *, suppress: bool = False) -> Iterator[None]:
         """Look at every launch while the block lasts; or see to it that none happens."""
         self.launches = []
-        self.streams = {_stream()}
+        self.streams = {current_stream()}
         self.threads = {threading.get_ident()}
-        with contextlib.ExitStack() as stack:
-            for launcher in launch_functions():
-                owner, name = launcher.owner, launcher.name
-                watched = self._watched(getattr(owner, name), launcher.function_of, suppress)
-                stack.enter_context(mock.patch.object(owner, name, watched))
+        with wrapped(partial(self._watched, suppress)):
             yield
 
     def _watched(
-        self, original: Callable[..., Any], function_of: Callable[..., Any], suppress: bool
+        self, suppress: bool, launcher: LaunchFunction, original: Callable[..., Any]
     ) -> Callable[..., Any]:
         def launch(*args: Any, **kwargs: Any) -> Any:
-            function = function_of(*args, **kwargs)
+            function = launcher.function_of(*args, **kwargs)
             code = getattr(function, "__code__", None)
             if code is not None and self._defines(code):
                 self.launches.append(function.__name__)
-                self.streams.add(_stream())
+                self.streams.add(launcher.stream_of(*args, **kwargs))
                 self.threads.add(threading.get_ident())
                 if suppress:
                     return None
@@ -72,11 +67,3 @@ class LaunchDetector:
         if known is None:
             known = self._of_the_file[code] = Path(code.co_filename).name == self._file_name
         return known
-
-
-def _stream() -> int:
-    """The stream that a launch would be ordered on now; 0 without a GPU in use."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        return 0
-    return int(torch.cuda.current_stream().cuda_stream)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class LaunchFunction:
     """Arguments of the launcher -> the Python function of the kernel."""
     given_of: Callable[..., Given]
     """Arguments of the launcher -> those of the kernel."""
+    stream_of: Callable[..., int] = lambda *_, **__: current_stream()
+    """Arguments of the launcher -> the stream of the GPU that the launch is ordered on."""
 
 
 def launch_functions() -> Iterator[LaunchFunction]:
@@ -47,13 +51,55 @@ def launch_functions() -> Iterator[LaunchFunction]:
             _given_to_interpreter,
         )
     if (tile := sys.modules.get("cuda.tile")) is not None:
-        yield LaunchFunction(tile, "launch", _of_cutile, _given_to_cutile)
+        yield LaunchFunction(tile, "launch", _of_cutile, _given_to_cutile, _stream_of_cutile)
+
+
+Wrap = Callable[[LaunchFunction, Callable[..., Any]], Callable[..., Any]]
+"""A launcher and the function that is in its place -> what goes there."""
+
+_BEFORE: dict[tuple[Any, str], Callable[..., Any]] = {}
+"""What was in a launcher's place before anything of ours was."""
+
+
+@contextlib.contextmanager
+def wrapped(wrap: Wrap) -> Iterator[None]:
+    """Have all launches go through functions of ours while the block lasts."""
+    with contextlib.ExitStack() as stack:
+        for launcher in launch_functions():
+            present = getattr(launcher.owner, launcher.name)
+            _BEFORE.setdefault((launcher.owner, launcher.name), present)
+            stack.enter_context(
+                mock.patch.object(launcher.owner, launcher.name, wrap(launcher, present))
+            )
+        yield
+
+
+@contextlib.contextmanager
+def unwrapped() -> Iterator[None]:
+    """Have nothing of ours in the way of a launch while the block lasts."""
+    with contextlib.ExitStack() as stack:
+        for (owner, name), before in _BEFORE.items():
+            stack.enter_context(mock.patch.object(owner, name, before))
+        yield
 
 
 def _of_cutile(
     _stream: Any = None, _grid: Any = None, kernel: Any = None, *_: Any, **__: Any
 ) -> Any:
     return getattr(getattr(kernel, "_annotated_function", None), "pyfunc", None)
+
+
+def _stream_of_cutile(stream: Any = None, *_: Any, **__: Any) -> int:
+    number = getattr(stream, "cuda_stream", stream)
+    return number if isinstance(number, int) else current_stream()
+
+
+def current_stream() -> int:
+    """What a launch would be ordered on now, if nothing else is said; 0 without a GPU in use."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return int(torch.cuda.current_stream().cuda_stream)
 
 
 def given_to_triton(kernel: Any, *args: Any, grid: Any = (), **kwargs: Any) -> Given:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from tile_agent_pytest.launch_functions import Given, LaunchFunction, evaluated, launch_functions
+from tile_agent_pytest.launch_functions import Given, LaunchFunction, evaluated, wrapped
 from tile_agent_pytest.observed_tunings import TuningLog
 
 Message = dict[str, Any]
@@ -40,15 +40,12 @@ class LaunchObserver:
     def watching(self, test: str) -> Iterator[None]:
         """Look at the launches of a test while the block lasts."""
         self._looks = LOOKS
-        with contextlib.ExitStack() as stack:
-            for launcher in launch_functions():
-                watched = self._watched(launcher, test)
-                stack.enter_context(mock.patch.object(launcher.owner, launcher.name, watched))
+        with wrapped(partial(self._watched, test)):
             yield
 
-    def _watched(self, launcher: LaunchFunction, test: str) -> Callable[..., Any]:
-        original = getattr(launcher.owner, launcher.name)
-
+    def _watched(
+        self, test: str, launcher: LaunchFunction, original: Callable[..., Any]
+    ) -> Callable[..., Any]:
         def launch(*args: Any, **kwargs: Any) -> Any:
             if self._looks > 0 and not self._tunings.is_tuning:
                 with contextlib.suppress(Exception):  # the launch itself will say what is wrong

@@ -46,6 +46,7 @@ from tile_agent_pytest.stepper import Stepper, seed_generators
 from tile_agent_pytest.timed_through import TimingNames
 from tile_agent_pytest.timing_takeover import TimingTakeover
 from tile_agent_pytest.wire import Channel, Closed, Message
+from tile_agent_pytest.worker_folders import link_cache, user_cache
 
 _OUR_ENTRY_POINT = "tile_agent"
 
@@ -70,7 +71,9 @@ def work(channel: Channel) -> int:
     os.dup2(log, 2)
     os.close(log)
     os.chdir(job["cwd"])
+    cache = user_cache()
     os.environ.update(job["env"])
+    link_cache(cache)
     sandbox.enter(job)
     if "artifacts" in job:
         artifacts.main(job["artifacts"])

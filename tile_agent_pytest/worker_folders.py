@@ -5,13 +5,36 @@ Packages read the variables that name them when they are imported, which was in 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 SCRATCH = "TILE_AGENT_SCRATCH"
 """The variable that names a folder of the fork server's, or of a worker's; it goes with either."""
+
+
+def user_cache() -> Path:
+    """Where packages keep what they have computed or fetched, unless told otherwise."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+
+
+def link_cache(kept: Path) -> None:
+    """Have what lies in a folder found in this worker's `XDG_CACHE_HOME`, where it may add to it.
+
+    A model that was fetched stays found; a package that makes a folder of its own when it is
+    imported does not end the worker with that.
+    """
+    own = user_cache()
+    if own == kept:
+        return
+    own.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # it need not be there
+        for entry in list(kept.iterdir()):
+            with contextlib.suppress(FileExistsError):  # by another worker of the same commit
+                (own / entry.name).symlink_to(entry)
 
 
 def read_variables_again() -> list[str]:

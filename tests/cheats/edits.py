@@ -70,10 +70,7 @@ def honest() -> tuple[Edit, ...]:
     return tuple(Edit(path) for path in sorted(HONEST.glob("*.py")))
 
 
-def not_refused_yet() -> dict[str, bool]:
-    """Names of those that cheat and pass, kept or not; whether they always do.
-
-    Some are held for being impossibly fast when the clock happens to say so.
-    """
-    lines = [line.split() for line in OPEN.read_text(encoding="utf-8").splitlines()]
-    return {words[0]: words[1:] != ["sometimes"] for words in lines if words and words[0] != "#"}
+def not_refused_yet() -> frozenset[str]:
+    """Names of those that cheat and pass, kept or not."""
+    lines = OPEN.read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if line and not line.startswith("#"))

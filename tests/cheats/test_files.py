@@ -47,4 +47,4 @@ def test_no_two_files_are_the_same() -> None:
 
 
 def test_the_list_of_open_ones_names_files() -> None:
-    assert not_refused_yet().keys() <= {edit.name for edit in refused()}
+    assert not_refused_yet() <= {edit.name for edit in refused()}

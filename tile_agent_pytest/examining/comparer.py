@@ -25,7 +25,7 @@ _FILLS = 20
 def serve(channel: Channel) -> None:
     """Obey until the parent hangs up.
 
-    keep (results)    -> keep, once there are copies of what was handed out
+    keep (results)    -> keep (fits), once there are copies of what was handed out
     compare (results) -> compare (found): what was kept, with these, one by one
     fill (count, method) -> fill (ms): how long it takes to write so many bytes
     forget            -> forget, once the memory is given back
@@ -36,10 +36,16 @@ def serve(channel: Channel) -> None:
             request = channel.receive()
         except Closed:
             return
-        answer: Message = {"event": request["op"]}
+        answer: Message = {"event": request["op"], "fits": True}
         match request["op"]:
             case "keep":
-                kept = [_kept(described) for described in request["results"]]
+                kept = []
+                try:
+                    kept = [_kept(described) for described in request["results"]]
+                except torch().OutOfMemoryError:
+                    answer["fits"] = False
+                if not answer["fits"]:
+                    torch().cuda.empty_cache()
             case "compare":
                 pairs = zip(kept, request["results"], strict=False)
                 answer["found"] = [_compared(expected, actual) for expected, actual in pairs]

@@ -8,6 +8,7 @@ which of its inputs it changed, where its results lie.
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from tile_agent_pytest.examining.inputs import Inputs
 from tile_agent_pytest.examining.tensors import (
     digest,
     distinct_bytes,
+    give_back_cached,
     overlap,
     reachable,
     synchronize,
@@ -26,6 +28,7 @@ from tile_agent_pytest.examining.tensors import (
     within,
 )
 from tile_agent_pytest.launch_detector import LaunchDetector
+from tile_agent_pytest.launch_functions import unwrapped
 
 _Seen = TypeVar("_Seen")
 _POISON_BYTE = 0xFF
@@ -91,9 +94,11 @@ class Examination:
         before = self._fitting(self._copied)
         if before is None:
             inputs.keep_saved(())
-        with self._detector.watching():
-            self._function()
-        synchronize()
+        if self._fitting(self._watched) is None:
+            before = None  # it may fit, but not beside the copies
+            inputs.keep_saved(())
+            torch().cuda.empty_cache()
+            self._watched()
         launched = len(self._detector.launches)
         if before is not None:
             written = self._changed_from(before)
@@ -102,7 +107,14 @@ class Examination:
                 inputs.make_up(written)
             self._written = tuple(name for name in inputs.tensors if name in written)
             inputs.keep_saved(self._written)
+        give_back_cached()
         return launched
+
+    def _watched(self) -> bool:
+        with self._detector.watching():
+            self._function()
+        synchronize()
+        return True
 
     def _written_on_other_bytes(self) -> set[str]:
         """What a second call writes: an output may have held its own result at the first."""
@@ -123,10 +135,30 @@ class Examination:
         `seed` may be null: then the bytes are the test's own. `poison` names written tensors whose
         bytes are not read. `jitter`: the last bits of the inputs are other ones. `special`:
         there are rows of special values. `idle`: nothing is launched; what its result owes to the
-        kernel is missing then. `fill`: the byte that new memory holds.
+        kernel is missing then. `fill`: the byte that new memory holds. `unseen`: as anybody would
+        call it, with nothing in place of what launches, by code that drops the result; only the
+        results are told.
         """
-        seen = self._fitting(lambda: self._examined(request))
+        seen = self._fitting(
+            lambda: self._unseen(request) if request.get("unseen") else self._examined(request)
+        )
         return seen or {"lacks_memory": True, "results": []}
+
+    def _unseen(self, request: Mapping[str, Any]) -> Message:
+        self._fresh(request["seed"], request.get("poison", ()))
+        returned: list[Any] = []
+        with unwrapped():
+            # By its code this frame drops the result, which `extend` has kept by then.
+            returned.extend(map(operator.call, (self._function,)))
+        synchronize()
+        results = self._results_of(returned[0])
+        self._remember(results)
+        return {"results": hand_out(results, self._folder)}
+
+    def _remember(self, results: dict[str, Any]) -> None:
+        give_back_cached()
+        self._earlier = (results, [digest(tensor) for tensor in results.values()])
+        self._results = results
 
     def _examined(self, request: Mapping[str, Any]) -> Message:
         inputs = self.inputs
@@ -168,8 +200,7 @@ class Examination:
             "problem": problem,
             "written_bytes": self._written_bytes(results, request.get("poison", ())),
         }
-        self._earlier = (results, [digest(t) for n, t in results.items()])
-        self._results = results
+        self._remember(results)
         return message | {"results": hand_out(results, self._folder)}
 
     def pick(self, seed: int, sample: Callable[[], list[float]]) -> Message:
@@ -185,6 +216,7 @@ class Examination:
             return {"results": []}
         synchronize()
         self._results = self._results_of(self._held)
+        give_back_cached()
         return {"results": hand_out(self._results, self._folder)}
 
     @contextlib.contextmanager
@@ -207,6 +239,7 @@ class Examination:
         self._held = None
         self._results = {}
         self._earlier = ({}, [])
+        give_back_cached()
 
     def _fitting(self, do: Callable[[], _Seen]) -> _Seen | None:
         """What it returns; None where copies do not fit beside the test, which goes on unseen."""
@@ -216,9 +249,9 @@ class Examination:
             return do()
         except torch().OutOfMemoryError:
             self._lacks_memory = True
-            self._results, self._earlier = {}, ({}, [])
-            torch().cuda.empty_cache()
-            return None
+        self._results, self._earlier = {}, ({}, [])
+        torch().cuda.empty_cache()  # out of the block: an exception holds what its frames held
+        return None
 
     def _copied(self) -> dict[str, tuple[int, int]]:
         """Keep the bytes of every tensor; returns their digests."""

@@ -11,6 +11,10 @@ from agent.harness.processes.results import ExaminedCall, understood
 from agent.measuring.differences import ResultDifference
 
 
+class NoRoom(Exception):
+    """What is to be compared does not fit into the device's memory beside the test."""
+
+
 class Comparer:
     """Holds results of one call and tells how others differ from them."""
 
@@ -21,16 +25,27 @@ class Comparer:
         self._worker = server.fork({"cwd": "/", "log": str(log), "env": {}, "compares": True})
 
     def keep(self, call: ExaminedCall, deadline: float) -> None:
-        """Copy the results of a call: what comes next is compared with them."""
-        self._ask({"op": "keep", "results": list(call.results)}, deadline)
+        """Copy the results of a call: what comes next is compared with them.
+
+        Raises:
+            NoRoom: the call, or the copies, lack memory.
+        """
+        if call.lacks_memory:
+            raise NoRoom
+        answer = self._ask({"op": "keep", "results": list(call.results)}, deadline)
+        if not answer.get("fits"):
+            raise NoRoom
 
     def compare(self, call: ExaminedCall, deadline: float) -> tuple[ResultDifference, ...]:
         """How the results of a call differ from those kept, one by one.
 
         Raises:
+            NoRoom: the call lacked memory.
             WorkerDied: the process could not do it.
             WorkerTimedOut: it took too long.
         """
+        if call.lacks_memory:
+            raise NoRoom
         answer = self._ask({"op": "compare", "results": list(call.results)}, deadline)
         with understood():
             return tuple(_difference(found) for found in answer["found"])

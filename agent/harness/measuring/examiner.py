@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agent.errors import WorkerError
 from agent.events import TestPlan
-from agent.harness.measuring.comparer import Comparer
+from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
     import_failure,
     tampering,
@@ -32,6 +32,7 @@ from agent.harness.measuring.result_check import (
     OwnDifferences,
     ResultCheck,
     check_call,
+    check_names,
 )
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
@@ -58,6 +59,8 @@ class Examiner:
     _comparer: Comparer | None = None
     _known: dict[str, tuple[tuple[str, ...], OwnDifferences]] = field(default_factory=dict)
     """Timing -> the origin's outputs, and how the origin differs from itself."""
+    _fitting: set[str] = field(default_factory=set)
+    """Timings that were compared: there is room for that beside a candidate."""
     _written_bytes: dict[Stop, int] = field(default_factory=dict)
     """Timing -> what the origin writes in a call, at the least."""
     _filling_ms: dict[tuple[int, str], float] = field(default_factory=dict)
@@ -236,16 +239,36 @@ class Examiner:
         check: ResultCheck,
         deadline: float,
     ) -> None:
-        """One timing: on two sets of fresh bytes, the second with special values, and once without
-        any launch.
-        """
+        """One timing, which nobody looks at where what it takes to look does not fit beside it."""
         where = timing.nodeid + ("" if timing.config == "forward" else f" {timing.config}")
         if timing.through and not ours.examine(None, deadline).launches:
             return  # it may be a reference, which need not bear other bytes
+        try:
+            self._written_bytes[timing] = self._compare_calls(ours, arm, where, check, deadline)
+        except NoRoom:
+            if where in self._fitting:
+                raise NotKept(f"{where}: takes more memory than the origin") from None
+        else:
+            self._fitting.add(where)
+        finally:
+            self.comparer().forget(deadline)
+
+    def _compare_calls(
+        self,
+        ours: WorkerSession,
+        arm: WorkerSession,
+        where: str,
+        check: ResultCheck,
+        deadline: float,
+    ) -> int:
+        """On two sets of fresh bytes, the second with special values, on one of them once more with
+        nothing in the way of the launch, and once without any launch.
+
+        Returns:
+            How many bytes a call of the origin writes, at the least.
+        """
         even, odd = 2 * secrets.randbelow(2**30), 2 * secrets.randbelow(2**30) + 1
         expected = ours.examine(even, deadline)
-        if expected.lacks_memory:
-            return
         self.comparer().keep(expected, deadline)
         if where not in self._known:
             self._known[where] = check.own(ours, even, expected, deadline)
@@ -254,8 +277,10 @@ class Examiner:
         check_call(where, expected, actual)
         again = partial(ours.examine, even, deadline, poison=poison)
         check.compare(where, actual, own, again, deadline)
+        unseen = arm.examine(even, deadline, poison=poison, unseen=True)
+        check_names(where, expected, unseen)
+        check.compare(where, unseen, own, again, deadline)
         expected = ours.examine(odd, deadline, poison=poison, special=True)
-        self._written_bytes[timing] = expected.written_bytes
         self.comparer().keep(expected, deadline)
         if expected.launches:
             still = arm.examine(odd, deadline, poison=poison, special=True, idle=True)
@@ -267,7 +292,7 @@ class Examiner:
         check_call(where, expected, actual)
         again = partial(ours.examine, odd, deadline, poison=poison, special=True)
         check.compare(where, actual, own, again, deadline)
-        self.comparer().forget(deadline)
+        return expected.written_bytes
 
     def _session(self, origin: Checkout, deadline: float) -> WorkerSession:
         """The origin's worker, which waits for a pass."""

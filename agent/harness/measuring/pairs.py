@@ -23,7 +23,7 @@ from agent.errors import WorkerDied, WorkerError
 from agent.events import TestPlan
 from agent.harness.measuring.arms import ArmFailed, at_arm
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.comparer import Comparer
+from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
     blame,
     crash,
@@ -303,7 +303,10 @@ class WorkerPairs:
                     check_block(prepared[whose], calls, picked)
                     self.fresh_ms.setdefault((name, whose), []).append(picked.samples_ms[0])
             with at_arm(True):
-                self.comparer().keep(expected := arms[True].show(self.deadline), self.deadline)
+                try:
+                    self.comparer().keep(expected := arms[True].show(self.deadline), self.deadline)
+                except NoRoom:
+                    return
             with at_arm(False):
                 shown = arms[False].show(self.deadline)
                 check_results(name, expected, shown, self.comparer().compare(shown, self.deadline))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from agent.harness.measuring.comparer import Comparer
+from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import listed
 from agent.harness.processes.results import ExaminedCall
 from agent.harness.processes.worker_session import WorkerSession
@@ -118,10 +118,24 @@ class ResultCheck:
         return bool(found) and not any(d.fault(own.get(d.name)) for d in found)
 
 
+def check_names(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None:
+    """A call gives results of other names, types or shapes than the origin's."""
+    if actual.names != expected.names:
+        raise NotKept(
+            f"{where}: other results than the origin's: {listed(actual.names)} where "
+            f"{listed(expected.names)} are expected"
+        )
+
+
 def check_call(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None:
-    """What a candidate's call does that the origin's does not."""
+    """What a candidate's call does that the origin's does not.
+
+    Raises:
+        NotKept: something of that kind.
+        NoRoom: the call lacked memory.
+    """
     if actual.lacks_memory:
-        raise NotKept(f"{where}: takes more memory than the origin")
+        raise NoRoom
     different = [
         name
         for name, bytes_of in expected.inputs.items()
@@ -133,11 +147,7 @@ def check_call(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None
         raise NotKept(f"{where}: launches no kernel of the file")
     if changed := (actual.changed | actual.written) - expected.changed - expected.written:
         raise NotKept(f"{where}: changes its input {min(changed)}, which the origin does not")
-    if actual.names != expected.names:
-        raise NotKept(
-            f"{where}: other results than the origin's: {listed(actual.names)} where "
-            f"{listed(expected.names)} are expected"
-        )
+    check_names(where, expected, actual)
     odd = {n: k for n, k in actual.kinds.items() if k not in _PLAIN and expected.kinds.get(n) != k}
     if odd:
         name = min(odd)

@@ -19,6 +19,7 @@ CACHES = {
     "MPLCONFIGDIR": "matplotlib",
     "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",
     "COVERAGE_FILE": "coverage",
+    "XDG_CACHE_HOME": "others",
 }
 """What packages keep from process to process: for each text of the kernel by itself, so that no
 candidate fills what the incumbent reads."""

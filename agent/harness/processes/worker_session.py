@@ -231,6 +231,7 @@ class WorkerSession:
         special: bool = False,
         idle: bool = False,
         fill: int | None = None,
+        unseen: bool = False,
     ) -> ExaminedCall:
         """One call that is not timed, on the bytes of a seed or, without one, of the test.
 
@@ -242,6 +243,7 @@ class WorkerSession:
             special: with rows of zeros, of tiny and of large values.
             idle: launch nothing.
             fill: byte that memory holds before anything is written to it; anything if not given.
+            unseen: as anybody would call it: nothing is watched, and only results are told.
         """
         request: dict[str, object] = {
             "op": "examine",
@@ -251,6 +253,7 @@ class WorkerSession:
             "special": special,
             "idle": idle,
             "fill": fill,
+            "unseen": unseen,
         }
         answer = self._ask(request, deadline)
         with understood():

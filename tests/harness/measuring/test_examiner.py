@@ -322,13 +322,13 @@ def test_tests_that_time_themselves_are_run_once_to_find_that_out(
     assert (folder / "passes").read_text() == "xx"
 
 
-NO_RESULT = """    CALLS.append(1)
-    return y if len(CALLS) < 12 else None
+NO_RESULT = """    CALLS.append(x.shape)
+    return y if CALLS.count(x.shape) < 10 else None
 
 
 CALLS = []
 """
-"""Enough for the tests and for what is examined; a timed call's result is thrown away."""
+"""Enough for what is examined; a timed call's result is thrown away."""
 
 
 def test_a_timed_call_that_gives_nothing_is_refused(

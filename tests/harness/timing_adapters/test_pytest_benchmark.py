@@ -48,7 +48,7 @@ def test_setup(benchmark):
     made = []
 
     def arguments():
-        made.append(torch.randn(64))
+        made.append(torch.randn(64, device=DEVICE))
         return (made[-1],), {}
 
     result = benchmark.pedantic(double, setup=arguments, rounds=3)
