@@ -1,7 +1,13 @@
 # `make demo` and `make test` each create the environment they need, in .venv.
-# PYTHON picks the interpreter it is made with; 3.11 or newer.
+# PYTHON picks the interpreter it is made with; 3.11 or newer. A distribution builds its own with
+# profile-guided optimization, and what a version manager has built parses a quarter more slowly: the
+# distribution's is taken where it can compile extensions, unless an environment is active.
 
-PYTHON ?= python3
+SUITS  := import ensurepip, os, sys, sysconfig; \
+          header = os.path.join(sysconfig.get_path("include"), "Python.h"); \
+          sys.exit(sys.version_info < (3, 11) or not os.path.exists(header))
+PYTHON ?= $(shell [ -z "$$VIRTUAL_ENV$$CONDA_PREFIX" ] && /usr/bin/python3 -c '$(SUITS)' 2>/dev/null \
+            && echo /usr/bin/python3 || echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 # torch by its exact version and first: left to a dependency, pip may fetch another build of it.
