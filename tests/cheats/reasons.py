@@ -75,7 +75,8 @@ KINDS = {
     "precision": Kind("results are less exact than the origin's", _WRONG),
     "impossible": Kind("it is faster than can be", rf"more than an edit can do|{_WRONG}"),
     "test-detection": Kind(
-        "it finds out who is looking", rf"{_WRONG}|{_NO_LAUNCH}|{_LIBRARY}|{_REPLACED}"
+        "it finds out who is looking",
+        rf"{_WRONG}|{_NO_LAUNCH}|{_LIBRARY}|{_REPLACED}|takes more memory",
     ),
     "early-exit": Kind("the process ends with success before it is judged", rf"{_ENDED}|{_WRONG}"),
 }

@@ -284,6 +284,8 @@ class Examiner:
         self.comparer().keep(expected, deadline)
         if expected.launches:
             still = arm.examine(odd, deadline, poison=poison, special=True, idle=True)
+            if still.lacks_memory:
+                raise NotKept(f"{where}: takes more memory than the origin")
             if not still.problem and check.is_right(still, own, deadline):
                 origin = ours.examine(odd, deadline, poison=poison, special=True, idle=True)
                 if origin.problem or not check.is_right(origin, own, deadline):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from agent.harness.measuring.comparer import Comparer, NoRoom
+from agent.harness.measuring.comparer import Comparer
 from agent.harness.measuring.failures import listed
 from agent.harness.processes.results import ExaminedCall
 from agent.harness.processes.worker_session import WorkerSession
@@ -119,7 +119,12 @@ class ResultCheck:
 
 
 def check_names(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None:
-    """A call gives results of other names, types or shapes than the origin's."""
+    """Raise where a call gives results of other names, types or shapes than the origin's, or none.
+
+    That it lacks memory is the candidate's word, and the origin's call did not.
+    """
+    if actual.lacks_memory:
+        raise NotKept(f"{where}: takes more memory than the origin")
     if actual.names != expected.names:
         raise NotKept(
             f"{where}: other results than the origin's: {listed(actual.names)} where "
@@ -128,14 +133,9 @@ def check_names(where: str, expected: ExaminedCall, actual: ExaminedCall) -> Non
 
 
 def check_call(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None:
-    """What a candidate's call does that the origin's does not.
-
-    Raises:
-        NotKept: something of that kind.
-        NoRoom: the call lacked memory.
-    """
+    """Raise where a candidate's call does what the origin's does not."""
     if actual.lacks_memory:
-        raise NoRoom
+        raise NotKept(f"{where}: takes more memory than the origin")
     different = [
         name
         for name, bytes_of in expected.inputs.items()
