@@ -7,10 +7,11 @@ results in the memory of earlier ones, threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from agent.harness.measuring.comparer import Comparer
+from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import listed
 from agent.harness.processes.results import ExaminedCall
 from agent.harness.processes.worker_session import WorkerSession
@@ -102,7 +103,8 @@ class ResultCheck:
         """
         found = self.comparer().compare(actual, deadline)
         if any(d.fault(own.get(d.name), self.allowance.rounding) for d in found):
-            own = self.wider(own, origin, REPEATS, deadline)
+            with suppress(NoRoom):  # what was found stays found
+                own = self.wider(own, origin, REPEATS, deadline)
         for difference in found:
             fault = difference.fault(own.get(difference.name), self.allowance.rounding)
             if fault is ResultFault.WRONG:
