@@ -261,8 +261,8 @@ class Examiner:
         check: ResultCheck,
         deadline: float,
     ) -> int:
-        """On two sets of fresh bytes, the second with special values, on one of them once more with
-        nothing in the way of the launch, and once without any launch.
+        """Compare calls on two sets of fresh bytes, the second with special values, on one of them
+        once more with nothing in the way of the launch, and once without any launch.
 
         Returns:
             How many bytes a call of the origin writes, at the least.
