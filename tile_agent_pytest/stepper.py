@@ -1,5 +1,6 @@
 """One callable of a test, measured and examined on the orders of the parent.
 
+    first                        -> first, once the callable was called, which compiles it
     prepare (method, processor)  -> prepared (method, label, estimate_ms, launched, processor,
                                     launches_per_call, skipped_launches), or its error; method
                                     and processor may be null. An empty method: it launches no
@@ -8,6 +9,7 @@
     burst (count)                -> burst, once the work is over; the parent times it
     pick (seed, count)           -> pick, answered as block is: timed calls on fresh bytes
     show                         -> show (results): what the last of them computed
+    rest                         -> rest: that is given up, and the inputs are the test's own
     examine (seed, poison, idle) -> examine: see `Examination.examine`
     go                              the test goes on, with its own bytes
 
@@ -132,6 +134,9 @@ class Stepper:
     def _answer(self, request: Message) -> Message | None:
         examination = self._examination
         match request["op"]:
+            case "first":
+                self._first()
+                return {}
             case "prepare":
                 return {"event": "prepared"} | self._prepare(
                     request["method"], request["processor"]
@@ -157,6 +162,9 @@ class Stepper:
                 return picked | {"children": len(children(os.getpid()))}
             case "show":
                 return examination.show()
+            case "rest":
+                examination.rest()
+                return {}
         return None
 
     def _first(self) -> int:
@@ -184,7 +192,9 @@ class Stepper:
             if method is None and not self._through:
                 raise
             return {"error": str(problem)}
-        if not self._sampler.calls:
+        if self._sampler.calls:
+            examination.rest()
+        else:
             examination.captured()
         return {
             "method": type(self._sampler).__name__,

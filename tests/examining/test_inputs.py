@@ -69,6 +69,19 @@ def test_an_odd_seed_moves_and_an_even_one_does_not() -> None:
     assert x.data_ptr() != there
 
 
+def test_what_moved_lies_where_it_lay_with_the_bytes_it_has() -> None:
+    x = torch.randn(1000)
+    made, twin = bytes_of(x), x.clone()
+    inputs, there = Inputs({"x": x}), x.data_ptr()
+    inputs.refresh(3)
+    Inputs({"x": twin}).refresh(3)
+    inputs.move_back()
+    assert x.data_ptr() == there
+    assert torch.equal(bytes_of(x), bytes_of(twin))
+    inputs.restore()
+    assert torch.equal(bytes_of(x), made)
+
+
 def test_integers_stay_and_what_they_point_to_does_not_move() -> None:
     x, lengths = torch.randn(100), torch.arange(10)
     pointers = torch.tensor([x.data_ptr()])

@@ -39,7 +39,7 @@ NVML_CLOCK_SM = NVML_TEMPERATURE_GPU = 0
 
 def nvmlDeviceGetMemoryInfo(handle):
     class Memory:
-        total = 180 * 2**30
+        total, used = 180 * 2**30, 2**30
 
     return Memory
 """

@@ -62,6 +62,8 @@ class Inputs:
         self._plain: dict[str, Any] = {}
         """Tensor -> its bytes without special values."""
         self._saved: dict[str, Any] = {}
+        self._left: dict[str, Any] = {}
+        """Tensor -> the memory that it had before it was moved."""
         self._aliased = _overlapping(self.tensors)
         self._factors = {
             name: FACTOR if _is_small(tensor) else 1.0
@@ -117,6 +119,14 @@ class Inputs:
             self._changes[name] = change = ByteChange.of(seed, name, self.tensors[name].numel())
             self._do(name, change, moves=moves)
 
+    def move_back(self) -> None:
+        """Have what was moved lie where it did, with the bytes that it has now."""
+        for name, memory in self._left.items():
+            tensor = self.tensors[name]
+            memory.copy_(tensor.data)
+            tensor.data = memory
+        self._left = {}
+
     def jitter(self) -> None:
         """Turn the last bit of every float32: what a result owes to rounding moves with it.
 
@@ -154,6 +164,7 @@ class Inputs:
         if factor != 1.0:
             flat[change.begin : change.end] *= factor
         if moves and name not in self._aliased and tensor.is_contiguous():
+            self._left.setdefault(name, tensor.data)
             tensor.data = flat.view(tensor.shape)
         else:
             tensor.data.copy_(flat.view(tensor.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -38,6 +39,39 @@ def give_back_cached() -> None:
         _, total = cuda.mem_get_info()
         if cuda.memory_reserved() - cuda.memory_allocated() > total * _LARGE_PART:
             cuda.empty_cache()
+
+
+@contextlib.contextmanager
+def set_aside() -> Iterator[None]:
+    """What the block allocates on the GPU lies in memory of its own.
+
+    torch keeps what is freed for each stream by itself, and gives of equal blocks the one with the
+    lowest address: so what is timed finds its memory where it did before.
+    """
+    cuda = torch().cuda
+    if not (cuda.is_available() and cuda.is_initialized()):
+        yield
+        return
+    aside = _stream_aside(cuda.current_device())
+    aside.wait_stream(cuda.current_stream())
+    try:
+        with cuda.stream(aside):
+            yield
+    finally:
+        cuda.current_stream().wait_stream(aside)
+
+
+@functools.cache
+def _stream_aside(device: int) -> Any:
+    return torch().cuda.Stream(device)
+
+
+def may_lie_ready(device: Any, size: int) -> bool:
+    """Whether so many bytes may come from memory that was freed, and need not be new."""
+    if device.type != "cuda":
+        return True
+    cuda = torch().cuda
+    return bool(cuda.memory_reserved(device) - cuda.memory_allocated(device) >= size)
 
 
 def is_tensor(value: Any) -> bool:

@@ -53,6 +53,14 @@ class GpuWatch:
         except nvml.NVMLError:
             return None
 
+    def used_share(self) -> float:
+        """The part of the GPU's memory that is taken; all of it when the driver does not answer."""
+        try:
+            memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+        except self._nvml.NVMLError:
+            return 1.0
+        return float(memory.used) / float(memory.total)
+
     def setting(self) -> str:
         """What changes a latency and is somebody's choice: driver, limits of clock and power."""
         nvml, handle = self._nvml, self._handle

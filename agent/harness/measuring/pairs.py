@@ -39,7 +39,7 @@ from agent.harness.measuring.spent import SpentTime
 from agent.harness.measuring.timed_calls import check_block, check_launches, check_results
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
-from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure
 
@@ -48,6 +48,8 @@ BAAB = (False, True, True, False)
 """True is the incumbent's block. The pairs take the orders in turn."""
 MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
+ROOMY = 0.25
+"""Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
 CHECKS = 2
 """Timed calls of a config and pair whose results are compared, at most."""
 
@@ -246,6 +248,7 @@ class WorkerPairs:
         estimate_ms: dict[bool, float] = {}
         prepared: dict[bool, PreparedTiming] = {}
         self._fork_ahead()
+        self._call_first(arms)
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
             for whose in (True, False):
@@ -275,12 +278,13 @@ class WorkerPairs:
         blocks = []
         quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads
         checked = {secrets.randbelow(quads) for _ in range(CHECKS)} if self.comparer else set()
+        seed = secrets.randbelow(2**31)
         for quad in range(quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:
                 with at_arm(whose), self.spent.on("blocks"):
                     blocks.append(self._block(arms[whose], whose, count[whose], prepared[whose]))
-            if quad in checked:
-                self._check_results(arms, name, prepared)
+            if quad in checked:  # inputs move at odd seeds: in one of two checks, then
+                self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
         warm_ms = {}
         for whose in (True, False) if self.watch else ():
             with at_arm(whose), self.spent.on("warm launches"):
@@ -289,12 +293,33 @@ class WorkerPairs:
         least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
         return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
 
+    def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
+        """Have both compile at once, where neither tunes itself and there is room for copies."""
+        if self.watch is None or self.watch.used_share() > ROOMY:
+            return
+        if any(tunes_itself(arm.checkout) for arm in arms.values()):
+            return
+        with self.spent.on("first calls"):
+            for whose in (True, False):
+                with at_arm(whose):
+                    arms[whose].order_first()
+            for whose in (True, False):
+                with at_arm(whose):
+                    arms[whose].await_first(self.deadline)
+
     def _check_results(
-        self, arms: dict[bool, WorkerSession], name: str, prepared: dict[bool, PreparedTiming]
+        self,
+        arms: dict[bool, WorkerSession],
+        name: str,
+        prepared: dict[bool, PreparedTiming],
+        seed: int,
     ) -> None:
-        """Both arms time one call on the same fresh bytes, and do not know that it is seen."""
+        """Both arms time one call on the same fresh bytes, and do not know that it is seen.
+
+        Afterwards they have the test's bytes again: the blocks before and after are alike.
+        """
         assert self.comparer is not None
-        seed, fewest = secrets.randbelow(2**31), 1 + ((name, True) not in self.fresh_ms)
+        fewest = 1 + ((name, True) not in self.fresh_ms)
         calls = secrets.choice(range(fewest, MOST_PICKED + 1))  # one at least after another call
         with self.spent.on("results"):
             for whose in (True, False):
@@ -302,14 +327,16 @@ class WorkerPairs:
                     picked = arms[whose].pick(seed, calls, self.deadline)
                     check_block(prepared[whose], calls, picked)
                     self.fresh_ms.setdefault((name, whose), []).append(picked.samples_ms[0])
-            with at_arm(True):
-                try:
+            with suppress(NoRoom):
+                with at_arm(True):
                     self.comparer().keep(expected := arms[True].show(self.deadline), self.deadline)
-                except NoRoom:
-                    return
-            with at_arm(False):
-                shown = arms[False].show(self.deadline)
-                check_results(name, expected, shown, self.comparer().compare(shown, self.deadline))
+                with at_arm(False):
+                    shown = arms[False].show(self.deadline)
+                    found = self.comparer().compare(shown, self.deadline)
+                    check_results(name, expected, shown, found)
+            for whose in (True, False):
+                with at_arm(whose):
+                    arms[whose].rest(self.deadline)
 
     def _block(
         self, arm: WorkerSession, incumbent: bool, count: int, prepared: PreparedTiming

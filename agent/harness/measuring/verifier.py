@@ -25,13 +25,10 @@ from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-
-TUNERS = (b"autotune", b"exhaustive_search")
-"""What the text of a kernel holds that tunes itself: nothing else may run while it times that."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +124,7 @@ class Verifier:
     ) -> Pass:
         """A pass of the correctness tests, with the origin asked beside it."""
         arm.order(plan.correctness, deadline, records=records)
-        if records and not _tunes_itself(arm.checkout):
+        if records and not tunes_itself(arm.checkout):
             with spent.on("origin's layouts beside tests"):
                 self.examiner.ask_ahead(arm.has_answer, deadline)
         return arm.fetch(deadline)
@@ -144,9 +141,3 @@ class Verifier:
             reason = f"{idle[0]} passes without a launch of a kernel of {checkout.kernel}"
             return Failure(Status.REVERT, correct=False, reason=reason)
         return Verification(len(done.tests) - len(skipped), skipped, launching, done.notes)
-
-
-def _tunes_itself(checkout: Checkout) -> bool:
-    """Whether its text says so. Where it hides that, it chooses beside the origin's compiler."""
-    text = (checkout.root / checkout.kernel).read_bytes()
-    return any(tuner in text for tuner in TUNERS)

@@ -1,0 +1,38 @@
+"""A callable that is timed, examined, and timed again."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+
+from tile_agent_pytest.examining.examination import Examination  # noqa: E402
+from tile_agent_pytest.examining.tensors import digest  # noqa: E402
+from tile_agent_pytest.launch_detector import LaunchDetector  # noqa: E402
+
+
+@pytest.mark.parametrize("seed", [2, 3])  # one leaves the inputs where they are, one moves them
+def test_after_a_look_at_its_result_the_test_s_own_bytes_are_timed(
+    tmp_path: Path, seed: int
+) -> None:
+    x, seen = torch.randn(1000), []
+
+    def doubled(x: Any) -> Any:
+        seen.append((x.data_ptr(), digest(x)))
+        return x * 2
+
+    examination = Examination(
+        partial(doubled, x), LaunchDetector("kernel.py"), "kernel.py", tmp_path, lambda: None
+    )
+    examination.first()
+    examination.pick(seed, lambda: [float(bool(examination.call() is not None))])
+    examination.show()
+    examination.rest()
+    examination.call()
+    first, picked, after = seen
+    assert picked[1] != first[1]
+    assert after == first
