@@ -26,17 +26,8 @@ from agent.proposers.build import judged
 from agent.proposers.draft import Draft, DraftProposer
 from agent.report import table
 from agent.repository import Repository
-from agent.session import (
-    Session,
-    begin,
-    find_runs,
-    held,
-    opened,
-    read_run,
-    reopened,
-    runs_folder,
-    table_path,
-)
+from agent.runs import find_runs, read_run, runs_folder, table_path
+from agent.session import Session, begin, held, opened, reopened
 from agent.state import Phase, Row, Run, advance, stop_reason
 from agent.syntax import Source
 from agent.workspace import Workspace

@@ -2,6 +2,8 @@
 
     TileAgentError
     ├── UsageError          the user can mend it: one line, exit code 2, nothing changed
+    │   ├── CommandFailed
+    │   └── NothingCaptured
     ├── JournalError        a journal that cannot be read or written
     ├── TransitionError     an event that its phase does not know: a fault of ours
     ├── GitError            git refused something that should have worked
@@ -53,6 +55,14 @@ class UsageError(TileAgentError):
     The message is one line that says what is wrong and how to mend it. Nothing has been changed
     when it is raised.
     """
+
+
+class CommandFailed(UsageError):
+    """A command of the user's, of which tests were to be made, ended with an error."""
+
+
+class NothingCaptured(UsageError):
+    """A command of the user's made no call of which a test can be made."""
 
 
 class JournalError(TileAgentError):

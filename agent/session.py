@@ -19,8 +19,9 @@ from agent.analysis.common.kernels import Classification
 from agent.analysis.common.subject import Hardware
 from agent.backends import BACKENDS
 from agent.candidates import Candidates
+from agent.captured import commit_captured
 from agent.environment import Environment
-from agent.errors import JournalError, TransitionError, UsageError
+from agent.errors import UsageError
 from agent.events import Started, TestPlan
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
@@ -38,10 +39,11 @@ from agent.preflight import preflight, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer
 from agent.repository import Repository
+from agent.runs import find_runs, read_run, runs_folder, table_path
 from agent.state import Phase, Run, advance
 from agent.syntax import Source
 from agent.target import Target, find_target
-from agent.workspace import SANDBOX, Setup, Workspace, state_dir
+from agent.workspace import Setup, Workspace, state_dir
 
 COLLECT_TIMEOUT_S = 300.0
 
@@ -131,14 +133,33 @@ def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session
     found = preflight(request.kernel)
     run_id = _run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
-    target = find_target(found.tree, found.kernel, request.tests, request.bench)
+    target = find_target(
+        found.tree,
+        found.kernel,
+        request.tests,
+        request.bench,
+        needs_tests=not request.capture,
+    )
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
-        session = _open(stack, request, workspace, target, found.head_sha, needs=needs)
-        yield replace(session, notes=(*found.notes, *session.plan.notes))
+        origin_sha, captured = found.head_sha, None
+        if request.capture:
+            captured = commit_captured(workspace, origin_sha, target, request.capture)
+            origin_sha, target = captured.sha, captured.target
+        session = _open(
+            stack,
+            request,
+            workspace,
+            target,
+            origin_sha,
+            needs=needs,
+            captured=captured.test if captured else "",
+        )
+        notes = (*found.notes, *(captured.notes if captured else ()), *session.plan.notes)
+        yield replace(session, notes=notes)
 
 
 @contextmanager
@@ -200,6 +221,7 @@ def _open(
     *,
     plan: TestPlan | None = None,
     needs: tuple[str, ...] = KINDS,
+    captured: str = "",
 ) -> Session:
     backend = BACKENDS[target.backend]
     logs = state_dir() / "logs" / workspace.run_id
@@ -221,7 +243,14 @@ def _open(
         plan = plan or discover(
             server,
             Checkout(root, target.sys_path(root), target.kernel),
-            Selection(target.tests, request.correctness_k, request.perf_k, needs, target.benches),
+            Selection(
+                target.tests,
+                request.correctness_k,
+                request.perf_k,
+                needs,
+                target.benches,
+                captured,
+            ),
             framework=target.backend,
             interpreted=environment.gpu is None,
             log=logs / "collect.log",
@@ -310,31 +339,6 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
         session.workspace.undo_setup(setup)
         raise
     return advance(Run(), started), journal, setup
-
-
-def runs_folder(repository: Repository) -> Path:
-    """Where the runs of a repository are kept."""
-    return repository.root / SANDBOX / "runs"
-
-
-def table_path(repository: Repository) -> Path:
-    """The table of the latest run."""
-    return repository.root / SANDBOX / "perf_results.md"
-
-
-def find_runs(repository: Repository) -> tuple[str, ...]:
-    """The ids of the repository's runs, oldest first."""
-    journals = runs_folder(repository).glob("*/journal.jsonl")
-    return tuple(p.parent.name for p in sorted(journals, key=lambda p: p.stat().st_mtime))
-
-
-def read_run(repository: Repository, name: str) -> Run | None:
-    """A run as its journal tells it; None where that cannot be read."""
-    try:
-        entries = read(runs_folder(repository) / name / "journal.jsonl")
-        return replay([entry.event for entry in entries])
-    except (JournalError, TransitionError):
-        return None
 
 
 def _check_unfinished(session: Session) -> None:

@@ -60,7 +60,12 @@ class Target:
 
 
 def find_target(
-    tree: Tree, kernel: str, tests: Collection[str] = (), benches: Collection[str] = ()
+    tree: Tree,
+    kernel: str,
+    tests: Collection[str] = (),
+    benches: Collection[str] = (),
+    *,
+    needs_tests: bool = True,
 ) -> Target:
     """Find out what a run on `kernel` works on.
 
@@ -69,6 +74,7 @@ def find_target(
         kernel: the file.
         tests: node ids, where the user gave some.
         benches: benchmark scripts that are perf tests.
+        needs_tests: whether there have to be some already.
 
     Raises:
         UsageError: the file does not parse or holds no tile kernel, no committed test is found, or
@@ -80,7 +86,9 @@ def find_target(
         kernel=kernel,
         backend=backend.name,
         kernels=backend.kernels(source),
-        tests=tuple(_given(tree, tests) if tests else _found(tree, kernel, roots)),
+        tests=tuple(
+            _given(tree, tests) if tests else _found(tree, kernel, roots, needed=needs_tests)
+        ),
         benches=tuple(_benches(tree, benches, kernel)),
         import_roots=roots,
     )
@@ -189,17 +197,18 @@ def _covers(path: str, file: str) -> bool:
     return path in (file, ".") or file.startswith(f"{path}/")
 
 
-def _found(tree: Tree, kernel: str, roots: Collection[str]) -> list[str]:
+def _found(tree: Tree, kernel: str, roots: Collection[str], *, needed: bool) -> list[str]:
     """The tests that import the kernel's module, or else those that are named after it."""
     tests = sorted(path for path in tree.files if _is_test(path))
     named = _named_after(kernel)
     found = list(_importing(tree, kernel, roots, tests)) or [test for test in tests if named(test)]
     _check_unchanged(path for path in tree.changes if path in found or named(path))
-    if not found:
+    if needed and not found:
         stem = _module(kernel).name
         raise UsageError(
             f"no committed test imports {kernel} or is called test_{stem}.py:"
-            " name one with --tests FILE[::TEST]"
+            " name one with --tests FILE[::TEST],"
+            " or have `tile-agent capture` write some"
         )
     return found
 

@@ -12,6 +12,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,15 +142,30 @@ class Workspace:
 
         The bytes are stored as they are, without line-ending or other filters.
         """
-        git = self.repository.git
-        entry = self.repository.entry(parent, kernel)
-        if entry is None:
+        if self.repository.entry(parent, kernel) is None:
             raise GitError(f"{shown(kernel)} is not in commit {parent}")
-        blob = git("hash-object", "-w", "--stdin", stdin=source).text
+        return self.commit_files(parent, {kernel: source}, message, when)
+
+    def commit_files(
+        self, parent: str, files: Mapping[str, bytes], message: str, when: float
+    ) -> str:
+        """Commit files, new ones or others in place of old ones, on top of `parent`.
+
+        Args:
+            parent: a commit.
+            files: path from the root -> bytes, which are stored as they are.
+            message: of the commit.
+            when: its date, in seconds since the epoch.
+        """
+        git = self.repository.git
         with tempfile.TemporaryDirectory(prefix="tile-agent-") as folder:
             index = {"GIT_INDEX_FILE": f"{folder}/index"}
             git("read-tree", parent, env=index)
-            git("update-index", "--cacheinfo", f"{entry.mode},{blob},{kernel}", env=index)
+            for path, content in files.items():
+                blob = git("hash-object", "-w", "--stdin", stdin=content).text
+                entry = self.repository.entry(parent, path)
+                mode = entry.mode if entry else "100644"
+                git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}", env=index)
             tree = git("write-tree", env=index).text
         return self._commit(tree, parent, message, when)
 

@@ -26,9 +26,9 @@ TIERS = """
     session
     loop
     watched
-    candidates
+    candidates  captured
     proposers
-    harness  report  preflight  capture
+    harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir
     rewriting  diagnosis
     tuning
@@ -37,7 +37,7 @@ TIERS = """
     analysis
     evidence
     journal  repository  lock  environment  syntax
-    state
+    settings  state
     events
     options
     measuring  causes  launches

@@ -23,8 +23,8 @@ from agent.options import (
     ModelOptions,
     Options,
     Request,
-    settings,
 )
+from agent.settings import settings
 from tests.mcp.client import connected
 
 OWN = {("options", "recalibrate_every"), ("options", "rules")}

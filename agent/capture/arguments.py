@@ -90,7 +90,7 @@ class ArgumentWriter:
                 value = contents["value"]
                 if fact["dtype"] == "bool":
                     value = bool(value)
-                return f"torch.full({shape}, {value}, dtype={dtype}, device=DEVICE)"
+                return f"torch.full({shape}, {_formatted(value)}, dtype={dtype}, device=DEVICE)"
             case "normal":
                 self.helpers.add("normal")
                 return f"normal({shape}, {dtype}{_distribution(contents)})"
@@ -241,14 +241,19 @@ def _dense_order(fact: Fact) -> tuple[int, ...] | None:
 def _distribution(contents: Mapping[str, Any]) -> str:
     """What differs from a mean of 0 and a deviation of 1, by more than a draw does."""
     mean, std = contents["mean"], contents["std"]
-    text = f", mean={mean:.2g}" if abs(mean) > std / 4 else ""
-    return text if 0.7 < std < 1.4 else f"{text}, std={std:.2g}"
+    text = f", mean={_formatted(f'{mean:.2g}')}" if abs(mean) > std / 4 else ""
+    return text if 0.7 < std < 1.4 else f"{text}, std={_formatted(f'{std:.2g}')}"
 
 
 def _range(contents: Mapping[str, Any]) -> str:
     low, high = contents["low"], contents["high"]
-    text = f", low={low:.2g}" if low > high / 20 else ""
-    return text if 0.9 < high <= 1 else f"{text}, high={high:.2g}"
+    text = f", low={_formatted(f'{low:.2g}')}" if low > high / 20 else ""
+    return text if 0.9 < high <= 1 else f"{text}, high={_formatted(f'{high:.2g}')}"
+
+
+def _formatted(number: object) -> str:
+    """A number as formatters of Python write it: 1e06, where Python's own has a plus."""
+    return str(number).replace("e+", "e")
 
 
 def as_safetensors(kept: Mapping[str, tuple[str, tuple[int, ...], tuple[int, ...]]]) -> bytes:

@@ -47,7 +47,7 @@ def defaults(folder: Path) -> dict[str, Any]:
 
 
 def _settable(led: bool) -> set[str]:
-    from agent.options import settings
+    from agent.settings import settings
 
     return {setting.name for setting in settings(led=led)} - {"kernel"}
 

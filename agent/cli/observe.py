@@ -38,7 +38,7 @@ def observer(session: Session) -> Observer:
     from agent.events import Stopped, StopReason
     from agent.report import progress, table
     from agent.report.escalation import escalation
-    from agent.session import table_path
+    from agent.runs import table_path
 
     def observe(run: Run, event: Event) -> None:
         for line in progress.lines(run, event):

@@ -34,7 +34,7 @@ def by_newest_run(kernel: Path) -> SeenByRun:
     """Look into the journals of the kernel's repository, the newest first."""
     from agent.errors import UsageError
     from agent.repository import Repository
-    from agent.session import find_runs, read_run
+    from agent.runs import find_runs, read_run
 
     try:
         repository = Repository.open(kernel.resolve().parent)

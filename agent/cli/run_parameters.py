@@ -15,17 +15,8 @@ import typer
 from agent.cli import output
 from agent.cli.shared_options import SEVERAL, Json, Yes
 from agent.errors import UsageError
-from agent.options import (
-    ASSISTANT,
-    PLAYBOOK,
-    PROPOSERS,
-    Request,
-    Setting,
-    ValueForm,
-    filled,
-    settings,
-    signed,
-)
+from agent.options import ASSISTANT, PLAYBOOK, PROPOSERS, Request, ValueForm
+from agent.settings import Setting, filled, settings, signed
 
 
 def asking(command: Callable[[Request, bool], None], *, led: bool = False) -> Callable[..., None]:

@@ -75,7 +75,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
     from agent.loop import drive
     from agent.report.result import exit_code, to_result
     from agent.report.summary import summarize
-    from agent.session import table_path
+    from agent.runs import table_path
 
     output.remember(run=session.workspace.run_id, branch=session.branch)
     try:
@@ -96,7 +96,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
 
 def _latest(repository: Repository) -> str:
     """The latest run that is not done."""
-    from agent.session import find_runs
+    from agent.runs import find_runs
 
     for name in reversed(find_runs(repository)):
         if state_of(repository, name)["standing"] in ("interrupted", "alive"):

@@ -33,7 +33,7 @@ def status(
     """Say how the runs of this repository stand, and what to do next."""
     output.use_json(as_json)
     from agent.repository import Repository
-    from agent.session import find_runs
+    from agent.runs import find_runs
 
     repository = Repository.open(Path.cwd())
     known = find_runs(repository)
@@ -51,7 +51,7 @@ def stop(
     """Ask a run that is alive to end as Ctrl-C would end it: cleanly, to be resumed."""
     output.use_json(as_json)
     from agent.repository import Repository
-    from agent.session import find_runs
+    from agent.runs import find_runs
 
     repository = Repository.open(Path.cwd())
     for name in reversed([run_id] if run_id else find_runs(repository)):
@@ -75,7 +75,7 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
     from agent.report.result import next_command, to_result
-    from agent.session import runs_folder
+    from agent.runs import runs_folder
 
     path = runs_folder(repository) / name / "journal.jsonl"
     try:
@@ -107,7 +107,7 @@ def _owner(repository: Repository, name: str) -> Any:
     """The process that drives a run; None when none does."""
     from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
-    from agent.session import runs_folder
+    from agent.runs import runs_folder
     from agent.workspace import lock_owner
 
     path = runs_folder(repository) / name / "journal.jsonl"

@@ -34,6 +34,8 @@ class Selection:
     """The kinds of tests without which nothing can be done."""
     benches: tuple[str, ...] = ()
     """Benchmark scripts: perf tests in place of others, unless `perf_k` names some."""
+    captured: str = ""
+    """A test file whose perf tests are judged by in place of others, unless `perf_k` names some."""
 
     @property
     def bench_ids(self) -> tuple[str, ...]:
@@ -92,8 +94,9 @@ def discover(
     tests = [item for item in everything.items if item.nodeid not in scripts]
     perf = _perf(tests, selection, framework, by_k)
     correctness = _correctness(tests, selection, framework, by_k, perf)
-    if scripts:
-        perf = (*(perf if selection.perf_k is not None else ()), *scripts)
+    if selection.perf_k is None and (scripts or selection.captured):
+        perf = tuple(p for p in perf if p.startswith(f"{selection.captured}::"))
+    perf = (*perf, *scripts)
     notes = []
     if interpreted:
         correctness, left = _without_bf16(correctness)
@@ -110,8 +113,8 @@ def discover(
         if kind in selection.needs and not found:
             raise UsageError(
                 f"no {kind} tests among the {len(everything.items)} collected from "
-                f"{', '.join(selection.files)}: choose them with {option} or --tests"
-                + (f" ({notes[0]})" if notes else "")
+                f"{', '.join(selection.files)}: choose them with {option} or --tests, "
+                "or have `tile-agent capture` write some" + (f" ({notes[0]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
     return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))

@@ -21,7 +21,8 @@ from agent.errors import ExitCode
 from agent.mcp.answers import Difference, FinalFigures, Offer, Results, Runs, Tried, TurnAnswer
 from agent.mcp.command import Report, Value, call, command_line
 from agent.mcp.views import View, diff_of, results_of
-from agent.options import KERNEL, TESTS, Setting, settings, signed
+from agent.options import KERNEL, TESTS, ValueForm
+from agent.settings import Setting, settings, signed
 
 SEVERAL = "one or several"
 
@@ -90,6 +91,8 @@ def _parameter(setting: Setting) -> Parameter:
         kind = list[str] | None
     elif setting.default is MISSING:
         kind, default = (str if kind is Path else kind), Parameter.empty
+    elif setting.option.form is ValueForm.WORDS:
+        kind = str | None
     elif kind is bool:
         default = setting.default
     else:

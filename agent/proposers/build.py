@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
-from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options, settings
+from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
 from agent.playbook import ADVICE, LAST, find, ordered
 from agent.playbook.base import Advice, Entry
 from agent.proposers.base import Proposer
@@ -18,6 +18,7 @@ from agent.proposers.playbook import PlaybookProposer
 from agent.proposers.writer import Writer
 from agent.redaction import redact_values
 from agent.repository import Repository
+from agent.settings import settings
 
 _LANGUAGES = {"cutile": "cuTile", "triton": "Triton"}
 """What a person calls the backends."""

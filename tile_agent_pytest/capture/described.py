@@ -72,7 +72,7 @@ def _plain(value: Any) -> Message:
     if isinstance(value, enum.Enum):
         return _named(type(value), f".{value.name}") or _unknown(value)
     if type(value) is float:
-        text = repr(value)
+        text = repr(value).replace("e+", "e")  # as formatters write it
         return {"kind": "value", "code": text if text[-1] not in "fn" else f'float("{text}")'}
     if value is None or type(value) in (bool, int, str):
         return {"kind": "value", "code": repr(value)}

@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import tile_agent_pytest
 from agent.errors import UsageError
 from agent.harness.processes.script import read_answers
 
+_ERRORS = 2
+"""The descriptor: of what we print ourselves, standard output is the result."""
 SITE = Path(tile_agent_pytest.__file__).parent / "capture" / "site"
 
 
@@ -28,13 +30,13 @@ class CommandEnd:
     """The messages of each process."""
 
 
-def run_captured(command: Sequence[str], kernel: Path, output: TextIO) -> CommandEnd:
-    """Run a command as the user would, here and with their variables.
+def run_captured(command: Sequence[str], kernel: Path, variables: Mapping[str, str]) -> CommandEnd:
+    """Run a command as the user would, here and with their variables; it writes to our errors.
 
     Args:
         command: a program and its arguments.
         kernel: the file whose calls are recorded.
-        output: where the command's output and errors go; has a file descriptor.
+        variables: what it needs beside the user's; theirs hold.
 
     Raises:
         UsageError: there is no such program.
@@ -42,16 +44,17 @@ def run_captured(command: Sequence[str], kernel: Path, output: TextIO) -> Comman
     with tempfile.TemporaryDirectory(prefix="tile-agent-capture-") as folder:
         setting = json.dumps({"kernel": str(kernel.resolve()), "folder": folder})
         path = os.environ.get("PYTHONPATH")
-        variables = {
+        environment = {
+            **variables,
             **os.environ,
             "TILE_AGENT_CAPTURE": setting,
             "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else str(SITE),
         }
         try:
-            process = subprocess.Popen(command, env=variables, stdout=output)
+            process = subprocess.Popen(command, env=environment, stdout=_ERRORS)
         except OSError as problem:
             raise UsageError(
-                f"{command[0]} cannot be run ({problem.strerror}): name a program after --"
+                f"{command[0]} cannot be run ({problem.strerror}): name a program that is here"
             ) from None
         try:
             code = process.wait()

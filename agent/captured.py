@@ -1,0 +1,234 @@
+"""Tests made of the calls that a command of the user's makes of a kernel's file.
+
+The command runs as it is, in the user's checkout. Nothing is written here: `capture` writes the
+files, and a run commits them before its first measurement.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+from agent import environment as machine
+from agent.backends import BACKENDS
+from agent.capture.calls import Capture, collected
+from agent.capture.cases import CapturedEntry, entries, unwritable
+from agent.capture.test_file import CapturedSource, write_tests
+from agent.errors import CommandFailed, NothingCaptured, UsageError
+from agent.harness.processes.captured_command import run_captured
+from agent.redaction import redact
+from agent.repository import shown
+from agent.target import Target
+from agent.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class CaptureFiles:
+    """Where the tests of a kernel go."""
+
+    test: Path
+    origin: Path
+    """The kernel's file as it is, to compare with."""
+    values: Path
+    """Integer tensors, as safetensors; not always there."""
+
+    @classmethod
+    def of(cls, kernel: Path, test: Path | None = None) -> CaptureFiles:
+        """The test file, or test_<kernel>_captured.py in `tests` or beside the kernel."""
+        stem = _stem(kernel)
+        test = test or _folder(kernel) / f"test_{stem}_captured.py"
+        return cls(test, test.with_name(f"{stem}_origin.py"), test.with_suffix(".safetensors"))
+
+    def existing(self) -> Path | None:
+        """The first of them that is there already."""
+        every = (self.test, self.origin, self.values)
+        return next((path for path in every if os.path.lexists(path)), None)
+
+
+@dataclass(frozen=True)
+class CapturedTests:
+    """What is to be written, and what it was made of."""
+
+    files: Mapping[Path, bytes]
+    """The test file first."""
+    command: str
+    """As it may be shown: without secrets."""
+    calls: Capture
+    entries: tuple[CapturedEntry, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def cases(self) -> int:
+        """How many calls are tested."""
+        return sum(len(entry.calls) for entry in self.entries)
+
+    @property
+    def timed(self) -> int:
+        """How many of them are timed."""
+        return sum(entry.timed for entry in self.entries)
+
+    def share(self, entry: CapturedEntry) -> float:
+        """The part of the time of all calls that an entry's took, from 0 to 1."""
+        return sum(self.calls.share(call) for call in entry.calls)
+
+
+def capture_tests(
+    command: Sequence[str],
+    kernel: Path,
+    text: str,
+    backend: str,
+    files: CaptureFiles,
+) -> CapturedTests:
+    """Run a command and make tests of the calls that launch kernels of a file.
+
+    Args:
+        command: a program and its arguments; without a GPU Triton interprets in it.
+        kernel: the file.
+        text: its content, which becomes the origin.
+        backend: its language.
+        files: where the tests will lie.
+
+    Raises:
+        UsageError: there is no such program.
+        CommandFailed: it ended with an error.
+        NothingCaptured: it made no call that can become a test.
+    """
+    environment = machine.probe()
+    worker = BACKENDS[backend].worker_environment(environment)
+    end = run_captured(command, kernel, worker if environment.gpu is None else {})
+    shown = redact(shlex.join(command), os.environ)
+    if end.code:
+        raise CommandFailed(
+            f"the command failed ({_how(end.code)}), nothing was written: mend it, "
+            f"or leave out what fails: {shown}"
+        )
+    seen = collected(end.records)
+    found = [entry for entry in entries(seen) if entry.calls[0].module != "__main__"]
+    if not found:
+        raise NothingCaptured(_nothing(kernel, seen))
+    suffix = f"_{backend}" if _named_after(backend, files.test, _stem(kernel)) else ""
+    source = CapturedSource(kernel.name, suffix, shown, date.today().isoformat(), files.origin.name)
+    written = write_tests(source, seen, found)
+    contents = {files.test: written.text.encode(), files.origin: text.encode()}
+    if written.kept:
+        contents[files.values] = written.kept
+    notes = (*unwritable(seen), *_notes(seen, written.drawn))
+    return CapturedTests(contents, shown, seen, tuple(found), notes)
+
+
+@dataclass(frozen=True)
+class CapturedCommit:
+    """Captured tests as a commit that a run can start from."""
+
+    sha: str
+    test: str
+    """The test file, from the root of the repository."""
+    target: Target
+    """With these tests."""
+    notes: tuple[str, ...]
+
+
+def commit_captured(
+    workspace: Workspace, head_sha: str, target: Target, command: Sequence[str]
+) -> CapturedCommit:
+    """Capture tests of the kernel of a commit, and commit them on top of it; the checkout stays.
+
+    Args:
+        workspace: of the run.
+        head_sha: the commit, which the checkout has.
+        target: what the run works on, without these tests.
+        command: a program and its arguments.
+
+    Raises:
+        UsageError: there are such files already, or no tests can be made.
+    """
+    repository = workspace.repository
+    kernel = repository.root / target.kernel
+    files = CaptureFiles.of(kernel)
+    if path := files.existing():
+        raise UsageError(
+            f"--capture would write {shown(path)}, which exists: leave --capture out to judge by "
+            "what it holds, or move it away"
+        )
+    text = repository.read(head_sha, target.kernel).decode()
+    found = capture_tests(command, kernel, text, target.backend, files)
+    contents = {
+        path.relative_to(repository.root).as_posix(): content
+        for path, content in found.files.items()
+    }
+    test = next(iter(contents))
+    message = f"{test}: captured\n\nFrom the calls that this command made: {found.command}\n"
+    sha = workspace.commit_files(head_sha, contents, message, time.time())
+    known = any(test == path or path == "." or test.startswith(f"{path}/") for path in target.tests)
+    told = (
+        f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
+        f"as {shown(test)}"
+    )
+    tests = target.tests if known else (*target.tests, test)
+    return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.notes))
+
+
+def _stem(kernel: Path) -> str:
+    return kernel.parent.name if kernel.name == "__init__.py" else kernel.stem
+
+
+def _folder(kernel: Path) -> Path:
+    """The folder `tests` of the project, where it has one, or that of the kernel."""
+    for folder in kernel.resolve().parents:
+        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
+            tests = folder / "tests"
+            return tests if tests.is_dir() and not tests.is_symlink() else kernel.parent
+    return kernel.parent
+
+
+def _named_after(backend: str, test: Path, stem: str) -> bool:
+    """Whether tests beside it, for the same kernel, are: then tests of other names are not run."""
+    for path in test.parent.glob("*test*.py"):
+        text = path.read_text(encoding="utf-8", errors="replace") if path != test else ""
+        if stem in text and re.search(rf"def test_\w*{backend}", text):
+            return True
+    return False
+
+
+def _how(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def _nothing(kernel: Path, seen: Capture) -> str:
+    if seen.as_script:
+        return (
+            f"{kernel} was itself what Python ran, and a test cannot import it so: "
+            "call it from another script"
+        )
+    if seen.calls:
+        return f"no call can be written down: {'; '.join(unwritable(seen))}"
+    if seen.faults:
+        return f"no call could be described: {'; '.join(seen.faults)}"
+    if seen.outside:
+        return (
+            f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file: "
+            "move the launch into a function of the file"
+        )
+    return (
+        f"the command made no call that launches a kernel of {kernel}: run one that does, "
+        "in this environment's Python (not with -I, -E or -S)"
+    )
+
+
+def _notes(seen: Capture, drawn: int) -> list[str]:
+    notes = [f"calls were not described: {fault}" for fault in seen.faults]
+    if seen.left_out:
+        notes.append(f"{seen.left_out} calls were counted only: of too many kinds, or in a graph")
+    if seen.outside:
+        notes.append(f"{', '.join(seen.outside)} was also launched by code outside of the file")
+    if drawn:
+        why = "" if seen.safetensors else "; with safetensors installed small ones are kept"
+        notes.append(f"the values of {drawn} integer tensors are drawn anew{why}")
+    return notes

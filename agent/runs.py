@@ -1,0 +1,36 @@
+"""The runs of a repository, as their folders and journals tell them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.errors import JournalError, TransitionError
+from agent.journal import read, replay
+from agent.repository import Repository
+from agent.state import Run
+from agent.workspace import SANDBOX
+
+
+def runs_folder(repository: Repository) -> Path:
+    """Where the runs of a repository are kept."""
+    return repository.root / SANDBOX / "runs"
+
+
+def table_path(repository: Repository) -> Path:
+    """The table of the latest run."""
+    return repository.root / SANDBOX / "perf_results.md"
+
+
+def find_runs(repository: Repository) -> tuple[str, ...]:
+    """The ids of the repository's runs, oldest first."""
+    journals = runs_folder(repository).glob("*/journal.jsonl")
+    return tuple(p.parent.name for p in sorted(journals, key=lambda p: p.stat().st_mtime))
+
+
+def read_run(repository: Repository, name: str) -> Run | None:
+    """A run as its journal tells it; None where that cannot be read."""
+    try:
+        entries = read(runs_folder(repository) / name / "journal.jsonl")
+        return replay([entry.event for entry in entries])
+    except (JournalError, TransitionError):
+        return None

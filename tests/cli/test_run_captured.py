@@ -1,0 +1,90 @@
+"""`run --capture COMMAND`: a kernel without perf tests is judged by the calls of a command."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import KERNEL, PROJECT, Outcome, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
+from tests.support.warm_python import warm_interpreter
+
+USE = """\
+import torch
+from double import double
+
+for n in (1000, 1000):
+    assert double(torch.ones(n)).sum() == 2 * n
+"""
+USING = f"{sys.executable} use.py"
+BARE = {"double.py": KERNEL, "use.py": USE}
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+
+
+def run(repo: Path, command: str, *options: str) -> Outcome:
+    given = ("run", "--kernel", "double.py", "--capture", command, "--python", warm_interpreter())
+    return tile_agent(repo, *given, *options, "--json")
+
+
+@pytest.mark.full
+def test_a_repository_without_tests(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE)
+    before = snapshot(repo)
+    end = run(repo, USING, "--only", "block-size", "--max-iterations", "1", "--branch", "faster")
+    assert end.code == ExitCode.STOPPED, end.err
+    assert [row["status"] for row in end.json["rows"]] == ["keep", "keep"]
+    assert "captured: 1 correctness and 1 perf cases" in end.err
+    ours = ("refs/", "sandbox", "git info/exclude")
+    assert all(key.startswith(ours) for key in changed(before, snapshot(repo)))
+    made = git(repo, "diff", "--name-only", "HEAD", "faster~1").split()
+    assert made == ["double_origin.py", "test_double_captured.py"]
+    assert git(repo, "show", "faster:double_origin.py") == KERNEL.rstrip()
+    assert git(repo, "log", "-1", "--format=%b", "faster~1").endswith("use.py")
+
+
+def test_perf_tests_give_way_to_what_is_captured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repo(tmp_path, PROJECT | {"use.py": USE})
+    write(repo, {"tests/notes": "not committed"})
+    monkeypatch.setenv("SERVICE_TOKEN", "swordfish-swordfish")
+    secret = f"{USING} --token swordfish-swordfish"
+    end = run(repo, secret, "--time-budget-s", "1", "--branch", "faster")
+    assert end.code == ExitCode.STOPPED, end.err
+    from_files = "tests/test_double.py, tests/test_double_captured.py"
+    assert f"tests      2 correctness, 1 perf from {from_files}" in end.err
+    assert "swordfish" not in git(repo, "log", "-p", "faster") + end.err + end.out
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (f"{sys.executable} -c 'raise SystemExit(7)'", "the command failed (exit code 7)"),
+        (f"{sys.executable} -c 'import double'", "made no call that launches a kernel"),
+        ("no-such-program", "no-such-program cannot be run"),
+        ("python 'use.py", "cannot be split into words"),
+    ],
+)
+def test_a_command_that_gives_no_tests_is_refused(tmp_path: Path, command: str, said: str) -> None:
+    repo = make_repo(tmp_path, BARE)
+    before = snapshot(repo)
+    end = run(repo, command)
+    assert (end.code, said in end.json["error"]) == (ExitCode.USAGE, True), end.err
+    assert changed(before, snapshot(repo)) == set()
+    assert not git(repo, "branch", "--list", "tile-agent/*")
+
+
+def test_what_is_there_is_not_captured_again(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE | {"test_double_captured.py": "# mine\n"})
+    end = run(repo, "touch was-run")
+    assert end.code == ExitCode.USAGE
+    assert "leave --capture out" in end.json["error"]
+    assert not (repo / "was-run").exists()
