@@ -11,6 +11,8 @@
     show                         -> show (results): what the last of them computed
     rest                         -> rest: that is given up, and the inputs are the test's own
     examine (seed, poison, idle) -> examine: see `Examination.examine`
+    given (names)                -> given (results): inputs, as the test made them
+    take (contents)              -> take: another process's, in place of these
     go                              the test goes on, with its own bytes
 
 Where the callable raises, the answer is `failed` and the test fails with it.
@@ -164,6 +166,12 @@ class Stepper:
                 return examination.show()
             case "rest":
                 examination.rest()
+                return {}
+            case "given":
+                self._first()
+                return examination.given(request["names"])
+            case "take":
+                examination.take(request["contents"])
                 return {}
         return None
 

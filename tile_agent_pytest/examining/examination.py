@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tile_agent_pytest.examining.exchange import Message, hand_out
+from tile_agent_pytest.examining.exchange import Message, hand_out, take
 from tile_agent_pytest.examining.inputs import Inputs
+from tile_agent_pytest.examining.operators import called_operators
 from tile_agent_pytest.examining.tensors import (
     digest,
     distinct_bytes,
@@ -187,7 +188,7 @@ class Examination:
         result: Any = None
         with (
             self._detector.watching(suppress=bool(request.get("idle"))),
-            _operators(operators, request.get("fill")),
+            called_operators(operators, request.get("fill")),
         ):
             try:
                 result = self._function()
@@ -216,6 +217,24 @@ class Examination:
         }
         self._remember(results)
         return message | {"results": hand_out(results, self._folder)}
+
+    def given(self, names: Iterable[str]) -> Message:
+        """Hand out inputs as the test made them."""
+        own = self._fitting(self._given_back)
+        every = self.inputs.tensors
+        tensors = {name: every[name] for name in names if own and name in every}
+        return {"lacks_memory": not own, "results": hand_out(tensors, self._folder)}
+
+    def take(self, contents: Iterable[Message]) -> None:
+        """Have another process's inputs for those that the test made.
+
+        Args:
+            contents: as that has handed them out, by the names that they have here.
+        """
+        if self._fitting(self._given_back):
+            for described in contents:
+                self.inputs.take(described["name"], take(described))
+            synchronize()
 
     def pick(self, seed: int, sample: Callable[[], list[float]]) -> Message:
         """Have a few calls timed on fresh bytes and keep the last one's result."""
@@ -358,34 +377,3 @@ class Examination:
 def _fill(tensor: Any) -> None:
     if tensor.is_floating_point() and tensor.element_size() > 1:
         tensor.data.fill_(float("nan"))
-
-
-@contextlib.contextmanager
-def _operators(into: Counter[str], fill: int | None = None) -> Iterator[None]:
-    """Count the operators of torch that are called while the block lasts.
-
-    Args:
-        into: name -> how often.
-        fill: the byte that memory holds which torch gives and nobody has written.
-    """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Recorder(TorchDispatchMode):  # type: ignore[misc]
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            """Whether to import `torch._dynamo` at the first operator, for more than a second."""
-            return False
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            name = str(func.overloadpacket).removeprefix("aten.")
-            into[name] += 1
-            made = func(*args, **(kwargs or {}))
-            if fill is not None and name.removeprefix("new_").startswith("empty"):
-                octets = torch().empty(0, dtype=torch().uint8, device=made.device)
-                octets.set_(made.untyped_storage()).fill_(fill)
-            return made
-
-    with Recorder():
-        yield

@@ -33,6 +33,7 @@ from agent.harness.measuring.result_check import (
     ResultCheck,
     check_call,
     check_names,
+    other_inputs,
 )
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
@@ -274,6 +275,11 @@ class Examiner:
             self._known[where] = check.own(ours, even, expected, deadline)
         poison, own = self._known[where]
         actual = arm.examine(even, deadline, poison=poison)
+        if different := other_inputs(expected, actual):
+            check.align_inputs(where, different, ours, arm, deadline)
+            expected = ours.examine(even, deadline)
+            self.comparer().keep(expected, deadline)
+            actual = arm.examine(even, deadline, poison=poison)
         check_call(where, expected, actual)
         again = partial(ours.examine, even, deadline, poison=poison)
         check.compare(where, actual, own, again, deadline)

@@ -18,7 +18,7 @@ from functools import partial
 
 from agent.errors import CallFailed, WorkerTimedOut
 from agent.harness.measuring.comparer import NoRoom
-from agent.harness.measuring.result_check import NotKept, ResultCheck, check_call
+from agent.harness.measuring.result_check import NotKept, ResultCheck, check_call, other_inputs
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.results import ExaminedCall, TestedCall
 from agent.harness.processes.worker_session import WorkerSession
@@ -245,6 +245,10 @@ def _compare(
             check.comparer().keep(expected, deadline)
             with spent.on(CANDIDATE), arm.laid_out(their_call, variation.layout, deadline):
                 actual = arm.examine(seed, deadline, fill=FILLS[1])
+                if different := other_inputs(expected, actual):
+                    check.align_inputs(where, different, ours, arm, deadline)
+                    check.comparer().keep(expected := again(), deadline)
+                    actual = arm.examine(seed, deadline, fill=FILLS[1])
                 check_call(where, expected, actual)
                 check.compare(where, actual, {}, again, deadline)
         except CallFailed as problem:

@@ -6,7 +6,7 @@ results in the memory of earlier ones, threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -115,6 +115,36 @@ class ResultCheck:
                     "--allow-precision-loss keeps it"
                 )
 
+    def align_inputs(
+        self,
+        where: str,
+        names: Sequence[str],
+        ours: WorkerSession,
+        arm: WorkerSession,
+        deadline: float,
+    ) -> None:
+        """Have a candidate's call take the origin's inputs, where its own are as good as those.
+
+        What a test times may work on what the kernel computed before: a backward pass on the
+        result of the forward pass, which an honest edit rounds in another way.
+
+        Raises:
+            NotKept: they differ by more than results may.
+            NoRoom: they cannot be copied beside the test.
+        """
+        given, theirs = ours.given(names, deadline), arm.given(names, deadline)
+        self.comparer().keep(given, deadline)
+        found = self.comparer().compare(theirs, deadline)
+        if theirs.names != given.names:
+            name = names[0].strip()
+            raise NotKept(f"{where}: the test makes other inputs than for the origin: {name}")
+        for difference in found:
+            fault = difference.fault(None, self.allowance.rounding)
+            if fault is ResultFault.WRONG or (fault and not self.allowance.anything):
+                how = str(difference).strip()
+                raise NotKept(f"{where}: the test makes other inputs than for the origin: {how}")
+        arm.take(given, deadline)
+
     def is_right(self, call: ExaminedCall, own: OwnDifferences, deadline: float) -> bool:
         found = self.comparer().compare(call, deadline)
         return bool(found) and not any(d.fault(own.get(d.name)) for d in found)
@@ -134,17 +164,22 @@ def check_names(where: str, expected: ExaminedCall, actual: ExaminedCall) -> Non
         )
 
 
+def other_inputs(expected: ExaminedCall, actual: ExaminedCall) -> tuple[str, ...]:
+    """The inputs of a call whose bytes are not those that the origin's was given."""
+    return tuple(
+        name
+        for name, bytes_of in expected.inputs.items()
+        if name not in expected.written and actual.inputs.get(name) != bytes_of
+    )
+
+
 def check_call(where: str, expected: ExaminedCall, actual: ExaminedCall) -> None:
     """Raise where a candidate's call does what the origin's does not."""
     if actual.lacks_memory:
         raise NotKept(f"{where}: takes more memory than the origin")
-    different = [
-        name
-        for name, bytes_of in expected.inputs.items()
-        if name not in expected.written and actual.inputs.get(name) != bytes_of
-    ]
-    if different:
-        raise NotKept(f"{where}: the test makes other inputs than for the origin: {different[0]}")
+    if different := other_inputs(expected, actual):
+        name = different[0].strip()
+        raise NotKept(f"{where}: the test makes other inputs than for the origin: {name}")
     if expected.launches and not actual.launches:
         raise NotKept(f"{where}: launches no kernel of the file")
     if changed := (actual.changed | actual.written) - expected.changed - expected.written:

@@ -126,6 +126,16 @@ class CallOrders:
         with understood():
             return read_call(answer)
 
+    def given(self, names: Sequence[str], deadline: float) -> ExaminedCall:
+        """Where inputs of the callable lie, as the test made them."""
+        answer = self._ask({"op": "given", "names": list(names)}, deadline)
+        with understood():
+            return read_call(answer)
+
+    def take(self, inputs: ExaminedCall, deadline: float) -> None:
+        """Have inputs that another worker has given, in place of those that the test made."""
+        self._ask({"op": "take", "contents": list(inputs.results)}, deadline)
+
     @contextmanager
     def laid_out(self, call: int, layout: ArgumentLayout, deadline: float) -> Iterator[None]:
         """Wait before a call of the last recorded pass, in another layout, for `examine`.

@@ -385,3 +385,89 @@ def test_what_fits_into_the_memory_once_is_not_kept_unseen(
         compared = judge.compare(origin, candidate, None, deadline_in(60))
         assert isinstance(compared, Failure)
         assert "CUDA out of memory; both versions hold their tensors at once" in compared.reason
+
+
+BACKWARD = """
+
+
+@triton.jit
+def softmax_backward_kernel(y_ptr, dy_ptr, dx_ptr, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    y = tl.load(y_ptr + row * columns + offsets, mask=mask, other=0.0)
+    dy = tl.load(dy_ptr + row * columns + offsets, mask=mask, other=0.0)
+    tl.store(dx_ptr + row * columns + offsets, y * (dy - tl.sum(y * dy, axis=0)), mask=mask)
+
+
+class Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = softmax(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return softmax_backward(ctx.saved_tensors[0], dy)
+
+
+def softmax_backward(y, dy):
+    rows, columns = dy.shape
+    dx = torch.empty_like(dy)
+    block = triton.next_power_of_2(columns)
+    softmax_backward_kernel[(rows,)](y, dy.contiguous(), dx, columns, BLOCK=block)
+    return dx
+"""
+BACKWARD_TESTS = """
+import torch
+from kernel import Softmax, softmax, softmax_backward
+
+
+def test_right():
+    x, dy = torch.randn(3, 10), torch.randn(3, 10)
+    y = softmax(x)
+    torch.testing.assert_close(y, torch.softmax(x, -1), rtol=1e-2, atol=1e-2)
+    expected = y * (dy - (y * dy).sum(-1, keepdim=True))
+    torch.testing.assert_close(softmax_backward(y, dy), expected, rtol=1e-2, atol=1e-2)
+
+
+def test_perf_of_the_graph(tile_bench):
+    x, dy = torch.randn(16, 32, requires_grad=True), torch.randn(16, 32)
+    y = Softmax.apply(x)
+    tile_bench(lambda: torch.autograd.grad(y, x, dy, retain_graph=True))
+
+
+def test_perf_of_the_result(tile_bench):
+    y, dy = softmax(torch.randn(16, 32)), torch.randn(16, 32)
+    tile_bench(lambda: softmax_backward(y, dy))
+"""
+FORWARD_EDITS = {
+    "as it was": ("e / tl.sum(e, axis=0)", "e / tl.sum(e, axis=0)"),
+    "rounded in another way": ("e / tl.sum(e, axis=0)", "e * (1.0 / tl.sum(e, axis=0))"),
+    "less precise": ("e / tl.sum(e, axis=0)", "e * (1.002 / tl.sum(e, axis=0))"),
+    "nothing": ("e / tl.sum(e, axis=0)", "e * tl.where(columns == 32, 0.0, 1 / tl.sum(e, axis=0))"),
+}
+
+
+@pytest.mark.parametrize("name", FORWARD_EDITS)
+def test_a_backward_pass_is_timed_on_what_the_forward_pass_computed(
+    server: ForkServer, tmp_path: Path, name: str
+) -> None:
+    old, new = FORWARD_EDITS[name]
+    origin, candidate = (
+        Checkout(tmp_path / arm, (tmp_path / arm,), "kernel.py") for arm in ("origin", "candidate")
+    )
+    for arm, text in ((origin, KERNEL), (candidate, KERNEL.replace(old, new))):
+        write(arm.root, {"kernel.py": text + BACKWARD, "test_kernel.py": BACKWARD_TESTS})
+    perf = tuple(f"test_kernel.py::test_perf_of_the_{name}" for name in ("graph", "result"))
+    plan = TestPlan(("test_kernel.py",), ("test_kernel.py::test_right",), perf)
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with closing(PytestJudge(server, plan, framework="triton", rules=Rules(), logs=logs)) as judge:
+        outcome = verify(judge, candidate, origin)
+    if name in ("as it was", "rounded in another way"):
+        assert isinstance(outcome, Verification), outcome
+    else:
+        assert isinstance(outcome, Failure)
+        assert "the test makes other inputs than for the origin: y" in outcome.reason
