@@ -276,11 +276,11 @@ def test_a_calibration_says_what_each_config_can_resolve() -> None:
 def test_a_line_up_is_a_glance_at_several(judge: PytestJudge, tmp_path: Path) -> None:
     """More than one group of them; who fails is missing, and the time is shared."""
     incumbent = project(tmp_path, "incumbent").checkout()
-    kernels = {f"v{n}": KERNEL.replace("0.01", f"0.0{n}") for n in (1, 3, 4, 5, 6)}
-    kernels["v4"] = "raise ValueError('no such tile')"
+    kernels = {f"v{n}": KERNEL.replace("0.01", f"0.0{n}") for n in (1, 2, 3, 4, 8)}
+    kernels["v3"] = "raise ValueError('no such tile')"
     variants = {
         name: project(tmp_path, name, kernel=kernel).checkout() for name, kernel in kernels.items()
     }
     seen = judge.interleaved_screen(incumbent, variants, 2, deadline_in(60))
-    assert sorted(seen, key=lambda name: -seen[name].log_ratio) == ["v1", "v3", "v5", "v6"]
+    assert sorted(seen, key=lambda name: -seen[name].log_ratio) == ["v1", "v2", "v4", "v8"]
     assert judge.interleaved_screen(incumbent, variants, 2, deadline_in(-1)) == {}
