@@ -41,7 +41,7 @@ class CaptureFiles:
 
     @classmethod
     def of(cls, kernel: Path, test: Path | None = None) -> CaptureFiles:
-        """The test file, or test_<kernel>_captured.py in `tests` or beside the kernel."""
+        """The test file, or test_<kernel>_captured.py among the tests or beside the kernel."""
         stem = _stem(kernel)
         test = test or _folder(kernel) / f"test_{stem}_captured.py"
         return cls(test, test.with_name(f"{stem}_origin.py"), test.with_suffix(".safetensors"))
@@ -180,11 +180,13 @@ def _stem(kernel: Path) -> str:
 
 
 def _folder(kernel: Path) -> Path:
-    """The folder `tests` of the project, where it has one, or that of the kernel."""
+    """The folder `tests` or `test` of the project, where it has one, or that of the kernel."""
     for folder in kernel.resolve().parents:
         if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
-            tests = folder / "tests"
-            return tests if tests.is_dir() and not tests.is_symlink() else kernel.parent
+            for tests in (folder / "tests", folder / "test"):
+                if tests.is_dir() and not tests.is_symlink():
+                    return tests
+            break
     return kernel.parent
 
 

@@ -14,6 +14,8 @@ from agent.errors import UsageError
 
 FILE = "pyproject.toml"
 TABLE = "tool.tile-agent"
+NOT_CONFIGURED = {"kernel", "capture"}
+"""What belongs to one run, and a command that cloning a repository should not give to its runs."""
 CONFIGURABLE = {"run": False, "begin": True}
 """The commands whose defaults a file may set, and whether an assistant leads what they begin."""
 
@@ -49,7 +51,7 @@ def defaults(folder: Path) -> dict[str, Any]:
 def _settable(led: bool) -> set[str]:
     from agent.settings import settings
 
-    return {setting.name for setting in settings(led=led)} - {"kernel"}
+    return {setting.name for setting in settings(led=led)} - NOT_CONFIGURED
 
 
 def _table(folder: Path) -> tuple[Path, dict[str, Any]] | None:

@@ -42,6 +42,7 @@ def test_the_nearest_table_counts_up_to_the_root_of_the_repository(tmp_path: Pat
     [
         ("[tool.tile-agent]\nmodle = 'x'\n", "'modle'"),
         ("[tool.tile-agent]\nyes = true\n", "'yes'"),
+        ("[tool.tile-agent]\ncapture = 'sh x'\n", "'capture'"),
         ("[tool]\ntile-agent = 3\n", "no table"),
         ("[tool.tile-agent\n", "cannot be read"),
     ],
