@@ -31,7 +31,7 @@ def capture(
         Path | None,
         typer.Option(
             "--output",
-            help="The test file; test_<kernel>_captured.py in tests/ or test/, or beside the kernel, "
+            help="The test file; test_<kernel>_captured.py in tests/, test/ or beside the kernel, "
             "when left out.",
         ),
     ] = None,
