@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -41,16 +40,7 @@ def hold(folder: Path, running: Callable[[], str], log: TuningLog) -> dict[str, 
     tuner = _triton_tuner()
     if tuner is not None:
         tuner.check_disk_cache = log.watched(_held_with_hooks(tuner.check_disk_cache, folder))
-        if os.environ.get("TRITON_INTERPRET") == "1":
-            _take_first_configs()
     return chosen
-
-
-def _take_first_configs() -> None:
-    """Have Triton's tuner time nothing: in its interpreter no time says anything about a GPU's."""
-    tuner = _triton_tuner()
-    if tuner is not None:
-        tuner.do_bench = property(lambda _: lambda kernel_call, quantiles: [0.0, 0.0, 0.0])  # noqa: ARG005
 
 
 def triton_choices(modules: Iterable[Any]) -> dict[str, str]:

@@ -31,7 +31,14 @@ from typing import Any
 
 import pytest
 
-from tile_agent_pytest import artifacts, plugin, sandbox, timing_adapters, tuned
+from tile_agent_pytest import (
+    artifacts,
+    mended_interpreter,
+    plugin,
+    sandbox,
+    timing_adapters,
+    tuned,
+)
 from tile_agent_pytest.bench import Timing
 from tile_agent_pytest.examining import comparer
 from tile_agent_pytest.examining.calls import ArgumentLayout, CallRecorder
@@ -142,6 +149,7 @@ class PytestSession:
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
         self._tunings = TuningLog(Path(job["tuned"]))
+        mended_interpreter.mend()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
         self._ended = 0

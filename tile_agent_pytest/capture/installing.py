@@ -12,6 +12,7 @@ import types
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
+from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
 from tile_agent_pytest.capture.entry_points import watch_entry_points
 from tile_agent_pytest.capture.launch_watch import LAUNCHING_MODULES, watch_launches
@@ -30,6 +31,8 @@ def install(setting: str) -> None:
 
     def exec_module(loader: SourceFileLoader, module: types.ModuleType) -> None:
         original(loader, module)
+        if module.__name__ in mended_interpreter.MODULES:
+            mended_interpreter.mend()
         if module.__name__ in LAUNCHING_MODULES:
             watch_launches(recorder)
         elif _is(loader.path, kernel):
