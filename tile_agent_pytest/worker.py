@@ -149,7 +149,7 @@ class PytestSession:
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
         self._tunings = TuningLog(Path(job["tuned"]))
-        mended_interpreter.mend()
+        mended_interpreter.mend_all()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
         self._ended = 0
