@@ -5,7 +5,7 @@ Pure values. Their layout is the journal's schema: a change of it is a new versi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -15,7 +15,7 @@ from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import ScreenResult
-from agent.measuring.statistics import Comparison
+from agent.measuring.statistics import Comparison, weighted_latency_ms
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
 from tile_agent_pytest.bench_command import OPTION, BenchCommand
@@ -44,6 +44,8 @@ class Record:
     latency_ms: float
     method: str
     samples_ms: tuple[float, ...] = ()
+    weight: float = 1.0
+    """How much it counts beside the other configs, as its test says."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,20 @@ class Baselined(Event):
     """Files of a commit that the tests themselves write to."""
     launches: tuple[ObservedLaunch, ...] = ()
     """Of the perf tests, each different one once."""
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """Config -> how much it counts, of those whose tests say so."""
+        return {r.config: r.weight for r in self.records if r.weight != 1.0}
+
+    def latency_ms(self, configs: Collection[str] | None = None) -> float:
+        """The weighted geometric mean over these configs; over all when left out."""
+        found = {
+            record.config: record.latency_ms
+            for record in self.records
+            if configs is None or record.config in configs
+        }
+        return weighted_latency_ms(found, self.weights)
 
 
 @dataclass(frozen=True)

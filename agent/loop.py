@@ -133,6 +133,7 @@ class Effects:
                 self.judge.leave_out(baseline.skipped)
                 self.judge.expect_launches(baseline.launching)
                 self.judge.compare_on(run.subset)
+                self.judge.weigh(baseline.weights)
             return effect(run)
 
         return call
@@ -385,12 +386,8 @@ class Effects:
         )
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
-        return self.judge.compare(
-            self.candidates.checkout(run, before),
-            self.candidates.checkout(run, after),
-            None,
-            deadline_in(run.options.iteration_timeout_s),
-        )
+        ours, theirs = (self.candidates.checkout(run, sha) for sha in (before, after))
+        return self.judge.compare(ours, theirs, None, deadline_in(run.options.iteration_timeout_s))
 
     def _deadline(self, run: Run) -> float:
         """When the current iteration must be over. A resumed iteration has its time again."""

@@ -43,7 +43,7 @@ from agent.events import (
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration
-from agent.measuring.statistics import Comparison, geometric_mean
+from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset
 from agent.options import Options
 
@@ -196,7 +196,7 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.SETUP, Started():
             return replace(run, phase=Phase.BASELINE, started=event, incumbent_sha=event.origin_sha)
         case Phase.BASELINE, Baselined():
-            latency_ms = geometric_mean([record.latency_ms for record in event.records])
+            latency_ms = event.latency_ms()
             row = Row(0, "baseline", latency_ms, True, Status.KEEP, sha=run.incumbent_sha)
             return replace(
                 run,
@@ -304,8 +304,7 @@ def _of_the_compared(run: Run, event: Calibrated) -> dict[str, Any]:
     """The baseline's row over the configs that are compared: those of the other rows."""
     if event.subset is None or run.baseline is None or len(run.rows) != 1:
         return {}
-    found = [r.latency_ms for r in run.baseline.records if r.config in event.subset.configs]
-    latency_ms = geometric_mean(found)
+    latency_ms = run.baseline.latency_ms(event.subset.configs)
     return {"incumbent_ms": latency_ms, "rows": (replace(run.rows[0], latency_ms=latency_ms),)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -29,6 +29,8 @@ class Timing:
     config: str
     samples_ms: tuple[float, ...]
     method: str
+    weight: float = 1.0
+    """How much it counts beside the others."""
 
     @property
     def median_ms(self) -> float:
@@ -74,6 +76,7 @@ class TileBench:
         config: str = "forward",
         warmup_ms: float = WARMUP_MS,
         rep_ms: float = REP_MS,
+        weight: float = 1.0,
     ) -> float:
         """Time `fn` and record it.
 
@@ -83,6 +86,8 @@ class TileBench:
                 part of the name anyway.
             warmup_ms: how long to run it before anything counts; compilation comes before that.
             rep_ms: about how much time the samples may take together.
+            weight: how much it counts beside the other timings of a run, above 0: the part of the
+                time that such calls take in a program, for instance.
 
         Returns:
             The median latency in ms.
@@ -94,7 +99,7 @@ class TileBench:
             sampler.sample(count_for(warmup_ms, estimate_ms, at_least=1))
             samples = sampler.sample(count_for(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
             timing = Timing(config, tuple(samples), sampler.method)
-        self._emit(timing)
+        self._emit(replace(timing, weight=weight))
         return timing.median_ms
 
 

@@ -117,7 +117,13 @@ def as_property(timing: Timing, through: str = "") -> tuple[str, dict[str, Any]]
         through: what the test asked for it, where that was no `tile_bench`.
     """
     method = f"{timing.method}; for {through}" if through else timing.method
-    value = {"config": timing.config, "samples_ms": list(timing.samples_ms), "method": method}
+    value: dict[str, Any] = {
+        "config": timing.config,
+        "samples_ms": list(timing.samples_ms),
+        "method": method,
+    }
+    if timing.weight != 1.0:
+        value["weight"] = timing.weight
     return PROPERTY, value
 
 

@@ -12,6 +12,8 @@ from agent.capture.calls import Capture, CapturedCall
 from agent.capture.cases import CapturedEntry, ids, unique
 from agent.prompting import render
 
+LEAST_SHARE = 1e-3
+"""Of a timing: one that counts for nothing would be none."""
 MOST_SHOWN = 60
 """Characters of the command, in the tests."""
 
@@ -85,14 +87,14 @@ def _entry(
 ) -> Mapping[str, Any]:
     owner, _, method = entry.name.partition(".")
     constant = f"{test.upper()}_CASES"
-    timed = constant if entry.timed == len(entry.calls) else f"{constant}[:{entry.timed}]"
     return {
         "name": entry.name,
         "owner": owner,
         "method": f".{method}" if method else "",
         "test": test,
         "constant": constant,
-        "timed": timed,
+        "timed": f"{test.upper()}_TIMED",
+        "shares": [_shares(call, capture) for call in entry.calls[: entry.timed]],
         "on_instance": entry.on_instance,
         "backward": entry.backward,
         "cases": [
@@ -107,6 +109,13 @@ def _entry(
             for call, name in zip(entry.calls, ids(entry.calls), strict=True)
         ],
     }
+
+
+def _shares(call: CapturedCall, capture: Capture) -> list[str]:
+    """The parts that the passes of a call take of all time: forward, and backward where seen."""
+    passes = (call.forward, call.backward) if call.backward.count else (call.forward,)
+    parts = [time.total_ms(call.processes) / (capture.total_ms or 1.0) for time in passes]
+    return [f"{max(part, LEAST_SHARE):.2g}" for part in parts]
 
 
 def _quoted(command: str) -> str:

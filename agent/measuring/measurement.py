@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -29,6 +29,7 @@ from agent.measuring.statistics import (
     compare,
     geometric_mean,
     minimum_detectable_effect,
+    weighted_mean,
 )
 
 THROTTLE_REASONS = {
@@ -124,6 +125,8 @@ class ComparisonPlan:
     """It is where they would find an improvement of this size, half of what the rules reward."""
     disturbed: int = 4
     """So many disturbed pairs are taken again before the comparison is given up."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Config -> how much it counts in what is said of all, 1 where there is none."""
 
 
 def measure(
@@ -146,18 +149,20 @@ def measure(
         if failure := taken.up_to(look):
             return failure
         try:
-            comparison = compare([raw.blocks() for raw in taken.pairs], alpha=plan.alpha)
+            comparison = compare(
+                [raw.blocks() for raw in taken.pairs], alpha=plan.alpha, weights=plan.weights
+            )
         except ValueError as problem:
             return unmeasured(str(problem))
         if len(taken.pairs) < look:
             break
         if look in plan.looks:
             done = is_settled(comparison, rules, floor) or is_surely_small(
-                taken.pairs, rules, floor, plan.small_alpha
+                taken.pairs, rules, floor, plan
             )
         else:
             done = is_hopeless(comparison, rules) or (
-                look == plan.sure_after and is_sure(taken.pairs, rules, floor, plan.sure_alpha)
+                look == plan.sure_after and is_sure(taken.pairs, rules, floor, plan)
             )
         if done:
             break
@@ -221,22 +226,24 @@ def is_hopeless(comparison: Comparison, rules: Rules) -> bool:
     return any(config.effect.high < -rules.regression for config in comparison.configs)
 
 
-def is_sure(pairs: Sequence[RawPair], rules: Rules, noise_floor: float, alpha: float) -> bool:
+def is_sure(
+    pairs: Sequence[RawPair], rules: Rules, noise_floor: float, plan: ComparisonPlan
+) -> bool:
     """Whether every config gained what the rules reward most, by bounds that hardly ever fail."""
-    return _bounds(pairs, alpha)[0] > max(rules.major, noise_floor)
+    return _bounds(pairs, plan.sure_alpha, plan)[0] > max(rules.major, noise_floor)
 
 
 def is_surely_small(
-    pairs: Sequence[RawPair], rules: Rules, noise_floor: float, alpha: float
+    pairs: Sequence[RawPair], rules: Rules, noise_floor: float, plan: ComparisonPlan
 ) -> bool:
     """Whether every config gained something, and less than the rules reward."""
-    low, high = _bounds(pairs, alpha)
+    low, high = _bounds(pairs, plan.small_alpha, plan)
     return low > noise_floor and high < rules.minor
 
 
-def _bounds(pairs: Sequence[RawPair], alpha: float) -> tuple[float, float]:
+def _bounds(pairs: Sequence[RawPair], alpha: float, plan: ComparisonPlan) -> tuple[float, float]:
     """The lowest and the highest that the whole or a config may have gained."""
-    found = compare([raw.blocks() for raw in pairs], alpha=alpha)
+    found = compare([raw.blocks() for raw in pairs], alpha=alpha, weights=plan.weights)
     effects = (found.overall, *(config.effect for config in found.configs))
     return min(e.low for e in effects), max(e.high for e in effects)
 
@@ -275,7 +282,10 @@ def calibrate(
         }
         if len(taken) < look or max(resolvable.values()) <= plan.fine:
             break
-    ratios = [math.fsum(b.log_ratio() for b in pair.values()) / len(pair) for pair in taken]
+    ratios = [
+        weighted_mean({config: b.log_ratio() for config, b in pair.items()}, plan.weights)
+        for pair in taken
+    ]
     return Calibration(
         noise_floor=noise_floor(ratios, min(plan.looks[0], len(ratios)), draws),
         levels_ms={config: _level([pair[config] for pair in taken]) for config in taken[0]},

@@ -91,22 +91,20 @@ def compare(
         alpha: one-sided error rate of the overall bounds.
         config_alpha: the same for each config, already corrected for their number; `alpha` divided
             by the number of configs when not given (Bonferroni).
-        weights: config -> weight in the overall mean; equal when not given.
+        weights: config -> weight in the overall mean, 1 where there is none.
 
     Raises:
         ValueError: fewer than two pairs, or pairs that disagree on their configs.
     """
     if len(pairs) < 2:
         raise ValueError(f"{len(pairs)} process pairs; an interval needs at least 2")
+    weights = weights or {}
     names = tuple(pairs[0])
     if not names or any(set(pair) != set(names) for pair in pairs):
         raise ValueError("the process pairs do not hold the same configs")
     per_config_alpha = alpha / len(names) if config_alpha is None else config_alpha
-    total = sum((weights or {}).get(name, 1.0) for name in names)
-    share = {name: (weights or {}).get(name, 1.0) / total for name in names}
-
     ratios = {name: [pair[name].log_ratio() for pair in pairs] for name in names}
-    overall = [math.fsum(share[n] * ratios[n][k] for n in names) for k in range(len(pairs))]
+    overall = [weighted_mean({n: ratios[n][k] for n in names}, weights) for k in range(len(pairs))]
     configs = tuple(
         ConfigComparison(
             config=name,
@@ -119,12 +117,8 @@ def compare(
     return Comparison(
         configs=configs,
         overall=paired_effect(overall, alpha),
-        incumbent_ms=math.exp(
-            math.fsum(share[c.config] * math.log(c.incumbent_ms) for c in configs)
-        ),
-        candidate_ms=math.exp(
-            math.fsum(share[c.config] * math.log(c.candidate_ms) for c in configs)
-        ),
+        incumbent_ms=weighted_latency_ms({c.config: c.incumbent_ms for c in configs}, weights),
+        candidate_ms=weighted_latency_ms({c.config: c.candidate_ms for c in configs}, weights),
         resolvable=minimum_detectable_effect(overall, alpha),
         pairs=len(pairs),
     )
@@ -162,6 +156,23 @@ def geometric_mean(values: Sequence[float]) -> float:
     if not values or any(not value > 0 for value in values):
         raise ValueError(f"a geometric mean needs values above zero, not {list(values)!r}")
     return math.exp(_mean_log(values))
+
+
+def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """Of values by config.
+
+    Args:
+        values: config -> value; not empty.
+        weights: config -> weight, 1 where there is none.
+    """
+    total = math.fsum(weights.get(name, 1.0) for name in values)
+    return math.fsum(weights.get(name, 1.0) * value for name, value in values.items()) / total
+
+
+def weighted_latency_ms(latencies_ms: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The weighted geometric mean of the configs' latencies, in ms."""
+    logs = {config: math.log(latency_ms) for config, latency_ms in latencies_ms.items()}
+    return math.exp(weighted_mean(logs, weights))
 
 
 def _mean_log(values: Sequence[float]) -> float:

@@ -196,6 +196,9 @@ def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> Non
     text = (repo / CAPTURED).read_text()
     ast.parse(text)
     assert "of the time, 3 calls" in text
+    shares = re.findall(r"^    \(([\d.e-]+),(?: ([\d.e-]+))?\),$", text, re.MULTILINE)
+    assert len(shares) == sum(entry["timed"] for entry in done.json["entries"])
+    assert 0.9 < sum(float(part or 0) for share in shares for part in share) < 1.1
     assert "only_counts" not in text
     assert done.json["clock"] == "wall time on the CPU"
     assert sum(entry["share"] for entry in done.json["entries"]) == pytest.approx(1)

@@ -66,6 +66,9 @@ class ScriptedJudge:
     def compare_on(self, subset: Subset | None) -> None:
         assert subset is None
 
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        assert weights == {}
+
     def verify(
         self,
         checkout: Checkout,

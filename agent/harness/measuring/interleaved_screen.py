@@ -26,7 +26,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.screening import Look
-from agent.measuring.statistics import geometric_mean
+from agent.measuring.statistics import geometric_mean, weighted_latency_ms, weighted_mean
 
 AT_ONCE = 4
 """Variants of a screen: each holds inputs of its own, beside the incumbent's."""
@@ -46,6 +46,7 @@ class InterleavedScreen:
         *,
         names: Mapping[str, str] | None = None,
         only: frozenset[str] | None = None,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         """Nothing is started yet.
 
@@ -56,6 +57,7 @@ class InterleavedScreen:
             deadline: for all of it.
             names: node id -> what its configs are called; by the plan's perf tests when left out.
             only: the configs that are measured; all when left out.
+            weights: config -> how much it counts, 1 where there is none.
         """
         self._server = server
         self._plan = plan
@@ -63,11 +65,14 @@ class InterleavedScreen:
         self._deadline = deadline
         self._names = names or short_names(plan.perf)
         self._only = only
+        self._weights = weights or {}
         self._met: list[str] = []
         """The configs at which they have waited."""
         self._arms: dict[str, WorkerSession] = {}
-        self._seen: dict[str, list[tuple[float, float]]] = {}
-        """Variant -> log ratio and latency in ms, one a config."""
+        self._log_ratios: dict[str, dict[str, float]] = {}
+        """Variant -> config -> log of the incumbent's latency by its own."""
+        self._latencies_ms: dict[str, dict[str, float]] = {}
+        """The same with its own latency."""
 
     def look(
         self, incumbent: Checkout, variants: Mapping[str, Checkout], logs: Mapping[str, Path]
@@ -83,7 +88,9 @@ class InterleavedScreen:
             What was seen of those that stayed to the end.
         """
         checkouts = {INCUMBENT: incumbent, **variants}
-        self._seen, self._met = {name: [] for name in variants}, []
+        self._met = []
+        self._log_ratios = {name: {} for name in variants}
+        self._latencies_ms = {name: {} for name in variants}
         with ExitStack() as stack:
             for name, checkout in checkouts.items():
                 with self._may_leave(name):
@@ -102,11 +109,11 @@ class InterleavedScreen:
             stack.pop_all()
         return {
             name: Look(
-                statistics.fmean(log_ratio for log_ratio, _ in found),
-                geometric_mean([latency_ms for _, latency_ms in found]),
+                weighted_mean(log_ratios, self._weights),
+                weighted_latency_ms(self._latencies_ms[name], self._weights),
             )
-            for name, found in self._seen.items()
-            if name in self._arms and found
+            for name, log_ratios in self._log_ratios.items()
+            if name in self._arms and log_ratios
         }
 
     def _run(self) -> None:
@@ -158,7 +165,8 @@ class InterleavedScreen:
         for name, _ in self._each():
             if name != INCUMBENT:
                 ours, theirs = map(geometric_mean, (block_ms[INCUMBENT], block_ms[name]))
-                self._seen[name].append((math.log(ours / theirs), theirs))
+                self._log_ratios[name][self._met[-1]] = math.log(ours / theirs)
+                self._latencies_ms[name][self._met[-1]] = theirs
 
     def _prepare(self) -> dict[str, float]:
         """Have all compiled, one after the other, and estimated, in ms a launch.

@@ -6,7 +6,6 @@ Expected failures are values: whatever a candidate does wrong comes back as a `F
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -51,7 +50,12 @@ from agent.measuring.measurement import (
     unmeasured,
 )
 from agent.measuring.screening import Look
-from agent.measuring.statistics import Comparison, geometric_mean
+from agent.measuring.statistics import (
+    Comparison,
+    geometric_mean,
+    weighted_latency_ms,
+    weighted_mean,
+)
 from agent.measuring.subset import PerfTestCost, Subset
 from tile_agent_pytest.plugin import PROPERTY
 
@@ -77,6 +81,9 @@ class Judge(Protocol):
 
     def compare_on(self, subset: Subset | None) -> None:
         """Compare on these configs only; on all where there is no subset."""
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """Have configs count by these weights in what is said of all; by 1 where there is none."""
 
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """Of candidates too, these correctness tests must launch a kernel of the file."""
@@ -178,6 +185,10 @@ class PytestJudge:
         perf = tuple(nodeid for nodeid in self._tests.perf if nodeid in chosen)
         self._compared = replace(self._tests, perf=perf)
 
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """What the tests of the baseline said; what a candidate's say counts for nothing."""
+        self._plan = replace(self._plan, weights=dict(weights))
+
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """A result that no kernel of the file computed is not the candidate's."""
         self._verifier.launching = frozenset(nodeids)
@@ -263,9 +274,10 @@ class PytestJudge:
         if isinstance(raw, Failure):
             return raw
         try:
-            seen = list(raw.blocks().values())
-            log_ratio = math.fsum(b.log_ratio() for b in seen) / len(seen)
-            return Look(log_ratio, geometric_mean([t for b in seen for t in b.candidate_ms]))
+            seen, weights = raw.blocks(), self._plan.weights
+            log_ratio = weighted_mean({n: b.log_ratio() for n, b in seen.items()}, weights)
+            latencies_ms = {n: geometric_mean(b.candidate_ms) for n, b in seen.items()}
+            return Look(log_ratio, weighted_latency_ms(latencies_ms, weights))
         except ValueError as problem:
             return unmeasured(str(problem))
 
@@ -282,7 +294,13 @@ class PytestJudge:
         for names in groups(list(variants)):
             half = (time.monotonic() + deadline) / 2
             line = InterleavedScreen(
-                self._server, self._compared, timing, half, names=self._names, only=self._only
+                self._server,
+                self._compared,
+                timing,
+                half,
+                names=self._names,
+                only=self._only,
+                weights=self._plan.weights,
             )
             logs = {
                 name: self._logs / f"{next(self._numbers):04d}-screen.log"

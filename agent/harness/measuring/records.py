@@ -54,10 +54,10 @@ def read_records(
     short = names or short_names([test.nodeid for test in tests])
     records: dict[str, Record] = {}
     for test in tests:
-        for label, latency_ms, samples_ms, method in _found(test, framework):
+        for label, latency_ms, samples_ms, method, weight in _found(test, framework):
             name = short[test.nodeid] if label == "forward" else f"{short[test.nodeid]} {label}"
             unique = numbered(name, records)
-            records[unique] = Record(unique, latency_ms, method, samples_ms)
+            records[unique] = Record(unique, latency_ms, method, samples_ms, weight)
     if not records:
         raise RecordError(_nothing(tests, framework))
     return tuple(records.values())
@@ -79,7 +79,7 @@ def records_something(tests: Sequence[TestResult], framework: str) -> bool:
         return False
 
 
-Found = tuple[str, float, tuple[float, ...], str]
+Found = tuple[str, float, tuple[float, ...], str, float]
 """Label, latency in ms, samples in ms, method."""
 
 
@@ -110,11 +110,18 @@ class _Field:
 
     def latency_ms(self) -> float:
         """The value, which has to be one."""
+        return self._above_zero("a number of ms above zero")
+
+    def weight(self) -> float:
+        """The value, which has to be one."""
+        return self._above_zero("a number above zero")
+
+    def _above_zero(self, needed: str) -> float:
         if isinstance(self.value, int | float) and not isinstance(self.value, bool):
             with suppress(OverflowError):
-                if math.isfinite(latency_ms := float(self.value)) and latency_ms > 0:
-                    return latency_ms
-        raise self.refused("a number of ms above zero")
+                if math.isfinite(number := float(self.value)) and number > 0:
+                    return number
+        raise self.refused(needed)
 
     def refused(self, needed: str) -> RecordError:
         """The line that says what is wrong with it."""
@@ -143,14 +150,15 @@ def _from_tile_bench(test: TestResult) -> Iterator[Found]:
             if not samples:
                 raise RecordError(f"{test.nodeid} recorded no sample")
             config, method = (record.at(key).value for key in ("config", "method"))
-            yield str(config), statistics.median(samples), samples, str(method)
+            weight = record.at("weight").weight() if "weight" in value else 1.0
+            yield str(config), statistics.median(samples), samples, str(method), weight
 
 
 def _from_pytest_benchmark(test: TestResult) -> Iterator[Found]:
     if test.benchmark_s:
         times_ms = [1e3 * sample for sample in test.benchmark_s]
         samples = _Field(test.nodeid, "pytest-benchmark", times_ms).latencies_ms()
-        yield "forward", statistics.median(samples), samples, "pytest-benchmark"
+        yield "forward", statistics.median(samples), samples, "pytest-benchmark", 1.0
 
 
 def _benchmark_properties(test: TestResult) -> Iterator[_Field]:
@@ -189,7 +197,7 @@ def _from_figures(direction: str, figures: _Field) -> Iterator[Found]:
         latency = figures.at(statistic)
         if latency.value is not None:
             samples = _kernel_times(figures.at("kernel_times"))
-            yield direction, latency.latency_ms(), samples, f"TileGym, {statistic}"
+            yield direction, latency.latency_ms(), samples, f"TileGym, {statistic}", 1.0
             return
 
 

@@ -265,6 +265,17 @@ def test_a_calibration_takes_the_pairs_that_the_noise_asks_for(
     assert statistics.median(taken) == pairs
 
 
+def test_what_is_said_of_all_configs_is_weighted() -> None:
+    weights = {"rare": 0.1, "frequent": 0.9}
+    source = SimulatedPairs(QUIET, {"rare": 0.5, "frequent": 1.0}, seed=5)
+    seen = measure(source, Rules(), ComparisonPlan(weights=weights))
+    assert isinstance(seen, Comparison)
+    assert seen.overall.improvement == pytest.approx(1 - 0.5**0.1, abs=0.02)
+    equal = measure(source, Rules(), ComparisonPlan())
+    assert isinstance(equal, Comparison)
+    assert equal.overall.improvement == pytest.approx(1 - 0.5**0.5, abs=0.02)
+
+
 def test_a_calibration_says_what_each_config_can_resolve() -> None:
     calibration = calibrate(SimulatedPairs(TYPICAL, {"a": 1.0, "b": 1.0}, seed=3), ComparisonPlan())
     assert not isinstance(calibration, Failure)

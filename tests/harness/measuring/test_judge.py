@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.events import Baselined, TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.judge import PytestJudge, TimedPass
 from agent.harness.measuring.pairs import WorkerPairs
@@ -20,6 +21,7 @@ from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset
 from tests.support.tiers import others_full
@@ -290,6 +292,34 @@ def test_one_config_that_regresses_reverts_the_rest(judge: PytestJudge, make: Ma
     verdict = decide(comparison, Rules())
     assert verdict.status is Status.REVERT
     assert "large is" in verdict.reason
+
+
+def test_tests_say_how_much_their_timings_count(judge: PytestJudge, make: Make) -> None:
+    """Those of the baseline do; a candidate cannot change it."""
+    both = "def configs(): return ['small', 'large']\n"
+    turn = """
+        turn = []
+        def configs():
+            for name in ("small", "large"):
+                turn.append(name)
+                yield name
+        def launch():
+            time.sleep({"small": 0.005, "large": 0.02}[turn[-1]])
+    """
+    weighed = STEPPED.replace("rep_ms=10", "rep_ms=10, weight=9 if config == 'large' else 1")
+    incumbent, candidate = make("even", sleep_ms=20.0, extra=both), make("uneven", extra=turn)
+    for checkout in (incumbent, candidate):
+        (checkout.root / "test_kernel.py").write_text(textwrap.dedent(weighed))
+    timing = judge.time(incumbent, deadline_in(60))
+    assert isinstance(timing, TimedPass)
+    weights = Baselined(timing.records, 1, 1.0).weights
+    assert weights == {"test_perf[1] large": 9.0, "test_perf[2] large": 9.0}
+    judge.weigh(weights)
+    look = judge.quick_compare(incumbent, candidate, 1, deadline_in(60))
+    assert isinstance(look, Look)
+    assert math.exp(look.log_ratio) == pytest.approx(4**0.1, rel=0.1)
+    seen = judge.interleaved_screen(incumbent, {"it": candidate}, 1, deadline_in(60))
+    assert math.exp(seen["it"].log_ratio) == pytest.approx(4**0.1, rel=0.1)
 
 
 def test_configs_that_are_left_out_are_not_timed(judge: PytestJudge, make: Make) -> None:

@@ -60,6 +60,13 @@ def test_tile_bench_may_time_several_configs_in_one_test() -> None:
     assert names == ["test_perf[cutile-4096] small", "test_perf[cutile-4096] large"]
 
 
+def test_a_tile_bench_says_how_much_it_counts() -> None:
+    name, value = tile_bench(1.0, config="small")
+    properties = ((name, value | {"weight": 0.25}), tile_bench(2.0, config="large"))
+    records = read_records([result(properties=properties)], "cutile")
+    assert [record.weight for record in records] == [0.25, 1.0]
+
+
 def test_tilegyms_property_gives_the_row_of_the_framework() -> None:
     figures = {"median": 0.39, "mean": 0.5, "kernel_times": [0.38, 0.39, 0.4]}
     rows = tilegym(
@@ -236,6 +243,14 @@ MALFORMED = [
         "tile_bench",
         {"samples_ms": [1.0, {"ms": 2}]},
         "tile_bench['samples_ms'][1] = {'ms': 2}, which is not a number of ms above zero",
+    ),
+    *(
+        (
+            "tile_bench",
+            {"samples_ms": [1.0], "config": "", "method": "", "weight": weight},
+            f"tile_bench['weight'] = {weight!r}, which is not a number above zero",
+        )
+        for weight in (0, -1.0, "much", float("nan"))
     ),
     (
         "benchmark",
