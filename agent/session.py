@@ -134,11 +134,7 @@ def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session
     run_id = _run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
     target = find_target(
-        found.tree,
-        found.kernel,
-        request.tests,
-        request.bench,
-        needs_tests=not request.capture,
+        found.tree, found.kernel, request.tests, request.bench, needs_tests=not request.capture
     )
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
@@ -146,7 +142,11 @@ def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
         origin_sha, captured = found.head_sha, None
-        if request.capture:
+        if (
+            request.capture
+        ):  # it may take long: what would keep the run from beginning is told first
+            _check_unfinished(workspace, target.kernel, _branch(request, target))
+            workspace.check_free(_branch(request, target))
             captured = commit_captured(workspace, origin_sha, target, request.capture)
             origin_sha, target = captured.sha, captured.target
         session = _open(
@@ -281,7 +281,7 @@ def _open(
         python=request.python,
         logs=logs,
         notes=plan.notes,
-        branch=_branch(Path(target.kernel)) if request.branch is None else request.branch,
+        branch=_branch(request, target),
         options=request.options,
     )
 
@@ -315,7 +315,7 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
     Raises:
         UsageError: the branch exists; nothing has been changed.
     """
-    _check_unfinished(session)
+    _check_unfinished(session.workspace, session.target.kernel, session.branch)
     setup = session.workspace.set_up(session.branch, session.origin_sha, session.folder)
     try:
         _keep_foreign_table(session)
@@ -341,20 +341,19 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
     return advance(Run(), started), journal, setup
 
 
-def _check_unfinished(session: Session) -> None:
+def _check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
     """Refuse a branch whose run on this kernel can go on: that is likelier meant than a new name.
 
     Raises:
         UsageError: there is such a run; how to go on with it.
     """
-    workspace, branch = session.workspace, session.branch
     if not workspace.has_branch(branch):
         return
     for name in reversed(find_runs(workspace.repository)):
         run = read_run(workspace.repository, name)
         if run is None or run.started is None or run.phase is Phase.DONE:
             continue
-        if (run.started.kernel, run.started.branch) == (session.target.kernel, branch):
+        if (run.started.kernel, run.started.branch) == (kernel, branch):
             led = ASSISTANT in run.options.proposers
             how = f"`tile-agent {'status' if led else 'resume'} {name}`{' says how' if led else ''}"
             raise UsageError(
@@ -382,8 +381,9 @@ def _run_id(kernel: Path) -> str:
     return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _branch(kernel: Path) -> str:
-    return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d')}"
+def _branch(request: Request, target: Target) -> str:
+    usual = f"tile-agent/{_slug(Path(target.kernel))}-{time.strftime('%Y%m%d')}"
+    return usual if request.branch is None else request.branch
 
 
 def _slug(kernel: Path) -> str:

@@ -206,6 +206,14 @@ class Workspace:
         answer = ask("update-ref", "-m", "tile-agent: created", _head(name), sha, "")
         if answer.status == 0:
             return
+        self.check_free(name)
+        raise UsageError(
+            f"git cannot create branch {name}: {answer.complaint}:"
+            " mend that, or give another with --branch NAME"
+        )
+
+    def check_free(self, name: str) -> None:
+        """Raise UsageError where there is such a branch."""
         if self.has_branch(name):
             ours = name.startswith("tile-agent/")
             mend = f", or delete it with `git branch -D {name}` if you have what it holds"
@@ -213,10 +221,6 @@ class Workspace:
                 f"branch {name} exists: give another, such as --branch {self.free_branch(name)}"
                 f"{mend if ours else ''}"
             )
-        raise UsageError(
-            f"git cannot create branch {name}: {answer.complaint}:"
-            " mend that, or give another with --branch NAME"
-        )
 
     def has_branch(self, name: str) -> bool:
         """Whether there is such a branch."""

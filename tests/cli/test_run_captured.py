@@ -88,3 +88,24 @@ def test_what_is_there_is_not_captured_again(tmp_path: Path) -> None:
     assert end.code == ExitCode.USAGE
     assert "leave --capture out" in end.json["error"]
     assert not (repo / "was-run").exists()
+
+
+def test_nothing_is_run_for_a_branch_that_exists(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE)
+    git(repo, "branch", "faster")
+    end = run(repo, "touch was-run", "--branch", "faster")
+    assert (end.code, "branch faster exists" in end.json["error"]) == (ExitCode.USAGE, True)
+    assert not (repo / "was-run").exists()
+
+
+@pytest.mark.full
+def test_an_assistant_begins_with_what_is_captured_and_goes_on(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE)
+    given = ("--kernel", "double.py", "--capture", USING, "--python", warm_interpreter())
+    begun = tile_agent(repo, "begin", *given, "--json", "--yes")
+    assert begun.code == ExitCode.DONE, begun.err
+    offered = tile_agent(repo, "next", "--json")
+    assert offered.code == ExitCode.DONE, offered.err
+    assert offered.json["run"] == begun.json["run"]
+    ended = tile_agent(repo, "finish", "--json")
+    assert ended.json["rows"][0]["optimization"] == "baseline", ended.err
