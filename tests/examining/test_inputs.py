@@ -9,6 +9,8 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from tile_agent_pytest.examining.inputs import Inputs  # noqa: E402
 from tile_agent_pytest.examining.tensors import digest, overlap, reachable  # noqa: E402
 
@@ -79,6 +81,37 @@ def test_what_moved_lies_where_it_lay_with_the_bytes_it_has() -> None:
     assert x.data_ptr() == there
     assert torch.equal(bytes_of(x), bytes_of(twin))
     inputs.restore()
+    assert torch.equal(bytes_of(x), made)
+
+
+class Allocated(TorchDispatchMode):  # type: ignore[misc]
+    """Counts the operators whose result is new memory, by whether it is as large as a tensor."""
+
+    def __init__(self, tensor: Any) -> None:
+        super().__init__()
+        self._bytes = tensor.nbytes
+        self.large = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            given = {a.untyped_storage().data_ptr() for a in args if isinstance(a, torch.Tensor)}
+            is_new = made.untyped_storage().data_ptr() not in given
+            self.large += is_new and made.nbytes > self._bytes / 8
+        return made
+
+
+def test_a_tensor_need_not_fit_beside_itself_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tile_agent_pytest.examining.inputs.CHUNK", 1000)
+    x = torch.randn(100_000)
+    made = bytes_of(x)
+    with Allocated(x) as looking:
+        inputs = Inputs({"x": x})
+    assert looking.large == 0
+    inputs.refresh(2)
+    with Allocated(x) as undoing:
+        inputs.restore()
+    assert undoing.large == 1
     assert torch.equal(bytes_of(x), made)
 
 

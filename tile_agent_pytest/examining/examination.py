@@ -284,12 +284,13 @@ class Examination:
         self._is_captured = True
 
     def close(self) -> None:
-        """Give the test its bytes back."""
-        self.inputs.move_back()
-        self.inputs.restore()
+        """Give the test its bytes back; first the memory of results, which that may take."""
         self._held = None
         self._results = {}
         self._earlier = ({}, [])
+        give_back_cached()
+        self.inputs.move_back()
+        self.inputs.restore()
         give_back_cached()
 
     def _fitting(self, do: Callable[[], _Seen]) -> _Seen | None:

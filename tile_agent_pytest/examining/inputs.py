@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tile_agent_pytest.examining.tensors import overlap, torch
+from tile_agent_pytest.examining.tensors import CHUNK, overlap, torch
 
 FACTOR = 32.0
 """Of the scaled part. A large one makes a single element count in a long sum."""
@@ -179,7 +179,7 @@ class Inputs:
             tensor.data.copy_(flat.view(tensor.shape))
 
     def _undo(self, tensor: Any, change: ByteChange, factor: float) -> None:
-        flat = tensor.detach().reshape(-1).clone()
+        flat = tensor.data.reshape(-1)  # itself where that can be: a copy need not fit beside it
         if factor != 1.0:
             flat[change.begin : change.end] /= factor
         tensor.data.copy_(_rolled(flat, -change.shift).view(tensor.shape))
@@ -218,11 +218,12 @@ def _is_small(tensor: Any) -> bool:
     """Whether its values can be scaled without leaving what its type can hold."""
     if tensor.element_size() == 1:
         return False
-    values = tensor.detach().abs()
-    finite = values[torch().isfinite(values)]
-    if not finite.numel():
-        return False
-    return float(finite.max()) * FACTOR < float(torch().finfo(tensor.dtype).max) / FACTOR
+    flat, largest = tensor.detach().reshape(-1), -1.0
+    for begin in range(0, flat.numel(), CHUNK):
+        values = flat[begin : begin + CHUNK].abs()
+        finite = values[torch().isfinite(values)]
+        largest = max(largest, float(finite.max()) if finite.numel() else -1.0)
+    return 0 <= largest * FACTOR < float(torch().finfo(tensor.dtype).max) / FACTOR
 
 
 def _mentions_addresses(tensors: Iterable[Any]) -> bool:

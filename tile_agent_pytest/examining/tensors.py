@@ -13,7 +13,7 @@ from typing import Any
 
 MOST_TENSORS = 256
 _DEEPEST = 6
-_CHUNK = 1 << 24
+CHUNK = 1 << 24
 """Elements that are looked at together: eight bytes each are needed for that."""
 _LARGE_PART = 1 / 16
 """Of a device's memory: worth the time that it takes to give it back."""
@@ -159,8 +159,8 @@ def digest(tensor: Any) -> tuple[int, int]:
     """Two sums over a tensor's bytes: equal for equal bytes, and for hardly any others."""
     flat = _as_integers(tensor)
     total = weighted = 0
-    for begin in range(0, flat.numel(), _CHUNK):
-        part = flat[begin : begin + _CHUNK].to(torch().int64)
+    for begin in range(0, flat.numel(), CHUNK):
+        part = flat[begin : begin + CHUNK].to(torch().int64)
         places = torch().arange(part.numel(), device=part.device)
         total += int(part.sum())
         weighted += int((part * (places * 0x9E3779B1 % 0x7FFFFFFF + begin + 1)).sum())
