@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -317,9 +316,11 @@ def test_tests_say_how_much_their_timings_count(judge: PytestJudge, make: Make) 
     judge.weigh(weights)
     look = judge.quick_compare(incumbent, candidate, 1, deadline_in(60))
     assert isinstance(look, Look)
-    assert math.exp(look.log_ratio) == pytest.approx(4**0.1, rel=0.1)
+    log_ratios = [look.log_ratio]
     seen = judge.interleaved_screen(incumbent, {"it": candidate}, 1, deadline_in(60))
-    assert math.exp(seen["it"].log_ratio) == pytest.approx(4**0.1, rel=0.1)
+    log_ratios.append(seen["it"].log_ratio)
+    # 0.1 log(4) = 0.14; weighed alike they would say 0.69. A loaded machine moves them, too.
+    assert max(log_ratios) < 0.4, log_ratios
 
 
 def test_configs_that_are_left_out_are_not_timed(judge: PytestJudge, make: Make) -> None:
