@@ -106,7 +106,7 @@ def _functions() -> Mapping[str, Callable[..., Any]]:
         "normcdfinv": torch.special.ndtri,
         "erfcinv": lambda x: torch.erfinv(1 - x),
         "erfcx": torch.special.erfcx,
-        "tgamma": lambda x: torch.exp(torch.lgamma(x)),
+        "tgamma": _gamma,
         "j0": torch.special.bessel_j0,
         "j1": torch.special.bessel_j1,
         "y0": torch.special.bessel_y0,
@@ -131,6 +131,14 @@ def _functions() -> Mapping[str, Callable[..., Any]]:
         "signbit": torch.signbit,
         "signbitd": torch.signbit,
     }
+
+
+def _gamma(x: Any) -> Any:
+    """By its reflection below zero: the logarithm that torch has is one of the absolute value."""
+    import torch
+
+    reflected = torch.pi / (torch.sin(torch.pi * x) * torch.exp(torch.lgamma(1 - x)))
+    return torch.where(x > 0, torch.exp(torch.lgamma(x)), reflected)
 
 
 def _rounded_away(x: Any) -> Any:

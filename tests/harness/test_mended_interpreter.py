@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.support.repo import write
 from tests.support.warm_python import run_python
+from tile_agent_pytest.interpreted_libdevice import _named
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -91,6 +93,49 @@ for x in (torch.randn(100), torch.randn(100, dtype=torch.float64)):
     torch.testing.assert_close(curved(x), expected + torch.tanh(x[0]))
 assert curved(torch.tensor([1.0, float("nan")]))[1] == torch.tanh(torch.tensor(1.0))
 """
+
+
+COMPUTED = {
+    "__nv_tanhf": ((0.3,), math.tanh(0.3)),
+    "__nv_erf": ((0.3,), math.erf(0.3)),
+    "__nv_erff": ((0.3,), math.erf(0.3)),
+    "__nv_fast_expf": ((0.3,), math.exp(0.3)),
+    "__nv_fast_fdividef": ((3.0, 4.0), 0.75),
+    "__nv_fdiv_rn": ((3.0, 4.0), 0.75),
+    "__nv_fmaf_rn": ((3.0, 4.0, 5.0), 17.0),
+    "__nv_frsqrt_rn": ((4.0,), 0.5),
+    "__nv_cbrtf": ((-8.0,), -2.0),
+    "__nv_exp10f": ((2.0,), 100.0),
+    "__nv_fdimf": ((1.0, 3.0), 0.0),
+    "__nv_ldexpf": ((3.0, 4), 48.0),
+    "__nv_tgammaf": ((-1.5,), math.gamma(-1.5)),
+    "__nv_lgammaf": ((4.5,), math.lgamma(4.5)),
+    "__nv_rintf": ((2.5,), 2.0),
+    "__nv_roundf": ((-2.5,), -3.0),
+    "__nv_normcdff": ((1.0,), 0.5 * (1 + math.erf(math.sqrt(0.5)))),
+    "__nv_saturatef": ((1.5,), 1.0),
+    "__nv_sinpif": ((0.5,), 1.0),
+    "__nv_finitef": ((math.inf,), 0.0),
+    "__nv_abs": ((-3,), 3),
+}
+
+
+@pytest.mark.parametrize("symbol", COMPUTED)
+def test_a_function_of_the_device_is_known_by_its_symbol(symbol: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    arguments, expected = COMPUTED[symbol]
+    function = _named(symbol)
+    assert function is not None
+    kinds = (
+        torch.float64 if isinstance(argument, float) else torch.int32 for argument in arguments
+    )
+    given = [torch.tensor(a, dtype=kind) for a, kind in zip(arguments, kinds, strict=True)]
+    assert float(function(*given)) == pytest.approx(expected)
+
+
+def test_what_is_not_known_is_said() -> None:
+    assert _named("__nv_byte_perm") is None
+    assert _named("__nv_fadd_rz") is None
 
 
 def test_floats_have_a_type_libdevice_computes_and_tuners_need_no_gpu(tmp_path: Path) -> None:
