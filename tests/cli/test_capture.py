@@ -110,6 +110,10 @@ class Table:
 
 def only_counts(n):
     return n + 1
+
+
+def scale_layer(layer, x):
+    return Scale.apply(x, layer.options.factor)
 '''
 SCRIPT = """\
 import torch
@@ -128,6 +132,9 @@ Table(3).rows(torch.randn(9, 5), torch.tensor([3, 1, 2]))
 operators.noisy(torch.randn(20), generator=torch.Generator().manual_seed(3))
 operators.ScaleTwice.apply(torch.ones(5), 3.0).sum().item() == 45.0 or exit(9)
 operators.only_counts(3)
+layer = type("Layer", (), {"options": type("Options", (), {"factor": 2.5})})()
+operators.scale_layer(layer, torch.randn(2, 6)).sum().item()
+operators.scale_layer(layer, torch.randn(2, 3, requires_grad=True)).sum().backward()
 """
 TEST = """\
 import pytest
@@ -185,8 +192,8 @@ def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> Non
     assert {name: sorted(found) for name, found in cases(repo).items()} == {
         "SCALE_IN_PLACE": ["100-float32", "64-float32"],
         "SCALE_INTO": ["30-float32", "30-float32_2"],
-        "SCALE_APPLY_AND_BACKWARD": ["8x32-float32"],
-        "SCALE_APPLY": ["4-float32"],
+        "SCALE_APPLY_AND_BACKWARD": ["2x3-float32", "8x32-float32"],
+        "SCALE_APPLY": ["2x6-float32", "4-float32"],
         "SCALE_TWICE_APPLY": ["5-float32"],
         "SCALER_AND_BACKWARD": ["3x16-float32"],
         "GATHER": ["64x40-30-float32"],
@@ -321,8 +328,9 @@ def test_what_no_test_can_call_is_told(repo: Path) -> None:
     direct = "from kernels.operators import scale_kernel as k; import torch; x = torch.ones(4); "
     done = capture(repo, PYTHON, "-c", f"{direct} k[(1,)](x, x, 4, 2.0, BLOCK=4)")
     assert (done.code, "code outside" in done.json["error"]) == (NO_LAUNCH, True)
-    write(repo, {KERNEL: OPERATORS.replace("factor=2.0):", "factor=2.0, hook=None):")})
-    odd = "from kernels.operators import scale_; import torch; scale_(torch.ones(3), 1, object())"
+    hooked = "def hooked(x, hook):\n    scale_kernel[(1,)](x, x, x.numel(), 2.0, BLOCK=128)\n"
+    write(repo, {KERNEL: f"{OPERATORS}\n\n{hooked}"})
+    odd = "from kernels.operators import hooked; import torch; hooked(torch.ones(3), object())"
     done = capture(repo, PYTHON, "-c", odd)
     assert (done.code, "builtins.object" in done.json["error"]) == (NO_LAUNCH, True)
 

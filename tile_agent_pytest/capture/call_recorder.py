@@ -53,6 +53,8 @@ class OpenCall:
 
     key: str = ""
     """Of its kind; empty where the kinds are too many."""
+    writable: bool = True
+    """Whether a text can make its arguments; if not, what it calls is recorded instead."""
     launches: dict[str, None] = field(default_factory=dict)
 
 
@@ -139,23 +141,25 @@ class ProcessRecorder:
         return remembered
 
     def watched(self, entry: EntryPoint, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function; each outermost call of it is looked at."""
+        """The function; each outermost call of it is looked at, and inner ones of such a call as
+        no text can make: a function that is given a whole model."""
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            if self.current is not None:
+            outer = self.current
+            if outer is not None and outer.writable:
                 return function(*args, **kwargs)
             call = self._here.call = OpenCall()
             clock: StartedClock | None = None
             try:
                 try:
-                    call.key = self._key(entry, function, args, kwargs)
+                    call.key, call.writable = self._key(entry, function, args, kwargs)
                 except Exception as problem:  # the command is to end as it would without us
                     self._write({"fault": f"{entry.name}: {type(problem).__name__}: {problem}"})
                 clock = self._clock.start()
                 return function(*args, **kwargs)
             finally:
-                self._here.call = None
+                self._here.call = outer
                 if clock is not None and call.launches:
                     self._count(call, clock, backward=False)
 
@@ -164,7 +168,8 @@ class ProcessRecorder:
     @contextlib.contextmanager
     def in_backward(self, forward: OpenCall | None) -> Iterator[None]:
         """What is launched in the block counts for an earlier call."""
-        if forward is None or self.current is not None:
+        outer = self.current
+        if forward is None or (outer is not None and outer.writable):
             yield
             return
         call = self._here.call = OpenCall(forward.key)
@@ -172,24 +177,28 @@ class ProcessRecorder:
         try:
             yield
         finally:
-            self._here.call = None
+            self._here.call = outer
             if call.launches:
                 self._count(call, clock, backward=True)
 
-    def _key(self, entry: EntryPoint, function: Callable[..., Any], args: Any, kwargs: Any) -> str:
-        """Of a call's kind; what is new is written down, with what is in its tensors now."""
+    def _key(
+        self, entry: EntryPoint, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> tuple[str, bool]:
+        """Of a call's kind, and whether a text can make such a call; what is new is written down,
+        with what is in its tensors now."""
         given, facts = args[entry.bound :], ArgumentFacts()
         found: Message = {"module": entry.module, "name": entry.name}
         if entry.owner is not None:
             found["made_by"] = self._made_by(args[0], entry.owner, facts)
             found["state_dtype"] = _state_dtype(args[0])
         found |= describe(given, kwargs, facts)
+        writable = facts.writable and found.get("made_by", found) is not None
         key = json.dumps(found, sort_keys=True)
         with self._lock:
             if key in self._tallies:
-                return key
+                return key, writable
             if len(self._tallies) == MOST_KINDS or is_capturing():
-                return ""
+                return "", writable
             self._tallies[key] = CallTally()
         signature = entry.signature or function
         names = parameters_of(signature, (None, *args))
@@ -206,7 +215,7 @@ class ProcessRecorder:
                 "versions": {"torch": torch().__version__},
             }
         )
-        return key
+        return key, writable
 
     def _made_by(self, instance: Any, owner: type, facts: ArgumentFacts) -> Message | None:
         """How to make such an instance; None where that is not known."""

@@ -24,6 +24,7 @@ class ArgumentFacts:
     def __init__(self) -> None:
         self._memories: dict[int, int] = {}
         self._tensors: list[tuple[Message, Any]] = []
+        self._unknown = False
 
     def of(self, value: Any) -> Message:
         """What is told of a value, without what is in its tensors."""
@@ -34,7 +35,16 @@ class ArgumentFacts:
         if type(value) in _CONTAINERS or isinstance(value, torch().Size):
             kind = "list" if isinstance(value, list) else "tuple"
             return {"kind": kind, "items": [self.of(part) for part in value]}
-        return _plain(value)
+        return self._noting(_plain(value))
+
+    def _noting(self, fact: Message) -> Message:
+        self._unknown |= fact["kind"] == "unknown"
+        return fact
+
+    @property
+    def writable(self) -> bool:
+        """Whether a text can make each value that was described."""
+        return not self._unknown
 
     def add_contents(self) -> None:
         """Complete the descriptions by what is in the tensors now."""
@@ -43,7 +53,7 @@ class ArgumentFacts:
 
     def _tensor(self, tensor: Any) -> Message:
         if type(tensor) not in (torch().Tensor, torch().nn.Parameter):
-            return _unknown(tensor)
+            return self._noting(_unknown(tensor))
         storage = tensor.untyped_storage()
         memory = self._memories.setdefault(storage.data_ptr(), len(self._memories))
         fact = {
