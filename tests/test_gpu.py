@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,29 @@ def test_a_short_kernel_is_timed_as_a_graph() -> None:
     sampler, estimate_ms = open_sampler(lambda: torch.mul(x, 1.0, out=x))
     assert isinstance(sampler, AsGraph)
     assert 0 < estimate_ms < 0.02
+
+
+def test_what_a_graph_cannot_hold_is_timed_without_the_hosts_time() -> None:
+    """A backward pass of short kernels: the host needs longer for it than the GPU."""
+    import torch
+
+    from tile_agent_pytest.bench import OnGpu, open_sampler
+
+    x = torch.randn(4096, device="cuda", requires_grad=True)
+
+    def step() -> None:
+        (x * 2.0).square().sum().backward()
+
+    sampler, estimate_ms = open_sampler(step)
+    assert isinstance(sampler, OnGpu)
+    begin = time.perf_counter()
+    for _ in range(100):
+        step()
+    torch.cuda.synchronize()
+    assert estimate_ms < 0.7 * (time.perf_counter() - begin) * 10
+    waiting, _ = open_sampler(lambda: x.sum().item())
+    assert isinstance(waiting, OnGpu)
+    assert torch.rand(3, device="cuda").sum().item() > 0  # no capture was left open
 
 
 def test_the_watch_reads_the_gpu_and_sees_no_stranger(tmp_path: Path) -> None:

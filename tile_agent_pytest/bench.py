@@ -8,6 +8,7 @@ both are measured in the same seconds on inputs that are made only once.
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -20,6 +21,10 @@ MAX_SAMPLES = 1000
 SHORT_MS = 0.02
 """A kernel below this is timed as a graph: between two events its own time drowns in theirs."""
 GRAPH_LAUNCHES = 50
+COVERED_MS = 0.03
+"""Of the host's time: the flush takes longer on every GPU whose L2 cache is as large as a GPU's."""
+MOST_WAIT_MS = 2.0
+"""Behind a flush: a call that keeps the host for longer waits for the GPU by itself, as a rule."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +137,51 @@ def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Samp
     events = OnGpu(fn)
     estimate_ms = _estimate(events, MIN_SAMPLES)
     if method is None:
-        method = AsGraph.__name__ if estimate_ms < SHORT_MS else OnGpu.__name__
+        short = estimate_ms < SHORT_MS and can_be_captured(fn)
+        method = AsGraph.__name__ if short else OnGpu.__name__
     if method == AsGraph.__name__:
         graph = AsGraph(fn)
         return graph, _estimate(graph, MIN_SAMPLES)
     return events, estimate_ms
+
+
+def can_be_captured(fn: Callable[[], Any]) -> bool:
+    """Whether a call makes neither of two steps that a CUDA graph cannot hold; looked at beforehand
+    because a capture that fails leaves torch's allocator and generators as if it went on.
+
+    A backward pass adds up gradients on the stream that its leaves were made on, which is not the
+    one that is captured. What waits for the GPU, `.item()` for instance, cannot be replayed.
+    """
+    import torch
+
+    variable: Any = torch.autograd.Variable
+    engine, mode = variable._execution_engine, torch.cuda.get_sync_debug_mode()
+    watched = variable._execution_engine = _WatchedEngine(engine)
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fn()
+    finally:
+        variable._execution_engine = engine
+        torch.cuda.set_sync_debug_mode(mode)
+    torch.cuda.synchronize()
+    return not watched.ran and not any("synchronizing" in str(w.message) for w in told)
+
+
+class _WatchedEngine:
+    """Autograd's, which tells whether a backward pass was run."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self.ran = False
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        self.ran = True
+        return self._engine.run_backward(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
@@ -151,9 +196,10 @@ def _estimate(sampler: Sampler, count: int) -> float:
 class OnGpu:
     """Each launch between two CUDA events, after the L2 cache has been overwritten.
 
-    The flush reads and writes: a write-only fill may bypass the cache. It also takes long enough
-    for the host to have queued the launch by the time the first event is reached, which keeps the
-    host's launch time out of the sample.
+    The flush reads and writes: a write-only fill may bypass the cache. By the time the first event
+    is reached the host must have queued all that is launched, or its own time is in the sample. The
+    flush gives it time enough for a launch or two; where a call keeps the host for longer, as one
+    through autograd does, the GPU waits behind the flush.
     """
 
     method = "CUDA events, cold L2"
@@ -166,6 +212,31 @@ class OnGpu:
         self._fn = fn
         l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         self._flush = torch.zeros(max(2 * l2_bytes, 1 << 26) // 4, dtype=torch.int32, device="cuda")
+        self._wait_cycles = 0
+        host_ms = self._host_ms()
+        if host_ms > COVERED_MS:
+            self._wait_cycles = int(min(2 * host_ms, MOST_WAIT_MS) * self._cycles_per_ms())
+
+    def _host_ms(self) -> float:
+        """How long a call keeps the host: the shortest of a few."""
+        spent = []
+        for _ in range(MIN_SAMPLES):
+            self._torch.cuda.synchronize()
+            begin = perf_counter()
+            self._fn()
+            spent.append((perf_counter() - begin) * 1e3)
+        self._torch.cuda.synchronize()
+        return min(spent)
+
+    def _cycles_per_ms(self) -> float:
+        event, cycles = self._torch.cuda.Event, 1_000_000
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        self._torch.cuda._sleep(cycles)  # it wakes up
+        start.record()
+        self._torch.cuda._sleep(cycles)
+        end.record()
+        self._torch.cuda.synchronize()
+        return cycles / float(start.elapsed_time(end))
 
     def sample(self, count: int) -> list[float]:
         """One sample a launch."""
@@ -173,6 +244,8 @@ class OnGpu:
         pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
         for start, end in pairs:
             self._flush.add_(1)
+            if self._wait_cycles:
+                self._torch.cuda._sleep(self._wait_cycles)
             start.record()
             self._fn()
             end.record()

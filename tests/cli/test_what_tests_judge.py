@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,19 @@ def test_tests_that_skip_themselves(tmp_path: Path) -> None:
         end = tile_agent(root, verb, "--kernel", "double.py")
         assert end.code == 3
         assert f"all 1 {kind} tests skip themselves here: needs a GPU" in end.err + end.out
+
+
+@pytest.mark.full
+def test_tests_that_need_what_is_not_installed(tmp_path: Path) -> None:
+    needing = "\n\ndef test_against_another_triton():\n    import no_such_reference\n"
+    end = tile_agent(
+        repo(tmp_path / "some", TEST + needing),
+        *("run", "--yes", "--kernel", "double.py", "--max-iterations", "1"),
+    )
+    assert end.code in (ExitCode.STOPPED, ExitCode.NO_IMPROVEMENT), end.err
+    assert "1 test left out, skipped on this machine: tests/test_double.py::test_against" in end.err
+    assert "not installed, but needed by tests: no_such_reference" in end.err
+    only = re.sub(r"(def test_double.*\n)", r"\1    import no_such_reference\n", TEST)
+    end = tile_agent(repo(tmp_path / "all", only), "run", "--yes", "--kernel", "double.py")
+    assert end.code == ExitCode.USAGE
+    assert "ModuleNotFoundError: No module named 'no_such_reference'" in end.err

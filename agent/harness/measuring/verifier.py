@@ -140,4 +140,6 @@ class Verifier:
         if idle := sorted(self.launching.difference(launching, skipped)):
             reason = f"{idle[0]} passes without a launch of a kernel of {checkout.kernel}"
             return Failure(Status.REVERT, correct=False, reason=reason)
-        return Verification(len(done.tests) - len(skipped), skipped, launching, done.notes)
+        lacking = done.missing_modules() if may_skip else ()
+        notes = (*done.notes, *(f"not installed, but needed by tests: {name}" for name in lacking))
+        return Verification(len(done.tests) - len(skipped), skipped, launching, notes)

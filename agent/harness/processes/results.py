@@ -42,6 +42,11 @@ class TestResult:
     """Whether it launched a kernel of the file, where that was looked at."""
 
     @property
+    def lacks_module(self) -> bool:
+        """Whether it failed for a module that is not installed."""
+        return self.outcome == "failed" and self.exception == ModuleNotFoundError.__name__
+
+    @property
     def headline(self) -> str:
         """The line that says why it failed: the last `E` line, else the last line at all."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
@@ -89,8 +94,17 @@ class Pass:
         return tuple(test for test in self.tests if test.outcome != "passed")
 
     def skipped(self) -> tuple[str, ...]:
-        """The node ids of those that skipped themselves."""
-        return tuple(test.nodeid for test in self.tests if test.outcome == "skipped")
+        """The node ids of those that skipped themselves, and of those that would have, had their
+        author thought of an environment without some module; none where nothing is left then."""
+        unable = [test for test in self.tests if test.outcome == "skipped" or test.lacks_module]
+        if len(unable) == len(self.tests) and any(test.lacks_module for test in unable):
+            return ()
+        return tuple(test.nodeid for test in unable)
+
+    def missing_modules(self) -> tuple[str, ...]:
+        """What tests failed for, for want of being installed."""
+        lacking = (test for test in self.tests if test.lacks_module)
+        return tuple(dict.fromkeys(t.headline.rpartition(" ")[2].strip("'") for t in lacking))
 
 
 @dataclass(frozen=True)
