@@ -157,14 +157,14 @@ def can_be_captured(fn: Callable[[], Any]) -> bool:
     variable: Any = torch.autograd.Variable
     engine, mode = variable._execution_engine, torch.cuda.get_sync_debug_mode()
     watched = variable._execution_engine = _WatchedEngine(engine)
-    torch.cuda.set_sync_debug_mode("warn")
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            torch.cuda.set_sync_debug_mode("warn")
             fn()
-    finally:
-        variable._execution_engine = engine
-        torch.cuda.set_sync_debug_mode(mode)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+            variable._execution_engine = engine
     torch.cuda.synchronize()
     return not watched.ran and not any("synchronizing" in str(w.message) for w in told)
 
