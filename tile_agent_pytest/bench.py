@@ -23,6 +23,8 @@ SHORT_MS = 0.02
 GRAPH_LAUNCHES = 50
 COVERED_MS = 0.03
 """Of the host's time: the flush takes longer on every GPU whose L2 cache is as large as a GPU's."""
+_WAITS = "called a synchronizing"
+"""How torch's warning of what waits for the GPU begins."""
 MOST_WAIT_MS = 2.0
 """Behind a flush: a call that keeps the host for longer waits for the GPU by itself, as a rule."""
 
@@ -166,7 +168,7 @@ def can_be_captured(fn: Callable[[], Any]) -> bool:
             torch.cuda.set_sync_debug_mode(mode)
             variable._execution_engine = engine
     torch.cuda.synchronize()
-    return not watched.ran and not any("synchronizing" in str(w.message) for w in told)
+    return not watched.ran and not any(str(w.message).startswith(_WAITS) for w in told)
 
 
 class _WatchedEngine:

@@ -14,8 +14,6 @@ or too many processes, and removes the folder for temporary files that each has 
 from __future__ import annotations
 
 import contextlib
-import gc
-import importlib
 import json
 import os
 import select
@@ -29,6 +27,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tile_agent_pytest.facts import facts
+from tile_agent_pytest.preloading import preload, preload_more
 from tile_agent_pytest.process_tree import (
     become_subreaper,
     children,
@@ -42,32 +41,6 @@ from tile_agent_pytest.watchdog import PERIOD_S, overrun
 from tile_agent_pytest.wire import Channel, Message
 from tile_agent_pytest.worker_folders import SCRATCH
 
-PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
-EXTRAS = (
-    "tile_agent_pytest.worker",
-    "torch.utils._python_dispatch",
-    "anyio.pytest_plugin",
-    "_hypothesis_pytestplugin",
-    "hypothesis",
-    "anyio._backends._asyncio",
-    "pytest_benchmark.plugin",
-    "xdist.plugin",
-    "xdist.looponfail",
-    "torch.distributed.tensor",
-    "triton.experimental.gluon",
-    "triton.language.extra.libdevice",
-    "numpy.random",
-    "xdist.newhooks",
-    "pytest_benchmark.hookspec",
-    "pytest_benchmark.storage.file",
-    "numpy.testing",
-    "pdb",
-    "platformdirs",
-    "tomllib",
-)
-"""What else is imported, of what is installed: plugins, which pytest would compile anew in every
-worker, what `torch.testing.assert_close` imports when it is first called, and what Triton does at
-its first launch."""
 WORKER_MARK = "TILE_AGENT_WORKER"
 MAX_REQUEST_BYTES = 4096
 PRECEDENCE = -10
@@ -113,7 +86,7 @@ class Server:
     def run(self) -> None:
         """Serve until the parent closes its end."""
         make_devices()
-        imported, missing = _preload()
+        imported, missing = preload()
         try:
             hello = {"imported": imported, "missing": missing, "facts": facts()}
             self._tell({"event": "hello", **hello})
@@ -154,6 +127,10 @@ class Server:
         if request["op"] == "fork":
             self._limits = _Limits(request["memory_bytes"], request["processes"])
             self._fork(str(request["id"]), fds[0])
+        elif request["op"] == "preload":
+            seen = json.loads(Path(request["file"]).read_text(encoding="utf-8"))
+            why = preload_more(seen["modules"], seen["variables"])
+            self._tell({"event": "preloaded", "why": why})
         elif request["op"] == "kill":
             for pid, mark in self._workers.items():
                 if mark == request["id"]:
@@ -240,26 +217,3 @@ class Server:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.001)
-
-
-def _preload() -> tuple[list[str], dict[str, str]]:
-    imported: list[str] = []
-    missing: dict[str, str] = {}
-    for name in PRELOADED:
-        try:
-            importlib.import_module(name)
-            imported.append(name)
-        except Exception as problem:
-            missing[name] = f"{type(problem).__name__}: {problem}"
-    for name in (*EXTRAS, *_plugins_of_pytest()):
-        with contextlib.suppress(Exception):
-            importlib.import_module(name)
-    gc.collect()
-    gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
-    return imported, missing
-
-
-def _plugins_of_pytest() -> list[str]:
-    """Those that every session loads."""
-    names = getattr(sys.modules.get("_pytest.config"), "default_plugins", ())
-    return [f"_pytest.{name}" for name in names]

@@ -8,7 +8,7 @@ captured output and pytest-benchmark data travel as a structure.
                        "records": bool, "observes": bool} as often as wanted; it ends by closing
                        {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int}
                        a recorded call in another layout, stepped: see `CallRecorder`
-    worker -> parent   {"event": "ready", "items": [...], "errors": [...]}
+    worker -> parent   {"event": "ready", "items": [...], "errors": [...], "installed": {...}}
                        {"event": "at", "nodeid": ..., "config": ..., "through": ...}
                        stepped: see `Stepper`; through what the test times, '' for `tile_bench`
                        {"event": "ran", "tests": [...], "modules": [...], "seconds": ...}
@@ -48,6 +48,7 @@ from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
 from tile_agent_pytest.outcomes import clipped, outcome_of
+from tile_agent_pytest.preloading import InstalledImports
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.stepper import Stepper, seed_generators
 from tile_agent_pytest.timed_through import TimingNames
@@ -149,6 +150,7 @@ class PytestSession:
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
         self._tunings = TuningLog(Path(job["tuned"]))
+        self._imports = InstalledImports()
         mended_interpreter.mend_all()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
@@ -198,6 +200,7 @@ class PytestSession:
                 "event": "ready",
                 "items": [_describe(item, names) for item in session.items],
                 "errors": self._collect_errors,
+                "installed": self._imports.described(self._takeover.replacements),
             }
         )
         self.answered = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from tile_agent_pytest.bench_command import BenchCommand
 CORRECTNESS, PERF = "correctness", "perf"
 KINDS = (CORRECTNESS, PERF)
 TIMING_FIXTURES = frozenset({"tile_bench", "benchmark"})
+SLOW_COLLECTION_S = 1.5
+"""From here on it is a gain to import for all workers what is installed: it takes that twice."""
 _BF16 = re.compile(r"bfloat16|bf16", re.IGNORECASE)
 
 
@@ -78,7 +81,10 @@ def discover(
             return arm.collection(deadline)
 
     try:
+        begin = time.monotonic()
         everything = collect()
+        if time.monotonic() - begin > SLOW_COLLECTION_S and everything.installed["modules"]:
+            server.preload(everything.installed, log.with_suffix(".imports.json"))
         if everything.errors:
             nodeid, text = everything.errors[0]
             with log.open("a", encoding="utf-8") as file:

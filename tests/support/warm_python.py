@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import tile_agent_pytest
-from tile_agent_pytest import fork_server
+from tile_agent_pytest import preloading
 from tile_agent_pytest.process_tree import wake_on_child_exit
 
 SHARED = "TILE_AGENT_TEST_WARM"
@@ -46,8 +46,8 @@ PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
 AGENT = str(Path(PACKAGE).parent / "agent")
 IMPORTS = {
     "command-line": ("agent.*", "pandas", "scipy.special"),
-    "interpreter": (*fork_server.PRELOADED, *fork_server.EXTRAS),
-    "compiler": (*fork_server.PRELOADED, *fork_server.EXTRAS),
+    "interpreter": (*preloading.PRELOADED, *preloading.EXTRAS),
+    "compiler": (*preloading.PRELOADED, *preloading.EXTRAS),
 }
 """What each has imported; `package.*` stands for all of a package but what runs it."""
 READS_ITS_VARIABLES = "cuda.tile"

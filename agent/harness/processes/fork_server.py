@@ -28,6 +28,7 @@ from tile_agent_pytest.worker_folders import SCRATCH
 START_TIMEOUT_S = 180.0
 """Importing torch, Triton and cuda.tile from a cold disk takes a while."""
 EXIT_TIMEOUT_S = 10.0
+PRELOAD_TIMEOUT_S = 300.0
 
 
 class ForkServer:
@@ -126,6 +127,24 @@ class ForkServer:
         channel.send(job | self.confinement.of(write, read))
         return WorkerProcess(self, mark, channel)
 
+    def preload(self, seen: Mapping[str, Any], file: Path) -> str:
+        """Have the server import what a session imported of what is installed, for those to come.
+
+        Args:
+            seen: as a worker told it (`Collection.installed`).
+            file: in which it is handed over.
+
+        Returns:
+            Why that was left; empty where it was done.
+        """
+        file.write_text(json.dumps(seen), encoding="utf-8")
+        self._send({"op": "preload", "file": str(file)})
+        while (event := self._event(PRELOAD_TIMEOUT_S)) is not None:
+            if event["event"] == "preloaded":
+                return str(event["why"])
+            self._note_exit(event)
+        return "the server does not answer"
+
     def kill(self, mark: str) -> None:
         """Kill a worker with all its descendants and wait until it is gone."""
         with contextlib.suppress(WorkerError):
@@ -139,10 +158,13 @@ class ForkServer:
             event = self._event(max(0.0, deadline - time.monotonic()))
             if event is None:
                 return None
-            if event["event"] == "exited":
-                self._exits[event["id"]] = event["code"]
-                self._why[event["id"]] = event["why"]
+            self._note_exit(event)
         return self._exits[mark]
+
+    def _note_exit(self, event: Message) -> None:
+        if event["event"] == "exited":
+            self._exits[event["id"]] = event["code"]
+            self._why[event["id"]] = event["why"]
 
     def death(self, mark: str) -> str:
         """How a worker ended, in one line; it is waited for."""

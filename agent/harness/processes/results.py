@@ -207,6 +207,8 @@ class Collection:
     items: tuple[Item, ...]
     errors: tuple[tuple[str, str], ...]
     """(node id, pytest's account)."""
+    installed: Mapping[str, Any] = field(default_factory=dict)
+    """What was imported of what is installed, as the fork server takes it."""
 
 
 def read_collection(message: Message) -> Collection:
@@ -222,6 +224,7 @@ def read_collection(message: Message) -> Collection:
             for item in message["items"]
         ),
         errors=tuple((str(error["nodeid"]), str(error["text"])) for error in message["errors"]),
+        installed=dict(message["installed"]),
     )
 
 

@@ -215,16 +215,17 @@ def test_perf(tile_bench):
 
 def test_what_fills_the_card_is_not_refused_for_it(server: ForkServer, tmp_path: Path) -> None:
     """Arguments and results of both arms fit, and no copy of them."""
+    kernel = KERNEL.replace("row = tl.program_id(0)", "row = tl.program_id(0).to(tl.int64)")
     checkouts = []
     for name in ("origin", "candidate"):
-        write(tmp_path / name, {"kernel.py": KERNEL, "test_kernel.py": BIG})
+        write(tmp_path / name, {"kernel.py": kernel, "test_kernel.py": BIG})
         checkouts.append(Checkout(tmp_path / name, (tmp_path / name,), "kernel.py"))
     origin, candidate = checkouts
     names = [f"test_kernel.py::{name}" for name in ("test_right", "test_perf")]
     plan = TestPlan(("test_kernel.py",), (names[0],), (names[1],))
     with judging(server, plan, tmp_path) as judge:
         verified = judge.verify(candidate, deadline_in(100), origin=origin)
-        assert isinstance(verified, Verification), verified
+        assert isinstance(verified, Verification), verified.reason
         compared = judge.compare(origin, candidate, None, deadline_in(200))
         assert isinstance(compared, Comparison), compared
 

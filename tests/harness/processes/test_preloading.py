@@ -1,0 +1,95 @@
+"""What tests import of what is installed, the fork server imports for all workers that follow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.worker_session import deadline_in
+from tests.support.repo import write
+from tests.support.workers import Project, start_server
+
+TEST = """
+import os
+import heavy
+from kernel import answer
+
+def test_answer():
+    assert answer() == 42
+
+def test_was_imported_before():
+    assert heavy.PID != os.getpid()
+
+def test_is_this_projects():
+    import own
+    assert own.PID == os.getpid()
+"""
+THREAD = "import threading, time\nthreading.Thread(target=time.sleep, args=[9]).start()\n"
+HEAVY = "import os\nPID = os.getpid()\n"
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder as `pip install --target` makes it."""
+    write(tmp_path / "site", {"heavy.py": HEAVY, "heavy-1.dist-info/METADATA": "Name: heavy\n"})
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def server(installed: Path, tmp_path: Path) -> Iterator[ForkServer]:
+    log, path = tmp_path / "server.log", str(installed)
+    with start_server(log, python=sys.executable, PYTHONPATH=path) as server:
+        yield server
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / "project", TEST)
+    project.write("own.py", HEAVY)
+    return project
+
+
+def preloaded(project: Project, server: ForkServer) -> str:
+    with project.arm(server) as arm:
+        seen = arm.collection(deadline_in(60)).installed
+    return server.preload(seen, project.log())
+
+
+def passed(project: Project, server: ForkServer) -> dict[str, bool]:
+    names = [f"test_kernel.py::{n}" for n in ("test_was_imported_before", "test_is_this_projects")]
+    with project.arm(server) as arm:
+        done = arm.run(names, deadline_in(60))
+    return {t.nodeid.rpartition("_")[2]: t.outcome == "passed" for t in done.tests}
+
+
+def test_a_worker_finds_it_imported(project: Project, server: ForkServer) -> None:
+    assert passed(project, server) == {"before": False, "projects": True}
+    assert preloaded(project, server) == ""
+    assert passed(project, server) == {"before": True, "projects": True}
+
+
+@pytest.mark.parametrize(
+    ("heavy", "conftest", "why"),
+    [
+        (
+            "import threading, time\nthreading.Thread(target=time.sleep, args=[9]).start()\n",
+            "",
+            "t",
+        ),
+        ("", "import os\nos.environ['HEAVY_MODE'] = '1'\n", "the tests set variables before they"),
+        ("try:\n    import own\nexcept ImportError:\n    pass\n", "", "by themselves the modules"),
+    ],
+)
+def test_what_a_fork_or_the_users_code_would_not_survive_is_left(
+    project: Project, server: ForkServer, installed: Path, heavy: str, conftest: str, why: str
+) -> None:
+    write(installed, {"heavy.py": HEAVY + heavy})
+    if "own" in heavy:
+        write(installed, {"own.py": HEAVY})
+    project.write("conftest.py", conftest)
+    assert preloaded(project, server).startswith(why)
+    assert passed(project, server) == {"before": False, "projects": True}
