@@ -75,13 +75,9 @@ def test_a_worker_finds_it_imported(project: Project, server: ForkServer) -> Non
 @pytest.mark.parametrize(
     ("heavy", "conftest", "why"),
     [
-        (
-            "import threading, time\nthreading.Thread(target=time.sleep, args=[9]).start()\n",
-            "",
-            "t",
-        ),
+        (THREAD, "", "an import starts threads or processes"),
         ("", "import os\nos.environ['HEAVY_MODE'] = '1'\n", "the tests set variables before they"),
-        ("try:\n    import own\nexcept ImportError:\n    pass\n", "", "by themselves the modules"),
+        ("import own\n", "", "by themselves the modules import others"),
     ],
 )
 def test_what_a_fork_or_the_users_code_would_not_survive_is_left(
