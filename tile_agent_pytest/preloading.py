@@ -16,6 +16,7 @@ import signal
 import site
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -49,6 +50,8 @@ EXTRAS = (
 """What else is imported, of what is installed: plugins, which pytest would compile anew in every
 worker, what `torch.testing.assert_close` imports when it is first called, and what Triton does at
 its first launch."""
+_READ_BY_NO_IMPORT = ("PYTEST_", "PYTHON", "CUBLAS_WORKSPACE_CONFIG")
+"""Variables that tests set, and that are read when a process starts, or a product is computed."""
 TRIAL_S = 120
 """A trial that takes longer is no gain."""
 
@@ -111,7 +114,7 @@ class InstalledImports:
         set_now = {k: v for k, v in os.environ.items() if self._variables.get(k) != v}
         return {
             "modules": [name for name in found if _top(name) not in others],
-            "variables": {k: v for k, v in set_now.items() if not k.startswith("PYTEST_")},
+            "variables": {k: v for k, v in set_now.items() if not k.startswith(_READ_BY_NO_IMPORT)},
         }
 
 
@@ -153,6 +156,8 @@ def _top(name: str) -> str:
 
 # --- the trial ----------------------------------------------------------------------------------
 
+_NOT_TO_BE_FORKED = {"grpc", "jaxlib", "ray", "tensorflow"}
+"""They have threads that Python does not see, as OpenBLAS has, which mends itself in a fork."""
 _IMPORTS_MORE, _SETS_LESS, _STARTS_THREADS, _LOSES_THE_GPU = 10, 11, 12, 13
 _REFUSALS = {
     _IMPORTS_MORE: "by themselves the modules import others, which may be the user's",
@@ -173,7 +178,7 @@ def _trial(modules: Sequence[str], variables: Mapping[str, str]) -> int:
         return _IMPORTS_MORE
     if any(os.environ.get(name) != value for name, value in variables.items()):
         return _SETS_LESS
-    if len(os.listdir("/proc/self/task")) > 1 or children(os.getpid()):  # noqa: PTH208
+    if threading.active_count() > 1 or children(os.getpid()) or now & _NOT_TO_BE_FORKED:
         return _STARTS_THREADS
     return _LOSES_THE_GPU if had_gpu and _in_a_fork(_gpu_fails) else 0
 
