@@ -84,7 +84,10 @@ def discover(
         begin = time.monotonic()
         everything = collect()
         if time.monotonic() - begin > SLOW_COLLECTION_S and everything.installed["modules"]:
-            server.preload(everything.installed, log.with_suffix(".imports.json"))
+            why = server.preload(everything.installed, log.with_suffix(".imports.json"))
+            with log.open("a", encoding="utf-8") as file:
+                said = f"not, for {why}" if why else "so that workers need not"
+                file.write(f"imported by the fork server: {said}\n")
         if everything.errors:
             nodeid, text = everything.errors[0]
             with log.open("a", encoding="utf-8") as file:

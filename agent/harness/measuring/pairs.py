@@ -50,6 +50,8 @@ MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
 ROOMY = 0.25
 """Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
+ROOM_TIMEOUT_S = 5.0
+"""To give up a CUDA context takes a second."""
 CHECKS = 2
 """Timed calls of a config and pair whose results are compared, at most."""
 
@@ -128,6 +130,7 @@ class WorkerPairs:
                     for whose, arm in workers.arms.items():
                         if problem := import_failure(arm, self.deadline):
                             return blame(problem, incumbent=whose)
+                self._await_room()
                 raw = self._measure(workers.arms, order)
             if isinstance(raw, RawPair):
                 self._record(raw)
@@ -152,6 +155,13 @@ class WorkerPairs:
                 arm.collection(self.deadline)
         except WorkerError:
             self._forget_ahead()
+
+    def _await_room(self) -> None:
+        """Have earlier workers give back the GPU's memory, where they may hold much of it."""
+        if self.watch is not None and self.watch.used_share() > ROOMY:
+            for server in {self.server, self.candidate_server or self.server}:
+                with self.spent.on("room"):
+                    server.await_retired(ROOM_TIMEOUT_S)
 
     def _forget_ahead(self) -> None:
         workers, self._ahead = self._ahead, None

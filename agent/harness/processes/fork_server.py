@@ -182,6 +182,13 @@ class ForkServer:
             elif now - since > EXIT_TIMEOUT_S:
                 self.kill(other)
 
+    def await_retired(self, timeout_s: float) -> None:
+        """Wait until the workers that are to end by themselves have, with what they hold."""
+        deadline = time.monotonic() + timeout_s
+        for mark in list(self._retired):
+            if self.exit_code(mark, max(0.0, deadline - time.monotonic())) is not None:
+                del self._retired[mark]
+
     def close(self) -> None:
         """End the server and every worker."""
         self._control.close()

@@ -584,6 +584,17 @@ def test_one_workers_end_leaves_the_others_alone(project: Project, server: ForkS
         assert first.run([alive_id], deadline_in(30)).tests[0].outcome == "passed"
 
 
+def test_those_that_are_to_end_by_themselves_can_be_waited_for(
+    project: Project, server: ForkServer
+) -> None:
+    project.write("conftest.py", "import time\ndef pytest_sessionfinish(): time.sleep(0.5)\n")
+    with project.arm(server):
+        pass
+    assert descendants(server.pid)
+    server.await_retired(10)
+    assert not descendants(server.pid)
+
+
 # --- the project's own configuration ------------------------------------------------------------
 
 
