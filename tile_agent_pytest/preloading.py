@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
 import signal
 import site
@@ -52,6 +53,8 @@ worker, what `torch.testing.assert_close` imports when it is first called, and w
 its first launch."""
 _READ_BY_NO_IMPORT = ("PYTEST_", "PYTHON", "CUBLAS_WORKSPACE_CONFIG")
 """Variables that tests set, and that are read when a process starts, or a product is computed."""
+_ASKS_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+"""Has torch tell whether there is a GPU without waking it."""
 TRIAL_S = 120
 """A trial that takes longer is no gain."""
 
@@ -80,10 +83,11 @@ def preload_more(modules: Sequence[str], variables: Mapping[str, str]) -> str:
     Returns:
         Why it was left; empty where it was done.
     """
-    if why := _in_a_fork(lambda: _trial(modules, variables)):
-        return _REFUSALS.get(why, "the trial ended")
-    _import(modules)
-    return ""
+    said = _in_a_fork(lambda: _trial(modules, variables))
+    found = json.loads(said) if said else {"why": "the trial ended", "waking": []}
+    if not found["why"]:
+        _import_asleep([name for name in modules if name not in found["waking"]])
+    return str(found["why"])
 
 
 class InstalledImports:
@@ -122,6 +126,10 @@ def _import(names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    _freeze()
+
+
+def _freeze() -> None:
     gc.collect()
     gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
 
@@ -158,49 +166,101 @@ def _top(name: str) -> str:
 
 _NOT_TO_BE_FORKED = {"grpc", "jaxlib", "ray", "tensorflow"}
 """They have threads that Python does not see, as OpenBLAS has, which mends itself in a fork."""
-_IMPORTS_MORE, _SETS_LESS, _STARTS_THREADS, _LOSES_THE_GPU = 10, 11, 12, 13
-_REFUSALS = {
-    _IMPORTS_MORE: "by themselves the modules import others, which may be the user's",
-    _SETS_LESS: "the tests set variables before they import",
-    _STARTS_THREADS: "an import starts threads or processes",
-    _LOSES_THE_GPU: "an import makes the GPU useless to forks",
-}
-"""Exit codes of a trial."""
 
 
-def _trial(modules: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Import it all and see whether workers could be forked then."""
-    had_gpu = _in_a_fork(_gpu_fails) == 0
+def _trial(modules: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Import it all and see whether workers could be forked then.
+
+    Returns:
+        JSON: `why` not, if not, and the modules that are to be left, for they wake the GPU.
+    """
+    had_gpu = _in_a_fork(_use_gpu) is not None
     known = {_top(name) for name in sys.modules}
-    _import(modules)
+    waking = _import_asleep(modules)
     now = {_top(name) for name, module in list(sys.modules.items()) if _file_of(name, module)}
+    why = ""
     if now - known - {_top(name) for name in modules}:
-        return _IMPORTS_MORE
-    if any(os.environ.get(name) != value for name, value in variables.items()):
-        return _SETS_LESS
-    if threading.active_count() > 1 or children(os.getpid()) or now & _NOT_TO_BE_FORKED:
-        return _STARTS_THREADS
-    return _LOSES_THE_GPU if had_gpu and _in_a_fork(_gpu_fails) else 0
+        why = "by themselves the modules import others, which may be the user's"
+    elif any(os.environ.get(name) != value for name, value in variables.items()):
+        why = "the tests set variables before they import"
+    elif threading.active_count() > 1 or children(os.getpid()) or now & _NOT_TO_BE_FORKED:
+        why = "an import starts threads or processes"
+    elif had_gpu and _in_a_fork(_use_gpu) is None:
+        why = "an import makes the GPU useless to forks"
+    return json.dumps({"why": why, "waking": sorted(waking)})
 
 
-def _gpu_fails() -> int:
+def _import_asleep(modules: Iterable[str]) -> set[str]:
+    """Import them while the GPU sleeps. Returns those that wake it, and what imports those; each is
+    forgotten, so that whoever imports it next is found too."""
+    found: set[str] = set()
+    waking: set[str] = set()
+    with _gpu_asleep(waking):
+        for name in modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+            for woken in waking:
+                package, _, last = woken.rpartition(".")
+                sys.modules.pop(woken, None)
+                if holder := sys.modules.get(package):
+                    vars(holder).pop(last, None)
+            found |= waking
+            waking.clear()
+    _freeze()
+    return found
+
+
+@contextlib.contextmanager
+def _gpu_asleep(waking: set[str]) -> Iterator[None]:
+    """In the block torch makes no CUDA context, which a fork could not use; what asks for one gets
+    an error, and is noted with all that was importing it."""
+    cuda = sys.modules.get("torch.cuda")
+    if cuda is None:
+        yield
+        return
+
+    def refuse() -> None:
+        waking.update(name for name, m in list(sys.modules.items()) if _is_importing(m))
+        raise RuntimeError("no GPU is to be used while modules are imported")
+
+    wake, asked = cuda._lazy_init, os.environ.get(_ASKS_NVML)
+    cuda._lazy_init, os.environ[_ASKS_NVML] = refuse, "1"  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        cuda._lazy_init = wake  # type: ignore[attr-defined]
+        del os.environ[_ASKS_NVML]
+        if asked is not None:
+            os.environ[_ASKS_NVML] = asked
+
+
+def _is_importing(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _use_gpu() -> str:
     import torch
 
     torch.zeros(1, device="cuda")
-    return 0
+    return "used"
 
 
-def _in_a_fork(do: Callable[[], int]) -> int:
-    """The exit code of a process that does it; not 0 where that ends in an exception."""
+def _in_a_fork(do: Callable[[], str]) -> str | None:
+    """What it returns in a process of its own; None where that ends in another way."""
+    ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
-        code = 1
         with contextlib.suppress(BaseException):
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.alarm(TRIAL_S)
-            code = do()
-        os._exit(code)
+            with os.fdopen(theirs, "w", encoding="utf-8") as end:
+                end.write(do())
+            os._exit(0)
+        os._exit(1)
+    os.close(theirs)
+    with os.fdopen(ours, encoding="utf-8") as end:
+        said = end.read()
     _, status = os.waitpid(pid, 0)
-    return os.waitstatus_to_exitcode(status)
+    return said if os.waitstatus_to_exitcode(status) == 0 else None

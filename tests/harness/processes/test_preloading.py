@@ -72,6 +72,19 @@ def test_a_worker_finds_it_imported(project: Project, server: ForkServer) -> Non
     assert passed(project, server) == {"before": True, "projects": True}
 
 
+def test_what_wakes_the_gpu_is_left_with_what_imports_it(
+    project: Project, server: ForkServer, installed: Path
+) -> None:
+    waking = "import torch\ntry:\n    torch.cuda.current_device()\nexcept Exception:\n    pass\n"
+    write(installed, {"waking.py": waking, "heavy.py": HEAVY, "light.py": HEAVY})
+    write(installed, {"heavy.py": f"{HEAVY}import waking\n"})
+    project.write("conftest.py", "import light, heavy")
+    assert preloaded(project, server) == ""
+    assert passed(project, server) == {"before": False, "projects": True}
+    project.write("test_kernel.py", TEST.replace("import heavy", "import light as heavy"))
+    assert passed(project, server) == {"before": True, "projects": True}
+
+
 @pytest.mark.parametrize(
     ("heavy", "conftest", "why"),
     [
