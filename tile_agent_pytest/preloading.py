@@ -91,9 +91,14 @@ def preload_more(modules: Sequence[str], variables: Mapping[str, str]) -> str:
 
 
 class InstalledImports:
-    """What a session imports from now on of what is installed."""
+    """What a session imports from now on of what is installed.
 
-    def __init__(self) -> None:
+    Args:
+        own: the folders of the user's own code.
+    """
+
+    def __init__(self, own: Iterable[str]) -> None:
+        self._own = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in own)
         self._known = set(sys.modules)
         self._variables = dict(os.environ)
 
@@ -111,7 +116,8 @@ class InstalledImports:
         for name, module in list(sys.modules.items()):
             if name in self._known or not (file := _file_of(name, module)):
                 continue
-            if file.startswith(roots) and held.isdisjoint(map(id, vars(module).values())):
+            installed = file.startswith(roots) and not file.startswith(self._own)
+            if installed and held.isdisjoint(map(id, vars(module).values())):
                 found.append(name)
             else:
                 others.add(_top(name))
@@ -219,15 +225,20 @@ def _gpu_asleep(waking: set[str]) -> Iterator[None]:
         yield
         return
 
-    def refuse() -> None:
+    asleep, wake, asked = True, cuda._lazy_init, os.environ.get(_ASKS_NVML)
+
+    def guarded() -> None:
+        if not asleep:  # whoever has kept it by another name
+            wake()
+            return
         waking.update(name for name, m in list(sys.modules.items()) if _is_importing(m))
         raise RuntimeError("no GPU is to be used while modules are imported")
 
-    wake, asked = cuda._lazy_init, os.environ.get(_ASKS_NVML)
-    cuda._lazy_init, os.environ[_ASKS_NVML] = refuse, "1"  # type: ignore[attr-defined]
+    cuda._lazy_init, os.environ[_ASKS_NVML] = guarded, "1"  # type: ignore[attr-defined]
     try:
         yield
     finally:
+        asleep = False
         cuda._lazy_init = wake  # type: ignore[attr-defined]
         del os.environ[_ASKS_NVML]
         if asked is not None:

@@ -150,7 +150,7 @@ class PytestSession:
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
         self._tunings = TuningLog(Path(job["tuned"]))
-        self._imports = InstalledImports()
+        self._imports = InstalledImports([job["cwd"], *job["sys_path"]])
         mended_interpreter.mend_all()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
@@ -200,7 +200,7 @@ class PytestSession:
                 "event": "ready",
                 "items": [_describe(item, names) for item in session.items],
                 "errors": self._collect_errors,
-                "installed": self._imports.described(self._takeover.replacements),
+                "installed": self._installed(),
             }
         )
         self.answered = True
@@ -219,6 +219,10 @@ class PytestSession:
                     self._observer = LaunchObserver(self._kernel_name, self._tunings)
                 self._channel.send(self._run(wanted, records=bool(request.get("records"))))
         return True
+
+    def _installed(self) -> Message:
+        """Who asks for all tests asks what they import, too."""
+        return {} if self._wanted else self._imports.described(self._takeover.replacements)
 
     def _run(self, items: list[pytest.Item], *, records: bool) -> Message:
         if not records:

@@ -22,6 +22,7 @@ KINDS = (CORRECTNESS, PERF)
 TIMING_FIXTURES = frozenset({"tile_bench", "benchmark"})
 SLOW_COLLECTION_S = 1.5
 """From here on it is a gain to import for all workers what is installed: it takes that twice."""
+_NOT_INSTALLED = re.compile(r"^E\s+ModuleNotFoundError: No module named '([\w.]+)'\s*\Z", re.M)
 _BF16 = re.compile(r"bfloat16|bf16", re.IGNORECASE)
 
 
@@ -83,11 +84,15 @@ def discover(
     try:
         begin = time.monotonic()
         everything = collect()
-        if time.monotonic() - begin > SLOW_COLLECTION_S and everything.installed["modules"]:
+        if time.monotonic() - begin > SLOW_COLLECTION_S and everything.installed.get("modules"):
             why = server.preload(everything.installed, log.with_suffix(".imports.json"))
             with log.open("a", encoding="utf-8") as file:
                 said = f"not, for {why}" if why else "so that workers need not"
                 file.write(f"imported by the fork server: {said}\n")
+        files, notes = _collectable(plan.files, everything.errors, checkout)
+        if notes:
+            plan = replace(plan, files=files)
+            everything = collect()
         if everything.errors:
             nodeid, text = everything.errors[0]
             with log.open("a", encoding="utf-8") as file:
@@ -106,7 +111,6 @@ def discover(
     if selection.perf_k is None and (scripts or selection.captured):
         perf = tuple(p for p in perf if p.startswith(f"{selection.captured}::"))
     perf = (*perf, *scripts)
-    notes = []
     if interpreted:
         correctness, left = _without_bf16(correctness)
         perf, left_perf = _without_bf16(perf)
@@ -123,10 +127,36 @@ def discover(
             raise UsageError(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
-                "or have `tile-agent capture` write some" + (f" ({notes[0]})" if notes else "")
+                "or have `tile-agent capture` write some" + (f" ({notes[-1]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
     return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))
+
+
+def _collectable(
+    files: tuple[str, ...], errors: Sequence[tuple[str, str]], checkout: Checkout
+) -> tuple[tuple[str, ...], list[str]]:
+    """The files without those that need what is not installed, and what to say of these.
+
+    All of them, and nothing to say, where something else is wrong too, or none would be left.
+    """
+    lacking = {
+        nodeid: found[1]
+        for nodeid, text in errors
+        if (found := _NOT_INSTALLED.search(text)) and not _is_own(found[1], checkout)
+    }
+    kept = tuple(file for file in files if file.partition("::")[0] not in lacking)
+    if len(lacking) < len(errors) or not kept or len(kept) == len(files):
+        return files, []
+    left = [f"{n} is left out: it needs {m}, which is not installed" for n, m in lacking.items()]
+    return kept, left
+
+
+def _is_own(module: str, checkout: Checkout) -> bool:
+    """Whether the checkout has a module of that name: it is missing for another reason then."""
+    top = module.partition(".")[0]
+    folders = (checkout.root, *checkout.sys_path)
+    return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders)
 
 
 def default_perf_k(framework: str) -> str:

@@ -220,6 +220,21 @@ def test_an_import_that_fails(project: Project, server: ForkServer, addopts: str
     assert "No module named 'no_such_module'" in log.read_text()
 
 
+def test_a_file_that_needs_what_is_not_installed_is_left_out(
+    project: Project, server: ForkServer
+) -> None:
+    project.write("test_other.py", "import no_such_reference\nimport kernel\n")
+    plan = plan_of(project, server, PLAIN, files=("test_other.py", "test_kernel.py"))
+    assert plan.files == ("test_kernel.py",)
+    assert plan.notes[0] == (
+        "test_other.py is left out: it needs no_such_reference, which is not installed"
+    )
+    project.write("test_other.py", "import helpers.none\n")
+    project.write("helpers/__init__.py", "")
+    with pytest.raises(UsageError, match=r"test_other\.py:1: ModuleNotFoundError"):
+        plan_of(project, server, PLAIN, files=("test_other.py", "test_kernel.py"))
+
+
 IMPORTING = "import kernel\n"
 CHAINED = """\
 try:

@@ -50,6 +50,7 @@ def server(installed: Path, tmp_path: Path) -> Iterator[ForkServer]:
 def project(tmp_path: Path) -> Project:
     project = Project(tmp_path / "project", TEST)
     project.write("own.py", HEAVY)
+    project.write("own-1.dist-info/METADATA", "Name: own\n")  # it makes nothing an installed one
     return project
 
 
