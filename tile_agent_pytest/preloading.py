@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import importlib.abc
 import json
 import os
 import signal
@@ -73,20 +74,25 @@ def preload() -> tuple[list[str], dict[str, str]]:
     return imported, missing
 
 
-def preload_more(modules: Sequence[str], variables: Mapping[str, str]) -> str:
+def preload_more(modules: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> str:
     """Import what a session was seen to import of what is installed.
+
+    Left are modules that wake the GPU, and those that were imported after the user's code had set a
+    variable, which they may read.
 
     Args:
         modules: their names, in the order in which they were imported.
-        variables: of the environment, which the session set.
+        variables: those of the environment which were set meanwhile; `value`, and the modules
+            `before` whose import that was.
 
     Returns:
-        Why it was left; empty where it was done.
+        Why nothing was imported; empty where something was.
     """
     said = _in_a_fork(lambda: _trial(modules, variables))
-    found = json.loads(said) if said else {"why": "the trial ended", "waking": []}
+    found = json.loads(said) if said else {"why": "the trial ended", "left": []}
     if not found["why"]:
-        _import_asleep([name for name in modules if name not in found["waking"]])
+        left = set(found["left"])
+        _import_asleep([name for name in modules if name not in left])
     return str(found["why"])
 
 
@@ -100,10 +106,11 @@ class InstalledImports:
     def __init__(self, own: Iterable[str]) -> None:
         self._own = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in own)
         self._known = set(sys.modules)
-        self._variables = dict(os.environ)
+        self._variables = _WatchedVariables()
+        sys.meta_path.insert(0, self._variables)
 
     def described(self, replaced: Iterable[tuple[Any, str]]) -> dict[str, Any]:
-        """Modules and variables that are new, as `preload_more` takes them.
+        """Modules and variables that are new, as `preload_more` takes them; it watches no longer.
 
         Args:
             replaced: owners and names of functions that stand for others in this process: a package
@@ -121,11 +128,37 @@ class InstalledImports:
                 found.append(name)
             else:
                 others.add(_top(name))
-        set_now = {k: v for k, v in os.environ.items() if self._variables.get(k) != v}
-        return {
-            "modules": [name for name in found if _top(name) not in others],
-            "variables": {k: v for k, v in set_now.items() if not k.startswith(_READ_BY_NO_IMPORT)},
+        sys.meta_path.remove(self._variables)
+        modules = [name for name in found if _top(name) not in others]
+        variables = {
+            name: {"value": value, "before": [m for m in modules if m not in earlier]}
+            for name, (value, earlier) in self._variables.changed().items()
+            if not name.startswith(_READ_BY_NO_IMPORT)
         }
+        return {"modules": modules, "variables": variables}
+
+
+class _WatchedVariables(importlib.abc.MetaPathFinder):
+    """Finds no module, but sees at each import which variables have been set since the last."""
+
+    def __init__(self) -> None:
+        self._seen = dict(os.environ)
+        self._changed: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def find_spec(self, *_: object) -> None:
+        """Look at the variables before it is imported."""
+        self.changed()
+
+    def changed(self) -> Mapping[str, tuple[str, frozenset[str]]]:
+        """Name -> value, and the modules that were imported before it was set."""
+        if (now := dict(os.environ)) != self._seen:
+            loaded = frozenset(sys.modules)
+            for name, value in now.items():
+                if self._seen.get(name) != value:
+                    earlier = self._changed.get(name, ("", loaded))[1]
+                    self._changed[name] = value, earlier
+            self._seen = now
+        return self._changed
 
 
 def _import(names: Iterable[str]) -> None:
@@ -174,26 +207,27 @@ _NOT_TO_BE_FORKED = {"grpc", "jaxlib", "ray", "tensorflow"}
 """They have threads that Python does not see, as OpenBLAS has, which mends itself in a fork."""
 
 
-def _trial(modules: Sequence[str], variables: Mapping[str, str]) -> str:
+def _trial(modules: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> str:
     """Import it all and see whether workers could be forked then.
 
     Returns:
-        JSON: `why` not, if not, and the modules that are to be left, for they wake the GPU.
+        JSON: `why` not, if not, and the modules that are to be `left`.
     """
     had_gpu = _in_a_fork(_use_gpu) is not None
     known = {_top(name) for name in sys.modules}
-    waking = _import_asleep(modules)
+    left = _import_asleep(modules)
+    for name, was in variables.items():
+        if os.environ.get(name) != was["value"]:  # it is the user's code that sets it
+            left.update(was["before"])
     now = {_top(name) for name, module in list(sys.modules.items()) if _file_of(name, module)}
     why = ""
     if now - known - {_top(name) for name in modules}:
         why = "by themselves the modules import others, which may be the user's"
-    elif any(os.environ.get(name) != value for name, value in variables.items()):
-        why = "the tests set variables before they import"
     elif threading.active_count() > 1 or children(os.getpid()) or now & _NOT_TO_BE_FORKED:
         why = "an import starts threads or processes"
     elif had_gpu and _in_a_fork(_use_gpu) is None:
         why = "an import makes the GPU useless to forks"
-    return json.dumps({"why": why, "waking": sorted(waking)})
+    return json.dumps({"why": why, "left": sorted(left)})
 
 
 def _import_asleep(modules: Iterable[str]) -> set[str]:
