@@ -68,6 +68,9 @@ def test_what_a_graph_cannot_hold_is_timed_without_the_hosts_time() -> None:
     assert estimate_ms < 0.7 * (time.perf_counter() - begin) * 10
     waiting, _ = open_sampler(lambda: x.sum().item())
     assert isinstance(waiting, OnGpu)
+    y = torch.randn(1024, device="cuda")
+    waiting, _ = open_sampler(lambda: (torch.mul(y, 2.0, out=y), torch.cuda.synchronize()))
+    assert isinstance(waiting, OnGpu)
     assert torch.rand(3, device="cuda").sum().item() > 0  # no capture was left open
 
 

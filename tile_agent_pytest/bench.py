@@ -7,6 +7,7 @@ both are measured in the same seconds on inputs that are made only once.
 
 from __future__ import annotations
 
+import functools
 import statistics
 import warnings
 from collections.abc import Callable
@@ -159,16 +160,39 @@ def can_be_captured(fn: Callable[[], Any]) -> bool:
     variable: Any = torch.autograd.Variable
     engine, mode = variable._execution_engine, torch.cuda.get_sync_debug_mode()
     watched = variable._execution_engine = _WatchedEngine(engine)
+    waits: Any = (
+        (torch._C, "_cuda_synchronize"),
+        (torch.cuda.Event, "synchronize"),
+        (torch.cuda.Stream, "synchronize"),
+    )
+    originals = [getattr(owner, name) for owner, name in waits]
+    waited: list[str] = []
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
+            for (owner, name), original in zip(waits, originals, strict=True):
+                setattr(owner, name, _noted(original, waited))
             torch.cuda.set_sync_debug_mode("warn")
             fn()
         finally:
             torch.cuda.set_sync_debug_mode(mode)
+            for (owner, name), original in zip(waits, originals, strict=True):
+                setattr(owner, name, original)
             variable._execution_engine = engine
     torch.cuda.synchronize()
-    return not watched.ran and not any(str(w.message).startswith(_WAITS) for w in told)
+    waited += [str(w.message) for w in told if str(w.message).startswith(_WAITS)]
+    return not watched.ran and not waited
+
+
+def _noted(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    """The function, which adds its name to the calls."""
+
+    @functools.wraps(function)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        calls.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return noted
 
 
 class _WatchedEngine:

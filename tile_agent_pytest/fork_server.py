@@ -129,7 +129,8 @@ class Server:
             self._fork(str(request["id"]), fds[0])
         elif request["op"] == "preload":
             seen = json.loads(Path(request["file"]).read_text(encoding="utf-8"))
-            why = preload_more(seen["modules"], seen["variables"])
+            why = preload_more(seen["modules"], seen["variables"], seen["environment"])
+            self._kill_orphans(alive=set(self._workers.values()))
             self._tell({"event": "preloaded", "why": why})
         elif request["op"] == "kill":
             for pid, mark in self._workers.items():

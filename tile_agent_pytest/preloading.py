@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
 import importlib
 import importlib.abc
 import json
 import os
+import select
 import signal
 import site
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tile_agent_pytest.process_tree import children
+from tile_agent_pytest.process_tree import children, die_with_parent, kill_tree
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
 EXTRAS = (
@@ -56,6 +59,7 @@ _READ_BY_NO_IMPORT = ("PYTEST_", "PYTHON", "CUBLAS_WORKSPACE_CONFIG")
 """Variables that tests set, and that are read when a process starts, or a product is computed."""
 _ASKS_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 """Has torch tell whether there is a GPU without waking it."""
+POLL_S = 0.05
 TRIAL_S = 120
 """A trial that takes longer is no gain."""
 
@@ -74,7 +78,11 @@ def preload() -> tuple[list[str], dict[str, str]]:
     return imported, missing
 
 
-def preload_more(modules: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> str:
+def preload_more(
+    modules: Sequence[str],
+    variables: Mapping[str, Mapping[str, Any]],
+    environment: Mapping[str, str],
+) -> str:
     """Import what a session was seen to import of what is installed.
 
     Left are modules that wake the GPU, and those that were imported after the user's code had set a
@@ -82,18 +90,34 @@ def preload_more(modules: Sequence[str], variables: Mapping[str, Mapping[str, An
 
     Args:
         modules: their names, in the order in which they were imported.
-        variables: those of the environment which were set meanwhile; `value`, and the modules
-            `before` whose import that was.
+        variables: those of the environment which were set meanwhile; the digests of their
+            `values`, and the modules `before` whose import that was.
+        environment: variables that the session had from its beginning: where caches are.
 
     Returns:
         Why nothing was imported; empty where something was.
     """
-    said = _in_a_fork(lambda: _trial(modules, variables))
-    found = json.loads(said) if said else {"why": "the trial ended", "left": []}
-    if not found["why"]:
-        left = set(found["left"])
-        _import_asleep([name for name in modules if name not in left])
+    ours = dict(os.environ)
+    os.environ.update(environment)
+    try:
+        said = _in_a_fork(lambda: _trial(modules, variables))
+        found = json.loads(said) if said else {"why": "the trial ended", "left": []}
+        if not found["why"]:
+            left = set(found["left"])
+            _import_asleep([name for name in modules if left.isdisjoint(_with_packages(name))])
+    finally:
+        for name in environment:
+            os.environ.pop(name, None)
+            if name in ours:
+                os.environ[name] = ours[name]
     return str(found["why"])
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    """A module's name and those of the packages that it is in: it is imported with them."""
+    while name:
+        yield name
+        name = name.rpartition(".")[0]
 
 
 class InstalledImports:
@@ -101,9 +125,11 @@ class InstalledImports:
 
     Args:
         own: the folders of the user's own code.
+        environment: variables that this session has, and the fork server has not.
     """
 
-    def __init__(self, own: Iterable[str]) -> None:
+    def __init__(self, own: Iterable[str], environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
         self._own = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in own)
         self._known = set(sys.modules)
         self._variables = _WatchedVariables()
@@ -131,11 +157,11 @@ class InstalledImports:
         sys.meta_path.remove(self._variables)
         modules = [name for name in found if _top(name) not in others]
         variables = {
-            name: {"value": value, "before": [m for m in modules if m not in earlier]}
-            for name, (value, earlier) in self._variables.changed().items()
+            name: {"values": values, "before": [m for m in modules if m not in earlier]}
+            for name, (values, earlier) in self._variables.changed().items()
             if not name.startswith(_READ_BY_NO_IMPORT)
         }
-        return {"modules": modules, "variables": variables}
+        return {"modules": modules, "variables": variables, "environment": self._environment}
 
 
 class _WatchedVariables(importlib.abc.MetaPathFinder):
@@ -143,22 +169,28 @@ class _WatchedVariables(importlib.abc.MetaPathFinder):
 
     def __init__(self) -> None:
         self._seen = dict(os.environ)
-        self._changed: dict[str, tuple[str, frozenset[str]]] = {}
+        self._changed: dict[str, tuple[list[str], frozenset[str]]] = {}
 
     def find_spec(self, *_: object) -> None:
         """Look at the variables before it is imported."""
         self.changed()
 
-    def changed(self) -> Mapping[str, tuple[str, frozenset[str]]]:
-        """Name -> value, and the modules that were imported before it was set."""
+    def changed(self) -> Mapping[str, tuple[list[str], frozenset[str]]]:
+        """Name -> digests of its values, one after the other, and the modules that were imported
+        before the first."""
         if (now := dict(os.environ)) != self._seen:
             loaded = frozenset(sys.modules)
-            for name, value in now.items():
-                if self._seen.get(name) != value:
-                    earlier = self._changed.get(name, ("", loaded))[1]
-                    self._changed[name] = value, earlier
+            for name in self._seen.keys() | now.keys():
+                if self._seen.get(name) != now.get(name):
+                    values, _ = self._changed.setdefault(name, ([], loaded))
+                    values.append(_digest(now.get(name)))
             self._seen = now
         return self._changed
+
+
+def _digest(value: str | None) -> str:
+    """Of a variable's value, which may be a secret; empty for one that is not set."""
+    return "" if value is None else hashlib.sha256(value.encode()).hexdigest()
 
 
 def _import(names: Iterable[str]) -> None:
@@ -217,11 +249,13 @@ def _trial(modules: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -
     known = {_top(name) for name in sys.modules}
     left = _import_asleep(modules)
     for name, was in variables.items():
-        if os.environ.get(name) != was["value"]:  # it is the user's code that sets it
+        if [_digest(os.environ.get(name))] != was["values"]:  # the user's code sets it
             left.update(was["before"])
     now = {_top(name) for name, module in list(sys.modules.items()) if _file_of(name, module)}
     why = ""
-    if now - known - {_top(name) for name in modules}:
+    if not had_gpu and _sees_gpu():
+        why = "the GPU cannot be tried now"
+    elif now - known - {_top(name) for name in modules}:
         why = "by themselves the modules import others, which may be the user's"
     elif threading.active_count() > 1 or children(os.getpid()) or now & _NOT_TO_BE_FORKED:
         why = "an import starts threads or processes"
@@ -231,14 +265,16 @@ def _trial(modules: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -
 
 
 def _import_asleep(modules: Iterable[str]) -> set[str]:
-    """Import them while the GPU sleeps. Returns those that wake it, and what imports those; each is
-    forgotten, so that whoever imports it next is found too."""
+    """Import them while the GPU sleeps. Returns those that fail, those that wake it, and what
+    imports these; each of them is forgotten, so that whoever imports it next is found too."""
     found: set[str] = set()
     waking: set[str] = set()
     with _gpu_asleep(waking):
         for name in modules:
-            with contextlib.suppress(Exception):
+            try:
                 importlib.import_module(name)
+            except Exception:
+                found.add(name)
             for woken in waking:
                 package, _, last = woken.rpartition(".")
                 sys.modules.pop(woken, None)
@@ -283,6 +319,12 @@ def _is_importing(module: ModuleType) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
+def _sees_gpu() -> bool:
+    torch: Any = sys.modules.get("torch")
+    with _gpu_asleep(set()):
+        return bool(torch is not None and torch.cuda.is_available())
+
+
 def _use_gpu() -> str:
     import torch
 
@@ -291,7 +333,7 @@ def _use_gpu() -> str:
 
 
 def _in_a_fork(do: Callable[[], str]) -> str | None:
-    """What it returns in a process of its own; None where that ends in another way."""
+    """What it returns in a process of its own; None where that ends in another way, or too late."""
     ours, theirs = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -299,13 +341,28 @@ def _in_a_fork(do: Callable[[], str]) -> str | None:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.alarm(TRIAL_S)
+            die_with_parent(signal.SIGKILL)
             with os.fdopen(theirs, "w", encoding="utf-8") as end:
                 end.write(do())
             os._exit(0)
         os._exit(1)
     os.close(theirs)
-    with os.fdopen(ours, encoding="utf-8") as end:
-        said = end.read()
-    _, status = os.waitpid(pid, 0)
-    return said if os.waitstatus_to_exitcode(status) == 0 else None
+    with os.fdopen(ours, "rb") as end:
+        return _said(pid, end.fileno())
+
+
+def _said(pid: int, descriptor: int) -> str | None:
+    """All that a process writes until it ends; what it has started may hold the other end open."""
+    os.set_blocking(descriptor, False)
+    said, status, deadline = b"", None, time.monotonic() + TRIAL_S
+    while status is None:
+        select.select([descriptor], [], [], POLL_S)
+        ended, code = os.waitpid(pid, os.WNOHANG)
+        status = code if ended else None
+        if status is None and time.monotonic() > deadline:
+            kill_tree(pid)
+            _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(descriptor, 1 << 16):
+                said += part
+    return said.decode() if os.waitstatus_to_exitcode(status) == 0 else None

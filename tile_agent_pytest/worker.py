@@ -126,6 +126,11 @@ def _guards(job: Message) -> list[str]:
     return ["--triton-guards", *(["--triton-repeat"] if job.get("repeat") else [])]
 
 
+def _caches(job: Message) -> dict[str, str]:
+    """The variables of a job that say where caches are."""
+    return {name: value for name, value in job["env"].items() if name != "PYTHONPATH"}
+
+
 class PytestSession:
     """The pytest plugin that puts a run loop of our own in place of pytest's."""
 
@@ -150,7 +155,7 @@ class PytestSession:
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
         self._tunings = TuningLog(Path(job["tuned"]))
-        self._imports = InstalledImports([job["cwd"], *job["sys_path"]])
+        self._imports = InstalledImports([job["cwd"], *job["sys_path"]], _caches(job))
         mended_interpreter.mend_all()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()

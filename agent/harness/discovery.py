@@ -101,13 +101,17 @@ def discover(
             raise UsageError(f"the tests cannot be collected: {said} (see {log})")
         if not everything.items:
             raise UsageError(f"pytest finds no tests in {', '.join(selection.files)}")
-        by_k = {k: collect("-k", k).items for k in _expressions(selection, framework)}
+        by_k = {k: collect("-k", k) for k in _expressions(selection, framework)}
+        if errors := [error for found in by_k.values() for error in found.errors]:
+            said = fault(errors[0][1], checkout.root, errors[0][0])
+            raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
+        items_by_k = {k: found.items for k, found in by_k.items()}
     except WorkerError as problem:
         raise UsageError(f"the tests cannot be collected: {problem}") from problem
     scripts = selection.bench_ids
     tests = [item for item in everything.items if item.nodeid not in scripts]
-    perf = _perf(tests, selection, framework, by_k)
-    correctness = _correctness(tests, selection, framework, by_k, perf)
+    perf = _perf(tests, selection, framework, items_by_k)
+    correctness = _correctness(tests, selection, framework, items_by_k, perf)
     if selection.perf_k is None and (scripts or selection.captured):
         perf = tuple(p for p in perf if p.startswith(f"{selection.captured}::"))
     perf = (*perf, *scripts)
@@ -143,20 +147,13 @@ def _collectable(
     lacking = {
         nodeid: found[1]
         for nodeid, text in errors
-        if (found := _NOT_INSTALLED.search(text)) and not _is_own(found[1], checkout)
+        if (found := _NOT_INSTALLED.search(text)) and not checkout.has_module(found[1])
     }
     kept = tuple(file for file in files if file.partition("::")[0] not in lacking)
     if len(lacking) < len(errors) or not kept or len(kept) == len(files):
         return files, []
     left = [f"{n} is left out: it needs {m}, which is not installed" for n, m in lacking.items()]
     return kept, left
-
-
-def _is_own(module: str, checkout: Checkout) -> bool:
-    """Whether the checkout has a module of that name: it is missing for another reason then."""
-    top = module.partition(".")[0]
-    folders = (checkout.root, *checkout.sys_path)
-    return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders)
 
 
 def default_perf_k(framework: str) -> str:

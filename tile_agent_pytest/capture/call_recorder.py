@@ -71,6 +71,11 @@ class CallTally:
     backward_first_ms: float = 0.0
     backward_later_ms: float = 0.0
 
+    @property
+    def calls(self) -> int:
+        """Of both kinds."""
+        return self.count + self.backward_count
+
     def add(self, backward: bool, elapsed_ms: float) -> None:
         """Count a call in."""
         before = "backward_" if backward else ""
@@ -172,7 +177,7 @@ class ProcessRecorder:
         if forward is None or (outer is not None and outer.writable):
             yield
             return
-        call = self._here.call = OpenCall(forward.key)
+        call = self._here.call = OpenCall(forward.key, forward.writable)
         clock = self._clock.start()
         try:
             yield
@@ -233,7 +238,7 @@ class ProcessRecorder:
             tally = self._tallies.setdefault(call.key, CallTally())
             self._kernels.setdefault(call.key, {}).update(call.launches)
             self._clock.stop(clock, lambda elapsed_ms: tally.add(backward, elapsed_ms))
-            if monotonic() - self._told > BETWEEN_TALLIES_S or tally.count <= 1:
+            if monotonic() - self._told > BETWEEN_TALLIES_S or tally.calls <= 1:
                 self.tally()
 
     def _end(self) -> None:
@@ -245,7 +250,7 @@ class ProcessRecorder:
         with self._lock:
             self._clock.settle()
             self._told = monotonic()
-            counted = {key: tally for key, tally in self._tallies.items() if tally.count}
+            counted = {key: tally for key, tally in self._tallies.items() if tally.calls}
             if not counted and not self._outside:
                 return
             told = {

@@ -136,14 +136,18 @@ class ForkServer:
 
         Returns:
             Why that was left; empty where it was done.
+
+        Raises:
+            WorkerDied: the server ended meanwhile, or hangs.
         """
+        self.await_retired(EXIT_TIMEOUT_S)  # they may hold the GPU, which is to be tried
         file.write_text(json.dumps(seen), encoding="utf-8")
         self._send({"op": "preload", "file": str(file)})
         while (event := self._event(PRELOAD_TIMEOUT_S)) is not None:
             if event["event"] == "preloaded":
                 return str(event["why"])
             self._note_exit(event)
-        return "the server does not answer"
+        raise WorkerDied("the fork server does not answer")
 
     def kill(self, mark: str) -> None:
         """Kill a worker with all its descendants and wait until it is gone."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, Tuned
 from tile_agent_pytest.observed_tunings import MOST_CONFIGS
 from tile_agent_pytest.wire import Message
 
+_NO_MODULE = re.compile(r"^E\s+ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 MOST_LAUNCHES = 64
 """Of one pass, that are kept."""
 MAX_NAME = 200
@@ -42,9 +44,11 @@ class TestResult:
     """Whether it launched a kernel of the file, where that was looked at."""
 
     @property
-    def lacks_module(self) -> bool:
-        """Whether it failed for a module that is not installed."""
-        return self.outcome == "failed" and self.exception == ModuleNotFoundError.__name__
+    def missing_module(self) -> str:
+        """The module for want of which it failed; empty where that is not why."""
+        found = _NO_MODULE.search(self.text)
+        failed = self.outcome == "failed" and self.exception == ModuleNotFoundError.__name__
+        return found[1] if failed and found else ""
 
     @property
     def headline(self) -> str:
@@ -93,18 +97,22 @@ class Pass:
         """The tests that failed or were skipped."""
         return tuple(test for test in self.tests if test.outcome != "passed")
 
-    def skipped(self) -> tuple[str, ...]:
-        """The node ids of those that skipped themselves, and of those that would have, had their
-        author thought of an environment without some module; none where nothing is left then."""
-        unable = [test for test in self.tests if test.outcome == "skipped" or test.lacks_module]
-        if len(unable) == len(self.tests) and any(test.lacks_module for test in unable):
-            return ()
-        return tuple(test.nodeid for test in unable)
+    def skipped(self, is_own: Callable[[str], bool]) -> tuple[str, ...]:
+        """The node ids of those that skipped themselves, and of those that failed for a module that
+        is not installed; none where nothing is left then.
+
+        Args:
+            is_own: whether a module is one of the checkout's: that is missing for another reason.
+        """
+        lacking = {t.nodeid for t in self.tests if (m := t.missing_module) and not is_own(m)}
+        unable = [t.nodeid for t in self.tests if t.outcome == "skipped" or t.nodeid in lacking]
+        return () if lacking and len(unable) == len(self.tests) else tuple(unable)
 
     def missing_modules(self) -> tuple[str, ...]:
-        """What tests failed for, for want of being installed."""
-        lacking = (test for test in self.tests if test.lacks_module)
-        return tuple(dict.fromkeys(t.headline.rpartition(" ")[2].strip("'") for t in lacking))
+        """What tests failed for, for want of it."""
+        return tuple(
+            dict.fromkeys(test.missing_module for test in self.tests if test.missing_module)
+        )
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,12 @@ class Checkout:
     kernel: str
     """Path of the kernel below `root`."""
 
+    def has_module(self, name: str) -> bool:
+        """Whether it has one of that name, or its package: then it is no matter of installing."""
+        top = name.partition(".")[0]
+        folders = (self.root, *self.sys_path)
+        return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders)
+
 
 class WorkerSession(CallOrders):
     """A pytest session over a checkout. Use it in a `with`; it ends with the block."""
