@@ -112,6 +112,25 @@ def only_counts(n):
     return n + 1
 
 
+class ScaleByLayer(torch.autograd.Function):
+    """Through functions of the file, there and back; the layer is nothing that a text can make."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.layer = layer
+        return scale_copy(x, layer.options.factor)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return scale_copy(dy.contiguous(), ctx.layer.options.factor), None
+
+
+def scale_copy(x, factor):
+    y = torch.empty_like(x)
+    _launch(x, y, factor)
+    return y
+
+
 def scale_layer(layer, x):
     return Scale.apply(x, layer.options.factor)
 '''
@@ -134,6 +153,7 @@ operators.ScaleTwice.apply(torch.ones(5), 3.0).sum().item() == 45.0 or exit(9)
 operators.only_counts(3)
 layer = type("Layer", (), {"options": type("Options", (), {"factor": 2.5})})()
 operators.scale_layer(layer, torch.randn(2, 6)).sum().item()
+operators.ScaleByLayer.apply(torch.randn(7, requires_grad=True), layer).square().sum().backward()
 operators.scale_layer(layer, torch.randn(2, 3, requires_grad=True)).sum().backward()
 """
 TEST = """\
@@ -196,6 +216,7 @@ def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> Non
         "SCALE_APPLY": ["2x6-float32", "4-float32"],
         "SCALE_TWICE_APPLY": ["5-float32"],
         "SCALER_AND_BACKWARD": ["3x16-float32"],
+        "SCALE_COPY": ["7-float32", "7-float32_2"],
         "GATHER": ["64x40-30-float32"],
         "TABLE_ROWS": ["9x5-3-float32"],
         "NOISY": ["20-float32"],

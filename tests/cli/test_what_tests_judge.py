@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import ExitCode
 from tests.support.project import PROJECT, TEST, tile_agent
-from tests.support.repo import isolate, make_repo
+from tests.support.repo import git, isolate, make_repo, write
 
 CORRECTNESS, PERF = TEST.split("\n\n\ndef test_perf")
 HEAD = TEST.split("\n\n\n")[0]
@@ -77,6 +77,13 @@ def test_tests_that_need_what_is_not_installed(tmp_path: Path) -> None:
     assert end.code in (ExitCode.STOPPED, ExitCode.NO_IMPROVEMENT), end.err
     assert "1 test left out, skipped on this machine: tests/test_double.py::test_against" in end.err
     assert "not installed, but needed by tests: no_such_reference" in end.err
+    own = needing.replace("no_such_reference", "kernels_of_mine.none")
+    root = repo(tmp_path / "own", TEST + own)
+    write(root, {"kernels_of_mine/__init__.py": ""})
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "mine")
+    end = tile_agent(root, "run", "--yes", "--kernel", "double.py")
+    assert (end.code, "kernels_of_mine.none" in end.err) == (ExitCode.USAGE, True)
     only = re.sub(r"(def test_double.*\n)", r"\1    import no_such_reference\n", TEST)
     end = tile_agent(repo(tmp_path / "all", only), "run", "--yes", "--kernel", "double.py")
     assert end.code == ExitCode.USAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,16 @@ def test_is_this_projects():
     import own
     assert own.PID == os.getpid()
 """
+DAEMON = """
+import subprocess
+subprocess.Popen(["sleep", "100"])
+"""
+FORKED = """
+import os, time
+if os.fork() == 0:
+    time.sleep(100)
+    os._exit(0)
+"""
 THREAD = "import threading, time\nthreading.Thread(target=time.sleep, args=[9]).start()\n"
 HEAVY = "import os\nPID = os.getpid()\n"
 
@@ -42,7 +53,7 @@ def installed(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(installed: Path, tmp_path: Path) -> Iterator[ForkServer]:
     log, path = tmp_path / "server.log", str(installed)
-    with start_server(log, python=sys.executable, PYTHONPATH=path) as server:
+    with start_server(log, python=sys.executable, PYTHONPATH=path, HEAVY_MODE="1") as server:
         yield server
 
 
@@ -86,11 +97,30 @@ def test_what_wakes_the_gpu_is_left_with_what_imports_it(
     assert passed(project, server) == {"before": True, "projects": True}
 
 
+def test_no_part_of_a_package_that_wakes_the_gpu_is_imported(
+    project: Project, server: ForkServer, installed: Path
+) -> None:
+    """Else a worker, which imports the rest, has a package of two halves."""
+    waking = "import torch\ntry:\n    torch.cuda.current_device()\nexcept Exception:\n    pass\n"
+    write(
+        installed,
+        {
+            "heavy/__init__.py": f"{HEAVY}PARTS = []\nfrom heavy import a, b\n",
+            "heavy/a.py": "from heavy import PARTS\nPARTS.append('a')\n",
+            "heavy/b.py": waking,
+        },
+    )
+    (installed / "heavy.py").unlink()
+    project.write("conftest.py", "import heavy\nassert heavy.PARTS == ['a']\n")
+    assert preloaded(project, server) == ""
+    assert passed(project, server) == {"before": False, "projects": True}
+
+
 @pytest.mark.parametrize("first", ["variable", "import"])
 def test_what_may_read_a_variable_that_the_user_sets_is_left(
     project: Project, server: ForkServer, first: str
 ) -> None:
-    setting = "import os\nos.environ['HEAVY_MODE'] = '1'\n"
+    setting = "import os\nos.environ.pop('HEAVY_MODE')\n"
     lines = (setting, "import heavy\n")
     project.write("conftest.py", "".join(lines if first == "variable" else reversed(lines)))
     assert preloaded(project, server) == ""
@@ -100,6 +130,8 @@ def test_what_may_read_a_variable_that_the_user_sets_is_left(
 @pytest.mark.parametrize(
     ("heavy", "why"),
     [
+        (DAEMON, "an import starts threads or processes"),
+        (FORKED, "an import starts threads or processes"),
         (THREAD, "an import starts threads or processes"),
         ("import own\n", "by themselves the modules import others"),
     ],
@@ -110,5 +142,7 @@ def test_what_a_fork_or_the_users_code_would_not_survive_is_left(
     write(installed, {"heavy.py": HEAVY + heavy})
     if "own" in heavy:
         write(installed, {"own.py": HEAVY})
+    begin = time.monotonic()
     assert preloaded(project, server).startswith(why)
+    assert time.monotonic() - begin < 60
     assert passed(project, server) == {"before": False, "projects": True}
