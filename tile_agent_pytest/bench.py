@@ -23,7 +23,7 @@ SHORT_MS = 0.02
 """A kernel below this is timed as a graph: between two events its own time drowns in theirs."""
 GRAPH_LAUNCHES = 50
 COVERED_MS = 0.03
-"""Of the host's time: the flush takes longer on every GPU whose L2 cache is as large as a GPU's."""
+"""Of the host's time; overwriting the L2 cache takes longer."""
 _WAITS = "called a synchronizing"
 """How torch's warning of what waits for the GPU begins."""
 MOST_WAIT_MS = 2.0

@@ -125,11 +125,12 @@ class InstalledImports:
 
     Args:
         own: the folders of the user's own code.
-        environment: variables that this session has, and the fork server has not.
+        environment: variables that this session has, and the fork server has not: where caches
+            are, and where modules are, which does not matter to what is imported.
     """
 
     def __init__(self, own: Iterable[str], environment: Mapping[str, str]) -> None:
-        self._environment = dict(environment)
+        self._environment = {n: v for n, v in environment.items() if n != "PYTHONPATH"}
         self._own = tuple(f"{folder.rstrip(os.sep)}{os.sep}" for folder in own)
         self._known = set(sys.modules)
         self._variables = _WatchedVariables()

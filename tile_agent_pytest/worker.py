@@ -126,11 +126,6 @@ def _guards(job: Message) -> list[str]:
     return ["--triton-guards", *(["--triton-repeat"] if job.get("repeat") else [])]
 
 
-def _caches(job: Message) -> dict[str, str]:
-    """The variables of a job that say where caches are."""
-    return {name: value for name, value in job["env"].items() if name != "PYTHONPATH"}
-
-
 class PytestSession:
     """The pytest plugin that puts a run loop of our own in place of pytest's."""
 
@@ -155,7 +150,9 @@ class PytestSession:
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
         self._tunings = TuningLog(Path(job["tuned"]))
-        self._imports = InstalledImports([job["cwd"], *job["sys_path"]], _caches(job))
+        self._imports: InstalledImports | None = None
+        if self._wanted is None:  # who asks for all tests asks what they import, too
+            self._imports = InstalledImports([job["cwd"], *job["sys_path"]], job["env"])
         mended_interpreter.mend_all()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
@@ -226,8 +223,7 @@ class PytestSession:
         return True
 
     def _installed(self) -> Message:
-        """Who asks for all tests asks what they import, too."""
-        return {} if self._wanted else self._imports.described(self._takeover.replacements)
+        return self._imports.described(self._takeover.replacements) if self._imports else {}
 
     def _run(self, items: list[pytest.Item], *, records: bool) -> Message:
         if not records:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
 from agent.events import TestPlan
-from agent.harness.processes.collection_errors import fault
+from agent.harness.processes.collection_errors import fault, missing_module
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Item
 from agent.harness.processes.worker_session import Checkout, WorkerSession
@@ -22,7 +22,6 @@ KINDS = (CORRECTNESS, PERF)
 TIMING_FIXTURES = frozenset({"tile_bench", "benchmark"})
 SLOW_COLLECTION_S = 1.5
 """From here on it is a gain to import for all workers what is installed: it takes that twice."""
-_NOT_INSTALLED = re.compile(r"^E\s+ModuleNotFoundError: No module named '([\w.]+)'\s*\Z", re.M)
 _BF16 = re.compile(r"bfloat16|bf16", re.IGNORECASE)
 
 
@@ -145,9 +144,9 @@ def _collectable(
     All of them, and nothing to say, where something else is wrong too, or none would be left.
     """
     lacking = {
-        nodeid: found[1]
+        nodeid: module
         for nodeid, text in errors
-        if (found := _NOT_INSTALLED.search(text)) and not checkout.has_module(found[1])
+        if (module := missing_module(text)) and not checkout.has_module(module)
     }
     kept = tuple(file for file in files if file.partition("::")[0] not in lacking)
     if len(lacking) < len(errors) or not kept or len(kept) == len(files):

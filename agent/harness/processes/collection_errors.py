@@ -15,6 +15,7 @@ _PLACE = re.compile(
     re.MULTILINE,
 )
 _REFUSAL = re.compile(r"(?:^ERROR: |: error: )(?!usage:)(.+)", re.MULTILINE)
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'$")
 _INTERNAL = "INTERNALERROR> "
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
 """Python's own: of what ends a worker before pytest has begun."""
@@ -39,6 +40,12 @@ def fault(text: str, root: Path, nodeid: str = "") -> str:
     places = [f"{a or c}:{b or d}" for a, b, c, d in _PLACE.findall(told)]
     place = next((p for p in reversed(places) if not p.startswith(("/", "<"))), nodeid)
     return f"{place}: {said}" if place and said and not said.startswith(place) else said
+
+
+def missing_module(text: str) -> str:
+    """The module that an account ends with the want of; empty where it ends otherwise."""
+    found = _NO_MODULE.match(_exception(text.splitlines()))
+    return found[1] if found else ""
 
 
 def fault_of_log(log: Path, root: Path) -> str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import WorkerDied
+from agent.harness.processes.collection_errors import missing_module
 from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
 from tile_agent_pytest.observed_tunings import MOST_CONFIGS
 from tile_agent_pytest.wire import Message
 
-_NO_MODULE = re.compile(r"^E\s+ModuleNotFoundError: No module named '([\w.]+)'", re.MULTILINE)
 MOST_LAUNCHES = 64
 """Of one pass, that are kept."""
 MAX_NAME = 200
@@ -46,9 +45,8 @@ class TestResult:
     @property
     def missing_module(self) -> str:
         """The module for want of which it failed; empty where that is not why."""
-        found = _NO_MODULE.search(self.text)
         failed = self.outcome == "failed" and self.exception == ModuleNotFoundError.__name__
-        return found[1] if failed and found else ""
+        return missing_module(self.text) if failed else ""
 
     @property
     def headline(self) -> str:
