@@ -40,6 +40,12 @@ JUDGING = (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.SETTLE)
 """The phases of an iteration that has a candidate."""
 
 
+Observing = Callable[[Session], Observer]
+"""Makes what is told of each event of a session."""
+Say = Callable[[str], None]
+"""Told in a line what is waited for."""
+
+
 @dataclass(frozen=True)
 class Turn:
     """What the assistant does now."""
@@ -88,7 +94,10 @@ def pending(run: Run) -> tuple[str, str]:
 
 
 def begin_run(
-    request: Request, observer: Callable[[Session], Observer], announce: Callable[[Session], None]
+    request: Request,
+    observer: Observing,
+    announce: Callable[[Session], None],
+    say: Say,
 ) -> Turn:
     """Set up, record the baseline, and let whoever comes before the assistant do its part.
 
@@ -99,8 +108,8 @@ def begin_run(
     """
     repository = Repository.open(request.kernel.absolute().parent)
     if (open_run := _open_on(repository, request.kernel)) is not None:
-        return _continued(repository, open_run, observer)
-    with opened(request) as session:
+        return _continued(repository, open_run, observer, say)
+    with opened(request, say) as session:
         announce(session)
         run, journal, made = begin(session)
         try:
@@ -174,7 +183,8 @@ def attempt(
     repository: Repository,
     run_id: str | None,
     message: str,
-    observer: Callable[[Session], Observer],
+    observer: Observing,
+    say: Say,
 ) -> Turn:
     """Judge the draft; or bring an iteration that was interrupted to its end.
 
@@ -194,7 +204,7 @@ def attempt(
             proposer = DraftProposer(run.offer, text, message)
         elif not resumed:
             return Turn(run, do, reason)
-    with reopened(repository, name) as (session, run, journal):
+    with reopened(repository, name, say) as (session, run, journal):
         began = run.iteration
         effects = session.effects(**({ASSISTANT: proposer} if proposer else {}))
 
@@ -215,9 +225,7 @@ def attempt(
     )
 
 
-def finish_run(
-    repository: Repository, run_id: str | None, observer: Callable[[Session], Observer]
-) -> Turn:
+def finish_run(repository: Repository, run_id: str | None, observer: Observing, say: Say) -> Turn:
     """Compare origin and best afresh and end the run; of one that is done, say so again.
 
     Raises:
@@ -230,7 +238,7 @@ def finish_run(
             return Turn(run, do, reason)
         if run.phase is Phase.PROPOSE:
             run = _append(run, journal, Stopped(stop_reason(run) or StopReason.ASKED))
-    with reopened(repository, name) as (session, run, journal):
+    with reopened(repository, name, say) as (session, run, journal):
         effects, observe = session.effects(), observer(session)
         run = drive(run, journal, effects.table(), observe, _between)
         if run.phase is Phase.PROPOSE:  # an iteration had been interrupted
@@ -287,13 +295,11 @@ def _between(run: Run) -> bool:
     return run.phase in (Phase.PROPOSE, Phase.DONE)
 
 
-def _continued(
-    repository: Repository, run_id: str, observer: Callable[[Session], Observer]
-) -> Turn:
+def _continued(repository: Repository, run_id: str, observer: Observing, say: Say) -> Turn:
     with held(repository, run_id) as (_, run, _journal):
         do, reason = pending(run)
     if do == BEGIN:
-        with reopened(repository, run_id) as (session, run, journal):
+        with reopened(repository, run_id, say) as (session, run, journal):
             run = drive(run, journal, session.effects().table(), observer(session), _waits)
             session.workspace.close()
         do, reason = pending(run)

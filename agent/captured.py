@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, unwritable
 from agent.capture.test_file import CapturedSource, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
-from agent.harness.processes.captured_command import run_captured
+from agent.harness.processes.recorded_command import CALLS, how_it_ended, run_recorded
 from agent.redaction import redact
 from agent.repository import shown
 from agent.target import Target
@@ -102,11 +101,12 @@ def capture_tests(
     """
     environment = machine.probe()
     worker = BACKENDS[backend].worker_environment(environment)
-    end = run_captured(command, kernel, worker if environment.gpu is None else {})
+    variables = worker if environment.gpu is None else {}
+    end = run_recorded(command, CALLS, {"kernel": str(kernel.resolve())}, variables)
     shown = redact(shlex.join(command), os.environ)
     if end.code:
         raise CommandFailed(
-            f"the command failed ({_how(end.code)}), nothing was written: mend it, "
+            f"the command failed ({how_it_ended(end.code)}), nothing was written: mend it, "
             f"or leave out what fails: {shown}"
         )
     seen = collected(end.records)
@@ -197,10 +197,6 @@ def _named_after(backend: str, test: Path, stem: str) -> bool:
         if stem in text and re.search(rf"def test_\w*{backend}", text):
             return True
     return False
-
-
-def _how(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
 
 
 def _nothing(kernel: Path, seen: Capture) -> str:

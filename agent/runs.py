@@ -34,3 +34,17 @@ def read_run(repository: Repository, name: str) -> Run | None:
         return replay([entry.event for entry in entries])
     except (JournalError, TransitionError):
         return None
+
+
+def keep_foreign_table(repository: Repository, run_id: str) -> None:
+    """Copy a table that no run of ours wrote to where a run of that name does not overwrite it."""
+    table = table_path(repository)
+    if not table.exists():
+        return
+    text = table.read_bytes()
+    ours = runs_folder(repository).glob("*/perf_results.md")
+    if any(path.read_bytes() == text for path in ours):
+        return
+    kept = runs_folder(repository) / f"before-{run_id}"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / "perf_results.md").write_bytes(text)

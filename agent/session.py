@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from agent.preflight import preflight, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer
 from agent.repository import Repository
-from agent.runs import find_runs, read_run, runs_folder, table_path
+from agent.runs import find_runs, keep_foreign_table, read_run, runs_folder
 from agent.state import Phase, Run, advance
 from agent.syntax import Source
 from agent.target import Target, find_target
@@ -119,11 +119,14 @@ class Session:
 
 
 @contextmanager
-def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session]:
+def opened(
+    request: Request, say: Callable[[str], None], needs: tuple[str, ...] = KINDS
+) -> Iterator[Session]:
     """Find and check everything that a run needs, and hold it while the block lasts.
 
     Args:
         request: what the user asked for.
+        say: told in a line what is waited for.
         needs: the kinds of tests without which nothing can be done.
 
     Raises:
@@ -142,9 +145,7 @@ def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
         origin_sha, captured = found.head_sha, None
-        if (
-            request.capture
-        ):  # it may take long: what would keep the run from beginning is told first
+        if request.capture:  # may take long: what would keep the run from beginning is told first
             _check_unfinished(workspace, target.kernel, _branch(request, target))
             workspace.check_free(_branch(request, target))
             captured = commit_captured(workspace, origin_sha, target, request.capture)
@@ -155,6 +156,7 @@ def opened(request: Request, needs: tuple[str, ...] = KINDS) -> Iterator[Session
             workspace,
             target,
             origin_sha,
+            say,
             needs=needs,
             captured=captured.test if captured else "",
         )
@@ -184,8 +186,15 @@ def held(repository: Repository, run_id: str) -> Iterator[tuple[Workspace, Run, 
 
 
 @contextmanager
-def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run, Journal]]:
+def reopened(
+    repository: Repository, run_id: str, say: Callable[[str], None]
+) -> Iterator[tuple[Session, Run, Journal]]:
     """Open an interrupted run again, with the tests and the options that it began with.
+
+    Args:
+        repository: the user's.
+        run_id: names the run.
+        say: told in a line what is waited for.
 
     Raises:
         UsageError: there is no such run, it is done or alive, or this is another machine.
@@ -207,7 +216,9 @@ def reopened(repository: Repository, run_id: str) -> Iterator[tuple[Session, Run
             branch=started.branch,
             options=started.options,
         )
-        session = _open(stack, request, workspace, target, started.origin_sha, plan=started.tests)
+        session = _open(
+            stack, request, workspace, target, started.origin_sha, say, plan=started.tests
+        )
         _check_machine(started, session)
         yield session, run, journal
 
@@ -218,6 +229,7 @@ def _open(
     workspace: Workspace,
     target: Target,
     origin_sha: str,
+    say: Callable[[str], None],
     *,
     plan: TestPlan | None = None,
     needs: tuple[str, ...] = KINDS,
@@ -264,7 +276,7 @@ def _open(
         framework=target.backend,
         rules=request.options.rules,
         logs=logs,
-        watch=_watch(stack, environment),
+        watch=_watch(stack, environment, say),
         other_layouts=not request.options.tested_shapes_only,
     )
     source = workspace.repository.read(origin_sha, target.kernel).decode()
@@ -296,11 +308,13 @@ def _compiler(
     return ForkedCompiler(server, wanted, logs)
 
 
-def _watch(stack: ExitStack, environment: Environment) -> GpuWatch | None:
+def _watch(
+    stack: ExitStack, environment: Environment, say: Callable[[str], None]
+) -> GpuWatch | None:
     """Take the GPU for this run and watch it; None where there is none."""
     if environment.gpu is None:
         return None
-    stack.enter_context(exclusive(environment.gpu, state_dir() / "gpus"))
+    stack.enter_context(exclusive(environment.gpu, state_dir() / "gpus", say))
     watch = GpuWatch(environment.gpu)
     stack.callback(watch.close)
     return watch
@@ -318,7 +332,7 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
     _check_unfinished(session.workspace, session.target.kernel, session.branch)
     setup = session.workspace.set_up(session.branch, session.origin_sha, session.folder)
     try:
-        _keep_foreign_table(session)
+        keep_foreign_table(session.workspace.repository, session.workspace.run_id)
         journal = Journal(session.folder / "journal.jsonl")
         started = Started(
             run_id=session.workspace.run_id,
@@ -360,21 +374,6 @@ def _check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
                 f"branch {branch} is that of run {name}, which is not done: go on with it ({how}), "
                 f"or begin another on --branch {workspace.free_branch(branch)}"
             )
-
-
-def _keep_foreign_table(session: Session) -> None:
-    """A table that no run of ours wrote is kept where it cannot be overwritten."""
-    repository = session.workspace.repository
-    table = table_path(repository)
-    if not table.exists():
-        return
-    text = table.read_bytes()
-    ours = runs_folder(repository).glob("*/perf_results.md")
-    if any(path.read_bytes() == text for path in ours):
-        return
-    kept = runs_folder(repository) / f"before-{session.workspace.run_id}"
-    kept.mkdir(parents=True, exist_ok=True)
-    (kept / "perf_results.md").write_bytes(text)
 
 
 def _run_id(kernel: Path) -> str:

@@ -151,7 +151,7 @@ def bench(origin: Origin, work: Path, python: str = sys.executable) -> Iterator[
     repository = make_repository(origin.spec, work)
     request = Request(kernel=repository / origin.kernel, python=python)
     interpreted = probe().gpu is None
-    with opened(request, needs=(CORRECTNESS,) if interpreted else KINDS) as session:
+    with opened(request, print, needs=(CORRECTNESS,) if interpreted else KINDS) as session:
         checkout = session.checkout(session.origin_sha)
         verified = session.judge.verify(checkout, deadline_in(ORIGIN_S), may_skip=True)
         if isinstance(verified, Failure):

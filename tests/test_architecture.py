@@ -26,7 +26,7 @@ TIERS = """
     session
     loop
     watched
-    candidates  captured
+    candidates  captured  profiled
     proposers
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir

@@ -81,7 +81,7 @@ def test_the_watch_reads_the_gpu_and_sees_no_stranger(tmp_path: Path) -> None:
     watch.close()
     assert seen is not None
     assert seen.sm_mhz > 0 and seen.power_w > 0
-    with exclusive(GPU, tmp_path):
+    with exclusive(GPU, tmp_path, print):
         assert list(tmp_path.glob("*.lock"))
 
 

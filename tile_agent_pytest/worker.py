@@ -44,6 +44,7 @@ from tile_agent_pytest.examining import comparer
 from tile_agent_pytest.examining.calls import ArgumentLayout, CallRecorder
 from tile_agent_pytest.examining.originals import Originals
 from tile_agent_pytest.examining.programs import StartedPrograms
+from tile_agent_pytest.examining.tensors import give_back_cached
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
@@ -313,6 +314,8 @@ class PytestSession:
     ) -> Timing:
         """Measure `fn` as the parent orders it, then let the test go on."""
         self._stay_alone()
+        if "torch" in sys.modules:  # what the test itself took for a moment
+            give_back_cached()
         where = {"nodeid": self._running, "config": config, "through": through}
         self._channel.send({"event": "at"} | where)
         try:

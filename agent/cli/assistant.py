@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,8 @@ def begin(request: Request, yes: bool) -> None:
     """Begin a run that you lead: branch and baseline; go on with `tile-agent next`."""
     from agent.assistant import begin_run
 
-    _show(begin_run(request, observer, lambda session: announce(session, ask=not yes)))
+    announced = partial(announce, ask=not yes)
+    _show(begin_run(request, observer, announced, output.progress))
 
 
 def next_task(
@@ -75,7 +77,8 @@ def try_draft(
     from agent.assistant import attempt
     from agent.repository import Repository
 
-    _show(attempt(Repository.open(Path.cwd()), run_id, message, observer), verdict=True)
+    repository = Repository.open(Path.cwd())
+    _show(attempt(repository, run_id, message, observer, output.progress), verdict=True)
 
 
 def finish(run_id: RunId = None, as_json: Json = False) -> None:
@@ -87,7 +90,7 @@ def finish(run_id: RunId = None, as_json: Json = False) -> None:
     from agent.report.summary import summarize
     from agent.repository import Repository
 
-    turn = finish_run(Repository.open(Path.cwd()), run_id, observer)
+    turn = finish_run(Repository.open(Path.cwd()), run_id, observer, output.progress)
     run = turn.run
     if turn.do != "done":
         raise UsageError(f"{turn.reason}: {_command(turn)} goes on with it")

@@ -106,7 +106,7 @@ def _timed(
     from agent.session import opened
 
     request = Request(kernel, tuple(tests), python=python)
-    with opened(request, ("perf",)) as session:
+    with opened(request, output.progress, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         if isinstance(outcome, Failure):

@@ -177,7 +177,7 @@ def verify(
 
     options = Options(sandbox=sandbox)
     request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
-    with opened(request, ("correctness",)) as session:
+    with opened(request, output.progress, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
     if isinstance(outcome, Failure):
@@ -210,7 +210,7 @@ def bench(
     options = Options(sandbox=sandbox)
     given, named = tuple(tests or ()), tuple(benches or ())
     request = Request(kernel, given, None, perf_k, named, options=options, python=python)
-    with opened(request, ("perf",)) as session:
+    with opened(request, output.progress, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         meaning = session.latency_meaning
@@ -249,7 +249,7 @@ def calibrate(
     options = Options(sandbox=sandbox)
     given, named = tuple(tests or ()), tuple(benches or ())
     request = Request(kernel, given, None, perf_k, named, options=options, python=python)
-    with opened(request, ("perf",)) as session:
+    with opened(request, output.progress, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
     if isinstance(outcome, Failure):

@@ -64,6 +64,10 @@ PLACES: Mapping[str, CommandPlace] = {
         "capture",
         "Run a command, and write tests for the calls of the kernel's file that it makes.",
     ),
+    "profile": CommandPlace(
+        "profile",
+        "Run a command, and rank the kernels of its files by their share of the time on the GPU.",
+    ),
     "lint": CommandPlace(
         "lint",
         "Check a cuTile kernel by its source: what will not compile or launch, and what is slow.",

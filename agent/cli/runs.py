@@ -32,7 +32,7 @@ def run(request: Request, yes: bool) -> None:
     """Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert."""
     from agent.session import begin, opened
 
-    with opened(request) as session:
+    with opened(request, output.progress) as session:
         announce(session, ask=not yes)
         state, journal, made = begin(session)
         try:
@@ -57,7 +57,8 @@ def resume(
     from agent.session import reopened
 
     repository = Repository.open(Path.cwd())
-    with reopened(repository, run_id or _latest(repository)) as (session, state, journal):
+    name = run_id or _latest(repository)
+    with reopened(repository, name, output.progress) as (session, state, journal):
         if is_led(state):
             raise UsageError(
                 f"an assistant leads this run: {next_command(state, pending(state)[0])}"

@@ -213,7 +213,7 @@ def bench(
         steps = _verified(calls)
         abort = abort_of(calls.job.machine.no_triton, steps)
         if abort is None:
-            timed = calls.benchmark()
+            timed = calls.benchmark(output.progress)
         else:
             timed = Timed(
                 Step(TileIrPhase.BENCHMARK, StepStatus.NOT_RUN, f"{abort.reason}: {abort.detail}")

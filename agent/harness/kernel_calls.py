@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -79,8 +79,12 @@ class KernelCalls:
             return Step(phase, StepStatus.FAILED, "the kernel fails", details=failed)
         return self._step(phase, calls, self._judged(len(calls)))
 
-    def benchmark(self) -> Timed:
-        """Time PTX against Tile IR in process pairs, as a run compares two commits."""
+    def benchmark(self, say: Callable[[str], None]) -> Timed:
+        """Time PTX against Tile IR in process pairs, as a run compares two commits.
+
+        Args:
+            say: told in a line what is waited for.
+        """
         job, gpu = self.job, self.job.machine.gpu
         if gpu is None:
             return _untimed("there is no GPU: the interpreter's time says nothing about one")
@@ -88,7 +92,7 @@ class KernelCalls:
             return _untimed(why)
         no_tile_ir = job.cannot(tile=True)
         with ExitStack() as stack:
-            stack.enter_context(exclusive(gpu, state_dir() / "gpus"))
+            stack.enter_context(exclusive(gpu, state_dir() / "gpus", say))
             judge = PytestJudge(
                 self._ptx,
                 TestPlan(self._arguments(CALLS), (), self._nodeids(CALLS, "test_perf")),

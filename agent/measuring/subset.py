@@ -15,7 +15,7 @@ from itertools import pairwise
 
 PASSES_A_PAIR = 5
 """Of tests that time themselves: one to warm up, four that count."""
-BLOCKS_S = 1.5
+BLOCKS_S = 1.0
 """What the blocks of one config take in a pair, about."""
 
 

@@ -66,7 +66,7 @@ is_program = program.startswith({package!r}) and first != "program"
 of_agent = program == "-m" and first.partition(".")[0] in ("agent", "benchmarks")
 if of_agent or program.startswith({agent!r}):
     kind = "command-line"
-elif "TILE_AGENT_CAPTURE" in os.environ:
+elif "TILE_AGENT_RECORDER" in os.environ:
     pass  # the recorder has to be there before Triton is imported
 elif "TRITON_INTERPRET" in os.environ if program == "-m" else is_program:
     kind = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "compiler"

@@ -1,48 +1,67 @@
 """Puts the recorder in place in a process, before anything of the command is imported.
 
 Triton, its interpreter and cuda.tile are looked at when they have been imported, the kernel's file
-when it has: by whatever means, for all of them go through the loader of source files.
+when it has.
 """
 
 from __future__ import annotations
 
-import json
+import functools
 import os
 import types
-from importlib.machinery import SourceFileLoader
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
 from tile_agent_pytest.capture.entry_points import watch_entry_points
-from tile_agent_pytest.capture.launch_watch import LAUNCHING_MODULES, watch_launches
+from tile_agent_pytest.launch_functions import LaunchFunction
+from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
+from tile_agent_pytest.recording.loading import when_loaded
 
 
-def install(setting: str) -> None:
+def install(setting: Mapping[str, Any]) -> None:
     """Record from here on.
 
     Args:
-        setting: JSON with `kernel`, the path of its file, and `folder`, where records go.
+        setting: `kernel`, the path of its file, and `folder`, where records go.
     """
-    given = json.loads(setting)
-    kernel = os.path.realpath(given["kernel"])
-    recorder = ProcessRecorder(kernel, given["folder"])
-    original = SourceFileLoader.exec_module
+    kernel = os.path.realpath(setting["kernel"])
+    recorder = ProcessRecorder(kernel, setting["folder"])
+    telling = functools.partial(_telling, recorder)
 
-    def exec_module(loader: SourceFileLoader, module: types.ModuleType) -> None:
-        original(loader, module)
+    def loaded(module: types.ModuleType, path: str) -> None:
         if module.__name__ in mended_interpreter.MODULES:
             mended_interpreter.mend()
         if module.__name__ in LAUNCHING_MODULES:
-            watch_launches(recorder)
-        elif _is(loader.path, kernel):
-            watch_launches(recorder)  # a plugin may have put its own in place meanwhile
+            watch_launches(telling)
+        elif _is(path, kernel):
+            watch_launches(telling)  # a plugin may have put its own in place meanwhile
             watch_entry_points(module, recorder)
 
-    replaced: Any = SourceFileLoader
-    replaced.exec_module = exec_module
+    when_loaded(loaded)
 
 
 def _is(path: str, kernel: str) -> bool:
     name = os.path.basename(kernel)  # noqa: PTH119 - asked for every module of the process
     return path.endswith(name) and os.path.realpath(path) == kernel
+
+
+def _telling(
+    recorder: ProcessRecorder, launcher: LaunchFunction, original: Callable[..., Any]
+) -> Callable[..., Any]:
+    """What launches, and tells the recorder where a kernel of the file is meant."""
+    known: dict[Any, bool] = {}
+
+    @functools.wraps(original)
+    def launch(*args: Any, **kwargs: Any) -> Any:
+        function = launcher.function_of(*args, **kwargs)
+        code = getattr(function, "__code__", None)
+        if code is not None and not kwargs.get("warmup"):
+            if code not in known:
+                known[code] = os.path.realpath(code.co_filename) == recorder.kernel
+            if known[code]:
+                recorder.launched(function.__name__)
+        return original(*args, **kwargs)
+
+    return launch

@@ -1,7 +1,8 @@
-"""The helpers of TileGym's `tests/common.py`, wherever a project has copied them to.
+"""The helpers of TileGym's tests and benchmarks, wherever a project has copied them to.
 
-`benchmark_framework` calls `benchmark`, and that one of three functions, by events, by a graph or
-by CUPTI. These three are replaced, so that the other two go on as they are.
+Of `tests/common.py`, `benchmark_framework` calls `benchmark`, and that one of three functions, by
+events, by a graph or by CUPTI. These three are replaced, so that the other two go on as they are.
+The scripts in `tests/benchmark` call `profile_with_l2flush` of `bench_utils.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +19,17 @@ from tile_agent_pytest.timing_takeover import TimingTakeover, without_gradients
 THROUGH = "TileGym's benchmark"
 FUNCTIONS = ("benchmark_fn", "benchmark_fn_cudagraph", "benchmark_fn_cupti")
 _PARAMETERS = ("fn", "warmup", "rep", "min_rep", "initial_rep", "grad_to_none", "fast_flush")
+PROFILED = "profile_with_l2flush"
+_PROFILED_PARAMETERS = ("fn", "warmup", "rep")
+"""The last two are numbers of calls."""
+_MODULES = ("common", "bench_utils")
 _BACKWARD = "benchmark.<locals>."
 """`benchmark` itself makes the callable of a backward pass; that of a forward pass it is given."""
 
 
 def is_for(name: str) -> bool:
-    """Of the module `common` of a package of tests."""
-    return name.rpartition(".")[2] == "common"
+    """Of the module `common` of a package of tests, or the one beside its benchmarks."""
+    return name.rpartition(".")[2] in _MODULES
 
 
 def adapt(module: Any, takeover: TimingTakeover) -> None:
@@ -35,10 +40,33 @@ def adapt(module: Any, takeover: TimingTakeover) -> None:
             replacement = _taken_over(original, takeover)
             takeover.replace(module, name, replacement)
             takeover.known.append((replacement, THROUGH))
+    original = vars(module).get(PROFILED)
+    if inspect.isfunction(original) and _parameters(original) == _PROFILED_PARAMETERS:
+        replacement = _profiled(original, takeover)
+        takeover.replace(module, PROFILED, replacement)
+        takeover.known.append((replacement, f"TileGym's {PROFILED}"))
+
+
+def _parameters(function: Any) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
 
 
 def _is_tilegyms(function: Any) -> bool:
-    return tuple(inspect.signature(function).parameters)[: len(_PARAMETERS)] == _PARAMETERS
+    return _parameters(function)[: len(_PARAMETERS)] == _PARAMETERS
+
+
+def _profiled(original: Callable[..., Any], takeover: TimingTakeover) -> Callable[..., Any]:
+    """Returns the median, in ms, as the original does."""
+
+    @functools.wraps(original)
+    def profile_with_l2flush(fn: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
+        if not takeover.serves():
+            return original(fn, *args, **kwargs)
+        return statistics.median(takeover.time(f"TileGym's {PROFILED}", fn).samples_ms)
+
+    del profile_with_l2flush.__wrapped__
+    profile_with_l2flush.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+    return profile_with_l2flush
 
 
 def _taken_over(original: Callable[..., Any], takeover: TimingTakeover) -> Callable[..., Any]:

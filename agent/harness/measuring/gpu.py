@@ -7,7 +7,7 @@ card.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -111,16 +111,28 @@ class GpuWatch:
 
 
 @contextmanager
-def exclusive(gpu: Gpu, folder: Path) -> Iterator[None]:
+def exclusive(gpu: Gpu, folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold a GPU against other runs of tile-agent on this machine while the block lasts.
+
+    Args:
+        gpu: which one.
+        folder: of the locks.
+        say: told in a line that another run is waited for, where one has to be.
 
     Raises:
         UsageError: another run has held it for very long.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{gpu.uuid}.lock", timeout=LOCK_PATIENCE_S)
+    lock = FileLock(folder / f"{gpu.uuid}.lock")
     try:
-        lock.acquire()
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            say(
+                f"waits      another tile-agent run measures on {gpu.name}: for its end, or for "
+                f"{LOCK_PATIENCE_S / 60:.0f} min"
+            )
+            lock.acquire(timeout=LOCK_PATIENCE_S)
     except Timeout:
         raise UsageError(
             f"another tile-agent run measures on {gpu.name} ({gpu.uuid}): wait for it, or choose "

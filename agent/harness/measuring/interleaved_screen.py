@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -68,6 +68,8 @@ class InterleavedScreen:
         self._weights = weights or {}
         self._met: list[str] = []
         """The configs at which they have waited."""
+        self._measured = 0
+        """How many of them were measured."""
         self._arms: dict[str, WorkerSession] = {}
         self._log_ratios: dict[str, dict[str, float]] = {}
         """Variant -> config -> log of the incumbent's latency by its own."""
@@ -88,7 +90,7 @@ class InterleavedScreen:
             What was seen of those that stayed to the end.
         """
         checkouts = {INCUMBENT: incumbent, **variants}
-        self._met = []
+        self._met, self._measured = [], 0
         self._log_ratios = {name: {} for name in variants}
         self._latencies_ms = {name: {} for name in variants}
         with ExitStack() as stack:
@@ -121,21 +123,23 @@ class InterleavedScreen:
             with self._may_leave(name):
                 if import_failure(arm, self._deadline):
                     self._leave(name)
-                else:
-                    arm.begin(self._plan.perf, self._deadline)
-        while (stop := self._wait()) is not None:
+        stop = self._to_the_next(lambda arm: arm.begin(self._plan.perf, self._deadline))
+        while stop is not None:
             self._met.append(config_name(stop, self._names, self._met))
             if self._only is None or self._met[-1] in self._only:
                 self._measure()
-            for name, arm in self._each():
-                with self._may_leave(name):
-                    arm.go()
+            stop = self._to_the_next(lambda arm: arm.go())
 
-    def _wait(self) -> Stop | None:
-        """Where the incumbent waits, and variants in the same test; others leave."""
+    def _to_the_next(self, start: Callable[[WorkerSession], None]) -> Stop | None:
+        """Where the incumbent waits then, and variants in the same test; others leave.
+
+        One after the other: a test may make its inputs, and a reference, of much of the GPU's
+        memory, and what one does for a moment need not fit five times.
+        """
         stops: dict[str, Stop | Pass] = {}
         for name, arm in self._each():
             with self._may_leave(name):
+                start(arm)
                 stops[name] = arm.next_stop(self._deadline)
         ours = stops.get(INCUMBENT)
         for name, _ in self._each():
@@ -148,18 +152,20 @@ class InterleavedScreen:
         estimate_ms = self._prepare()
         if not estimate_ms:
             return
+        expected = len(self._plan.perf) if self._only is None else len(self._only)
+        timing = self._timing.of_several(max(expected, self._measured + 1), self._measured)
+        self._measured += 1
         for name, arm in self._each():
             with self._may_leave(name):
-                count = self._timing.count(self._timing.settle_ms, estimate_ms[name])
-                arm.block(count, self._deadline)
-        slow = any(estimate_ms[name] > self._timing.slow_ms for name, _ in self._each())
+                arm.block(timing.count(timing.settle_ms, estimate_ms[name]), self._deadline)
+        slow = any(estimate_ms[name] > timing.slow_ms for name, _ in self._each())
         block_ms: dict[str, list[float]] = {name: [] for name in estimate_ms}
-        for _ in range(1 if slow else self._timing.quads):
+        for _ in range(1 if slow else timing.quads):
             there = list(self._arms)
             for name in (*there, *reversed(there)):
                 if name in self._arms:
                     with self._may_leave(name):
-                        count = self._timing.count(self._timing.block_ms, estimate_ms[name])
+                        count = timing.count(timing.block_ms, estimate_ms[name])
                         taken = self._arms[name].block(count, self._deadline)
                         block_ms[name].append(statistics.median(taken.samples_ms))
         for name, _ in self._each():

@@ -14,7 +14,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
@@ -22,7 +22,7 @@ from typing import Self
 from agent.errors import WorkerDied, WorkerError
 from agent.events import TestPlan
 from agent.harness.measuring.arms import ArmFailed, at_arm
-from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.block_timing import SEVERAL, BlockTiming
 from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
     blame,
@@ -33,6 +33,7 @@ from agent.harness.measuring.failures import (
     worker_failure,
 )
 from agent.harness.measuring.gpu import GpuWatch
+from agent.harness.measuring.pair_workers import PairWorkers
 from agent.harness.measuring.passes import WholePasses
 from agent.harness.measuring.records import config_name, records_something, short_names
 from agent.harness.measuring.spent import SpentTime
@@ -54,15 +55,6 @@ ROOM_TIMEOUT_S = 5.0
 """To give up a CUDA context takes a second."""
 CHECKS = 2
 """Timed calls of a config and pair whose results are compared, at most."""
-
-
-@dataclass(frozen=True)
-class _Workers:
-    """The two of a pair."""
-
-    alive: ExitStack
-    """They end with it."""
-    arms: dict[bool, WorkerSession]
 
 
 @dataclass
@@ -103,19 +95,25 @@ class WorkerPairs:
     the tests time themselves, and nobody looked."""
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
-    _ahead: _Workers | None = None
-    """Those of the next pair, which collect while nothing is timed."""
+    _workers: PairWorkers = field(init=False)
 
     def __post_init__(self) -> None:
         if self.watch is None:
             self.timing = self.timing.on_cpu()
         self.names = self.names or short_names(self.plan.perf)
+        self._workers = PairWorkers(
+            {True: self.server, False: self.candidate_server or self.server},
+            {True: self.incumbent, False: self.candidate},
+            self.plan,
+            self.logs,
+            self.numbers,
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._forget_ahead()
+        self._workers.forget_next()
 
     def pair(self, number: int) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
@@ -124,14 +122,13 @@ class WorkerPairs:
         whose = True
         self.spent = SpentTime()
         try:
-            workers, self._ahead = self._ahead or self._fork(), None
-            with workers.alive:
+            with self._workers.taken() as arms:
                 with self.spent.on("collect"):
-                    for whose, arm in workers.arms.items():
+                    for whose, arm in arms.items():
                         if problem := import_failure(arm, self.deadline):
                             return blame(problem, incumbent=whose)
                 self._await_room()
-                raw = self._measure(workers.arms, order)
+                raw = self._measure(arms, order)
             if isinstance(raw, RawPair):
                 self._record(raw)
             return raw
@@ -142,31 +139,12 @@ class WorkerPairs:
         finally:
             self.last_s = time.monotonic() - begin
 
-    def _fork_ahead(self) -> None:
-        """Have the workers of the next pair begin to collect, where there is time for a pair."""
-        if self.forks_ahead and self._ahead is None and self.has_time():
-            with suppress(WorkerError):  # the next pair meets it again, and says whose it is
-                self._ahead = self._fork()
-
-    def _await_ahead(self) -> None:
-        """Wait until they only wait: nothing else may run while blocks are timed."""
-        try:
-            for arm in self._ahead.arms.values() if self._ahead else ():
-                arm.collection(self.deadline)
-        except WorkerError:
-            self._forget_ahead()
-
     def _await_room(self) -> None:
         """Have earlier workers give back the GPU's memory, where they may hold much of it."""
         if self.watch is not None and self.watch.used_share() > ROOMY:
             for server in {self.server, self.candidate_server or self.server}:
                 with self.spent.on("room"):
                     server.await_retired(ROOM_TIMEOUT_S)
-
-    def _forget_ahead(self) -> None:
-        workers, self._ahead = self._ahead, None
-        for arm in workers.arms.values() if workers else ():
-            arm.kill()
 
     def _record(self, raw: RawPair) -> None:
         """Keep every block as it was measured, with clock, power and temperature."""
@@ -202,7 +180,7 @@ class WorkerPairs:
                 return self._out_of_step(arms, ours, theirs)
             name = config_name(ours, self.names, [*left_out, *(c.config for c in configs)])
             if self.only is None or name in self.only:
-                blocks = self._config(arms, order, ours, name)
+                blocks = self._config(arms, order, ours, name, len(configs))
                 configs += [blocks] if blocks else []
             else:
                 left_out.append(name)
@@ -246,18 +224,33 @@ class WorkerPairs:
         return crash("the two arms recorded different sets of configs")
 
     def _config(
-        self, arms: dict[bool, WorkerSession], order: Sequence[bool], stop: Stop, name: str
+        self,
+        arms: dict[bool, WorkerSession],
+        order: Sequence[bool],
+        stop: Stop,
+        name: str,
+        before: int,
     ) -> ConfigBlocks | None:
         """All blocks of one config. Both arms are timed by the method the incumbent calls for.
 
         None where the incumbent launches no kernel of the file in what a test times by itself.
+
+        Args:
+            arms: both workers, which wait there.
+            order: whose block comes first.
+            stop: where they wait.
+            name: of the config.
+            before: how many configs of this pair were measured already.
         """
-        timing, deadline = self.timing, self.deadline
+        expected = max(len(self.plan.perf) if self.only is None else len(self.only), before + 1)
+        timing = self.timing.of_several(expected, before)
+        deadline = self.deadline
         method: str | None = None
         processor: int | None = None
         estimate_ms: dict[bool, float] = {}
         prepared: dict[bool, PreparedTiming] = {}
-        self._fork_ahead()
+        if self.forks_ahead and self.has_time():
+            self._workers.fork_next()
         self._call_first(arms)
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
@@ -280,14 +273,15 @@ class WorkerPairs:
         with at_arm(False):
             check_launches(name, prepared[True], prepared[False], arms[False].checkout.kernel)
         with self.spent.on("next pair"):
-            self._await_ahead()
+            self._workers.await_next(self.deadline)
         count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
         for whose in order[:2]:
             with at_arm(whose), self.spent.on("settle"):
                 arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
         blocks = []
         quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads
-        checked = {secrets.randbelow(quads) for _ in range(CHECKS)} if self.comparer else set()
+        checks = CHECKS if expected < SEVERAL else 1
+        checked = {secrets.randbelow(quads) for _ in range(checks)} if self.comparer else set()
         seed = secrets.randbelow(2**31)
         for quad in range(quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:
@@ -367,7 +361,7 @@ class WorkerPairs:
 
     def _warm_launch(self, arm: WorkerSession, count: int, estimate_ms: float) -> float:
         """The time of a launch by our own clock: the difference between 2N and N launches."""
-        size = max(50, count // 4) if estimate_ms < self.timing.slow_ms else 1
+        size = self.timing.burst(estimate_ms, count)
 
         def burst(launches: int) -> float:
             begin = time.perf_counter()
@@ -375,22 +369,3 @@ class WorkerPairs:
             return (time.perf_counter() - begin) * 1e3
 
         return max(0.0, burst(2 * size) - burst(size)) / size
-
-    def _fork(self) -> _Workers:
-        with ExitStack() as stack:
-            arms = {
-                True: stack.enter_context(self._arm(self.server, self.incumbent, "incumbent")),
-                False: stack.enter_context(
-                    self._arm(self.candidate_server or self.server, self.candidate, "candidate")
-                ),
-            }
-            return _Workers(stack.pop_all(), arms)
-
-    def _arm(self, server: ForkServer, checkout: Checkout, purpose: str) -> WorkerSession:
-        return WorkerSession(
-            server,
-            checkout,
-            self.logs / f"{next(self.numbers):04d}-{purpose}.log",
-            arguments=self.plan.arguments,
-            tests=self.plan.perf,
-        )

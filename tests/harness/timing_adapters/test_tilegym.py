@@ -61,6 +61,30 @@ def test_perf_backward():
     assert set(result) == {"forward", "backward"}
 """
 )
+BENCH_UTILS = """
+def profile_with_l2flush(fn, warmup=20, rep=100):
+    raise RuntimeError("needs CUPTI")
+"""
+SCRIPT = (
+    HEAD
+    + """
+from bench_utils import profile_with_l2flush
+
+@triton.testing.perf_report(
+    triton.testing.Benchmark(
+        x_names=["n"], x_vals=[64, 100], line_arg="backend", line_vals=["triton", "torch"],
+        line_names=["Triton", "PyTorch"], plot_name="double", args={},
+    )
+)
+def bench_double(n, backend):
+    x = torch.randn(n, device=DEVICE)
+    run = (lambda: double(x)) if backend == "triton" else (lambda: 2 * x)
+    return 2 * x.numel() * 1e-9 / (profile_with_l2flush(run) * 1e-3)
+
+def test_perf_double():
+    bench_double.run(print_data=True)
+"""
+)
 WITH_A_SETUP = (
     HEAD
     + """
@@ -97,6 +121,16 @@ def test_its_helpers_time_by_ours(make: Project, server: ForkServer) -> None:
         "test_perf_backward",
         "test_perf_backward backward",
     ]
+
+
+def test_its_benchmarks_time_by_ours(make: Project, server: ForkServer) -> None:
+    make.write("bench_utils.py", BENCH_UTILS)
+    make.write("test_kernel.py", SCRIPT)
+    with make.arm(server) as arm:
+        walked = walk(arm)
+    assert walked.bad == []
+    through = "TileGym's profile_with_l2flush"
+    assert walked.configs == [(f"n={n} backend=triton", through) for n in (64, 100)]
 
 
 def test_helpers_that_a_test_imports_late_time_by_ours_too(

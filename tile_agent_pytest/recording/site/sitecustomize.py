@@ -1,9 +1,11 @@
-"""Switches the recorder on, then does what the `sitecustomize` does that this one hides."""
+"""Switches a recorder on, then does what the `sitecustomize` does that this one hides."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 from pathlib import Path
@@ -35,9 +37,8 @@ def _go_on() -> None:
         spec.loader.exec_module(module)
 
 
-if os.environ.get("TILE_AGENT_CAPTURE"):
+if os.environ.get("TILE_AGENT_RECORDER"):
     _load_package()
-    from tile_agent_pytest.capture.installing import install
-
-    install(os.environ["TILE_AGENT_CAPTURE"])
+    _setting = json.loads(os.environ["TILE_AGENT_RECORDER"])
+    importlib.import_module(_setting["module"]).install(_setting)
 _go_on()

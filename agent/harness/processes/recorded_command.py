@@ -1,9 +1,10 @@
-"""Runs a command of the user's with the recorder switched on in every Python process of it."""
+"""Runs a command of the user's with a recorder switched on in every Python process of it."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,11 @@ from agent.harness.processes.script import read_answers
 
 _ERRORS = 2
 """The descriptor: of what we print ourselves, standard output is the result."""
-SITE = Path(tile_agent_pytest.__file__).parent / "capture" / "site"
+SITE = Path(tile_agent_pytest.__file__).parent / "recording" / "site"
+CALLS = "tile_agent_pytest.capture.installing"
+"""Records the calls that launch kernels of one file."""
+LAUNCHES = "tile_agent_pytest.profiling.installing"
+"""Records all launches, and the time of the GPU's that each kernel takes."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +35,27 @@ class CommandEnd:
     """The messages of each process."""
 
 
-def run_captured(command: Sequence[str], kernel: Path, variables: Mapping[str, str]) -> CommandEnd:
+def run_recorded(
+    command: Sequence[str], recorder: str, setting: Mapping[str, Any], variables: Mapping[str, str]
+) -> CommandEnd:
     """Run a command as the user would, here and with their variables; it writes to our errors.
 
     Args:
         command: a program and its arguments.
-        kernel: the file whose calls are recorded.
+        recorder: the module that records, `CALLS` or `LAUNCHES`.
+        setting: what that is told, as JSON.
         variables: what it needs beside the user's; theirs hold.
 
     Raises:
         UsageError: there is no such program.
     """
-    with tempfile.TemporaryDirectory(prefix="tile-agent-capture-") as folder:
-        setting = json.dumps({"kernel": str(kernel.resolve()), "folder": folder})
+    with tempfile.TemporaryDirectory(prefix="tile-agent-recorded-") as folder:
+        told = json.dumps({**setting, "module": recorder, "folder": folder})
         path = os.environ.get("PYTHONPATH")
         environment = {
             **variables,
             **os.environ,
-            "TILE_AGENT_CAPTURE": setting,
+            "TILE_AGENT_RECORDER": told,
             "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else str(SITE),
         }
         try:
@@ -64,3 +72,8 @@ def run_captured(command: Sequence[str], kernel: Path, variables: Mapping[str, s
                 process.wait()
         records = tuple(tuple(read_answers(path)) for path in sorted(Path(folder).glob("*.jsonl")))
     return CommandEnd(code, records)
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code other than zero in a few words; below zero for a signal."""
+    return f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"

@@ -1,0 +1,120 @@
+"""`profile`: which kernels of a command are worth a run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import output
+from agent.cli.capture import COMMAND_FAILED, NO_LAUNCH
+from agent.cli.shared_options import Json
+
+if TYPE_CHECKING:
+    from agent.profiled import CommandProfile, KernelShare
+
+MOST_OTHERS = 5
+"""Named of what the GPU did beside the kernels; JSON has all."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(profile)
+
+
+def profile(
+    command: Annotated[
+        list[str], typer.Argument(help="What to run, after --: pytest, a script, a training step.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Run a command, and rank the kernels of its files by their share of the time on the GPU.
+
+    Of each it says how near it is to what the GPU's memory or tensor cores need for the same work,
+    and what the whole would gain if it took half the time. Nothing is written.
+
+    Exit code 3: the command failed. 4: it launched no kernel of Triton's or cuTile's.
+    """
+    output.use_json(as_json)
+    from agent.errors import CommandFailed, NothingCaptured
+    from agent.profiled import profile_command
+
+    try:
+        found = profile_command(command, Path.cwd())
+    except (CommandFailed, NothingCaptured) as problem:
+        code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
+        raise typer.Exit(output.failed(str(problem), code)) from None
+    output.result(_as_json(found), _as_text(found))
+
+
+def run_lines(found: CommandProfile) -> list[str]:
+    """How to make the kernels of each of the user's files faster, the most expensive file first."""
+    return [
+        f"tile-agent run --kernel {shlex.quote(file)} --capture {shlex.quote(found.command)}"
+        for file in found.files
+    ]
+
+
+def _as_json(found: CommandProfile) -> dict[str, object]:
+    return {
+        "clock": found.clock,
+        "processes": found.processes,
+        "total_ms": found.total_ms,
+        "kernels": [
+            {
+                "file": kernel.file,
+                "kernel": kernel.kernel,
+                "own": kernel.own,
+                "launches": kernel.launches,
+                "total_ms": kernel.total_ms,
+                "share": kernel.share,
+                "of_the_roof": kernel.of_the_roof,
+                "whole_if_halved": kernel.whole_if_halved,
+            }
+            for kernel in found.kernels
+        ],
+        "others": [{"name": name, "share": share} for name, share in found.others],
+        "run": run_lines(found),
+        "notes": list(found.notes),
+    }
+
+
+def _as_text(found: CommandProfile) -> str:
+    several = "" if found.processes == 1 else f" in {found.processes} processes"
+    lines = [
+        f"{found.command}: {found.total_ms:.3f} ms{several} ({found.clock})",
+        "",
+        "| share | time, ms | launches | of its roof | the whole, if halved | kernel |",
+        "| --: | --: | --: | --: | --: | :-- |",
+        *(_row(kernel) for kernel in found.kernels),
+        "",
+    ]
+    if found.others:
+        named = [f"{_short(name)} {share:.1%}" for name, share in found.others[:MOST_OTHERS]]
+        rest = sum(share for _, share in found.others)
+        lines += [f"other work of the GPU: {rest:.1%}; {', '.join(named)}", ""]
+    lines += [f"note: {note}" for note in found.notes]
+    if any(not kernel.own for kernel in found.kernels):
+        lines.append("note: what has its whole path is not of this repository: clone its project")
+    return "\n".join([*lines, *run_lines(found)])
+
+
+def _row(kernel: KernelShare) -> str:
+    roof = "-" if kernel.of_the_roof is None else f"{kernel.of_the_roof:.0%}"
+    cells = [
+        f"{kernel.share:.1%}",
+        f"{kernel.total_ms:.3f}",
+        str(kernel.launches),
+        roof,
+        f"{kernel.whole_if_halved:.2f}x",
+        f"{kernel.kernel}, {kernel.file}".replace("|", "\\|"),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _short(name: str) -> str:
+    """A kernel's name without its template arguments: cuBLAS and torch have long ones."""
+    plain = name.partition("<")[0].removeprefix("void ")
+    return plain if len(plain) <= 60 else f"{plain[:57]}..."

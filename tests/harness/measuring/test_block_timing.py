@@ -1,0 +1,32 @@
+"""How many blocks a config gets, by how many configs there are."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.harness.measuring.block_timing import BlockTiming
+
+
+@pytest.mark.parametrize(
+    ("configs", "before", "quads", "settle_ms"),
+    [(1, 0, 6, 100), (2, 1, 6, 20), (3, 0, 3, 100), (4, 3, 3, 20), (5, 0, 2, 100), (30, 9, 2, 20)],
+)
+def test_many_configs_get_fewer_blocks_each(
+    configs: int, before: int, quads: int, settle_ms: float
+) -> None:
+    timing = BlockTiming().of_several(configs, before)
+    assert (timing.quads, timing.settle_ms) == (quads, settle_ms)
+    assert timing.block_ms == BlockTiming().block_ms
+
+
+def test_a_short_look_stays_short() -> None:
+    assert BlockTiming(quads=1, settle_ms=2).of_several(3, 1).quads == 1
+    assert BlockTiming(quads=1, settle_ms=2).of_several(3, 1).settle_ms == 2
+
+
+def test_a_burst_takes_long_enough_for_the_parents_clock_and_no_longer() -> None:
+    timing = BlockTiming()
+    assert timing.burst(0.002, 1000) == 250
+    assert timing.burst(0.05, 100) == 50
+    assert timing.burst(1.0, 25) == 10
+    assert timing.burst(7.0, 3) == 1
