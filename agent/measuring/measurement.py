@@ -122,7 +122,11 @@ class ComparisonPlan:
     calibration_looks: tuple[int, ...] = (5, 8)
     """Numbers of pairs of the same code after which it is judged whether its noise is known."""
     fine: float = 0.01
-    """It is where they would find an improvement of this size, half of what the rules reward."""
+    """It is where they would find an improvement of this size over all, half of what the rules
+    reward,"""
+    fine_of_one: float = 0.02
+    """and one of this size in each config: what the rules ask of a config is that it is not slower
+    by more."""
     disturbed: int = 4
     """So many disturbed pairs are taken again before the comparison is given up."""
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -280,12 +284,14 @@ def calibrate(
             )
             for config in taken[0]
         }
-        if len(taken) < look or max(resolvable.values()) <= plan.fine:
+        ratios = [
+            weighted_mean({config: b.log_ratio() for config, b in pair.items()}, plan.weights)
+            for pair in taken
+        ]
+        of_all = minimum_detectable_effect(ratios, plan.alpha)
+        known = of_all <= plan.fine and max(resolvable.values()) <= plan.fine_of_one
+        if len(taken) < look or known:
             break
-    ratios = [
-        weighted_mean({config: b.log_ratio() for config, b in pair.items()}, plan.weights)
-        for pair in taken
-    ]
     return Calibration(
         noise_floor=noise_floor(ratios, min(plan.looks[0], len(ratios)), draws),
         levels_ms={config: _level([pair[config] for pair in taken]) for config in taken[0]},

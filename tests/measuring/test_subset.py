@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.measuring.subset import PerfTestCost, Subset, of_names, pair_s, representative
+from agent.measuring.subset import BLOCKS_S, PerfTestCost, Subset, of_names, pair_s, representative
 
 SIXTEEN = [PerfTestCost(f"t[{n}]", 2.0, {f"t[{n}]": 0.1 * 2**n}, stepped=False) for n in range(16)]
 REPORT = PerfTestCost("r", 2.0, {f"n={n}": 0.1 * n for n in range(1, 21)}, stepped=True)
@@ -53,11 +53,11 @@ def test_pairs_that_took_longer_than_expected_hold_fewer_configs() -> None:
 
 
 def test_a_stepped_test_costs_its_setup_and_its_blocks() -> None:
-    assert pair_s([REPORT], None) == pytest.approx(4 + 20 * 1.5)
+    assert pair_s([REPORT], None) == pytest.approx(4 + 20 * BLOCKS_S)
 
 
 def test_configs_of_a_stepped_test_are_left_out_one_by_one() -> None:
-    subset = representative([REPORT], 4 + 3 * 1.5)
+    subset = representative([REPORT], 4 + 3 * BLOCKS_S)
     assert subset is not None
     assert (subset.tests, subset.configs) == (("r",), ("n=1", "n=10", "n=20"))
     assert len(subset.left_out) == 17

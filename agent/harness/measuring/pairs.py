@@ -22,7 +22,7 @@ from typing import Self
 from agent.errors import WorkerDied, WorkerError
 from agent.events import TestPlan
 from agent.harness.measuring.arms import ArmFailed, at_arm
-from agent.harness.measuring.block_timing import SEVERAL, BlockTiming
+from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
     blame,
@@ -37,7 +37,12 @@ from agent.harness.measuring.pair_workers import PairWorkers
 from agent.harness.measuring.passes import WholePasses
 from agent.harness.measuring.records import config_name, records_something, short_names
 from agent.harness.measuring.spent import SpentTime
-from agent.harness.measuring.timed_calls import check_block, check_launches, check_results
+from agent.harness.measuring.timed_calls import (
+    FEWEST_FRESH,
+    check_block,
+    check_launches,
+    check_results,
+)
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
@@ -54,7 +59,19 @@ ROOMY = 0.25
 ROOM_TIMEOUT_S = 5.0
 """To give up a CUDA context takes a second."""
 CHECKS = 2
-"""Timed calls of a config and pair whose results are compared, at most."""
+"""Timed calls of a config and pair whose results are compared, at most; one, once as many calls on
+fresh bytes have been seen as say whether those take longer."""
+
+
+def checked_orders(quads: int, seen: int) -> set[int]:
+    """The orders of blocks of a config behind which results are compared: nobody can know which.
+
+    Args:
+        quads: how many orders there are.
+        seen: calls of the config on fresh bytes that were timed in earlier pairs.
+    """
+    checks = 1 if seen >= FEWEST_FRESH else CHECKS
+    return set(secrets.SystemRandom().sample(range(quads), min(checks, quads)))
 
 
 @dataclass
@@ -280,8 +297,8 @@ class WorkerPairs:
                 arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
         blocks = []
         quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads
-        checks = CHECKS if expected < SEVERAL else 1
-        checked = {secrets.randbelow(quads) for _ in range(checks)} if self.comparer else set()
+        seen = len(self.fresh_ms.get((name, False), ()))
+        checked = checked_orders(quads, seen) if self.comparer else set()
         seed = secrets.randbelow(2**31)
         for quad in range(quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.pairs import checked_orders
+from agent.harness.measuring.timed_calls import FEWEST_FRESH
+from agent.measuring.measurement import ComparisonPlan
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,17 @@ def test_a_burst_takes_long_enough_for_the_parents_clock_and_no_longer() -> None
     assert timing.burst(0.05, 100) == 50
     assert timing.burst(1.0, 25) == 10
     assert timing.burst(7.0, 3) == 1
+
+
+def test_a_comparison_of_the_fewest_pairs_times_enough_calls_on_fresh_bytes() -> None:
+    """As a clear gain takes, which is what a memo looks like."""
+    for quads in (2, 3, 6):
+        seen = 0
+        for _ in range(ComparisonPlan().sure_after):
+            orders = checked_orders(quads, seen)
+            assert orders <= set(range(quads))
+            seen += len(orders)
+        assert seen >= FEWEST_FRESH
+    assert len(checked_orders(6, FEWEST_FRESH)) == 1
+    assert checked_orders(1, 0) == {0}
+    assert len({frozenset(checked_orders(6, 0)) for _ in range(100)}) > 5
