@@ -14,7 +14,6 @@ it after 3 pairs, one that bounds of 0.25 % place between the noise and what the
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +28,7 @@ from agent.measuring.statistics import (
     compare,
     geometric_mean,
     minimum_detectable_effect,
+    noise_floor,
     weighted_mean,
 )
 
@@ -311,19 +311,6 @@ def _spread(pairs: Sequence[Pair]) -> float:
 
 def _level(blocks: Sequence[Blocks]) -> float:
     return geometric_mean([t for b in blocks for t in (*b.incumbent_ms, *b.candidate_ms)])
-
-
-def noise_floor(log_ratios: Sequence[float], size: int, draws: int) -> float:
-    """The 95th percentile of |mean| over random subsets with random signs, as an improvement."""
-    generator = random.Random(0)
-    means = sorted(
-        abs(
-            math.fsum(r * generator.choice((-1, 1)) for r in generator.sample(log_ratios, size))
-            / size
-        )
-        for _ in range(draws)
-    )
-    return -math.expm1(-means[int(0.95 * (len(means) - 1))])
 
 
 def disturbance(raw: RawPair, calibration: Calibration | None) -> str | None:

@@ -10,6 +10,7 @@ weighted geometric mean over the configs is an ordinary weighted mean.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -191,3 +192,16 @@ def _improvement(log_ratio: float) -> float:
     A few pairs of a very noisy config among many reach a bound that would overflow.
     """
     return -math.expm1(min(-log_ratio, _LARGEST_LOG))
+
+
+def noise_floor(log_ratios: Sequence[float], size: int, draws: int) -> float:
+    """The 95th percentile of |mean| over random subsets with random signs, as an improvement."""
+    generator = random.Random(0)
+    means = sorted(
+        abs(
+            math.fsum(r * generator.choice((-1, 1)) for r in generator.sample(log_ratios, size))
+            / size
+        )
+        for _ in range(draws)
+    )
+    return -math.expm1(-means[int(0.95 * (len(means) - 1))])
