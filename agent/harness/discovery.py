@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agent.backends import BACKENDS
 from agent.errors import UsageError, WorkerError
 from agent.events import TestPlan
 from agent.harness.processes.collection_errors import fault, missing_module
@@ -46,6 +47,11 @@ class Selection:
         return tuple(BenchCommand.parse(bench).nodeid for bench in self.benches)
 
 
+def imports_file(log: Path) -> Path:
+    """Where it is kept what the fork server imported for tests, beside the log of collecting."""
+    return log.with_suffix(".imports.json")
+
+
 def discover(
     server: ForkServer,
     checkout: Checkout,
@@ -61,7 +67,8 @@ def discover(
     The defaults are TileGym's expressions (`test_ and cutile and not test_perf`, `test_perf and
     cutile`). Where they select nothing, a perf test is one named `test_perf...` or one that uses a
     timing fixture, or else one in whose code something is named that is known to time, such as
-    `triton.testing.do_bench`. The others are correctness tests.
+    `triton.testing.do_bench`. The others are correctness tests, and so are those of a file where
+    the second selects none, unless they name another framework.
 
     Raises:
         UsageError: nothing collected, an import that fails, or no test of a kind that is needed.
@@ -84,7 +91,7 @@ def discover(
         begin = time.monotonic()
         everything = collect()
         if time.monotonic() - begin > SLOW_COLLECTION_S and everything.installed.get("modules"):
-            why = server.preload(everything.installed, log.with_suffix(".imports.json"))
+            why = server.preload(everything.installed, imports_file(log))
             with log.open("a", encoding="utf-8") as file:
                 said = f"not, for {why}" if why else "so that workers need not"
                 file.write(f"imported by the fork server: {said}\n")
@@ -197,8 +204,30 @@ def _correctness(
 ) -> tuple[str, ...]:
     chosen = by_k[selection.correctness_k or default_correctness_k(framework)]
     if selection.correctness_k is None:
+        if chosen:
+            chosen = (*chosen, *_of_other_files(items, chosen, framework))
         chosen = tuple(item for item in chosen or items if item.nodeid not in set(perf))
     return tuple(item.nodeid for item in chosen)
+
+
+def _of_other_files(
+    items: Sequence[Item], chosen: Sequence[Item], framework: str
+) -> Iterator[Item]:
+    """Tests of the files that do not name the framework in their tests, nor another one.
+
+    In a project with a file for each way to write a kernel, one of them may compare with Triton's
+    and say so in its tests' names, while those of the kernel itself name nothing.
+    """
+    files = {_file(item) for item in chosen}
+    others = BACKENDS.keys() - {framework}
+    for item in items:
+        named = any(name in item.nodeid.lower() for name in others)
+        if _file(item) not in files and not named and not item.name.startswith("test_perf"):
+            yield item
+
+
+def _file(item: Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _timed_through(items: Sequence[Item], perf: Sequence[str]) -> list[str]:

@@ -92,6 +92,31 @@ def test_a_perf_test_with_the_frameworks_name_and_correctness_tests_without(
     assert (names(plan.correctness), names(plan.perf)) == (["test_right"], ["test_perf_cutile"])
 
 
+BESIDE_TRITON = """
+    import kernel
+
+    def test_cutedsl_matches_triton(): pass
+    def test_perf_triton(): pass
+"""
+OF_BOTH = """
+    import kernel
+
+    def test_right(): pass
+    def test_perf_torch(): pass
+    def test_cutile_is_right(): pass
+"""
+
+
+def test_tests_of_a_file_that_names_no_framework_count_beside_those_of_one_that_does(
+    project: Project, server: ForkServer
+) -> None:
+    project.write("test_kernel_cutedsl.py", BESIDE_TRITON)
+    files = ("test_kernel_cutedsl.py", "test_kernel.py")
+    plan = plan_of(project, server, OF_BOTH, files=files, framework="triton")
+    assert names(plan.correctness) == ["test_cutedsl_matches_triton", "test_right"]
+    assert names(plan.perf) == ["test_perf_triton"]
+
+
 def test_a_timed_test_is_no_correctness_test_too(project: Project, server: ForkServer) -> None:
     """`test_ and cutile and not test_perf` takes it in; it has been chosen for perf already."""
     body = """
