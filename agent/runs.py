@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 
 from agent.errors import JournalError, TransitionError
@@ -19,6 +21,21 @@ def runs_folder(repository: Repository) -> Path:
 def table_path(repository: Repository) -> Path:
     """The table of the latest run."""
     return repository.root / SANDBOX / "perf_results.md"
+
+
+def new_run_id(kernel: Path) -> str:
+    """Of a run that begins now."""
+    return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def usual_branch(kernel: Path) -> str:
+    """Of a run that begins today, where the user names none."""
+    return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d')}"
+
+
+def _slug(kernel: Path) -> str:
+    """The kernel's name in letters that git and every file system take."""
+    return re.sub(r"[^A-Za-z0-9_]+", "-", kernel.stem).strip("-") or "kernel"
 
 
 def find_runs(repository: Repository) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ takes it back.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -26,7 +25,7 @@ from agent.events import Started, TestPlan
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician
-from agent.harness.discovery import KINDS, Selection, discover
+from agent.harness.discovery import KINDS, Selection, discover, imports_file
 from agent.harness.measuring.gpu import GpuWatch, exclusive
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.processes.confinement import for_run, insist, remedy
@@ -39,7 +38,14 @@ from agent.preflight import preflight, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer
 from agent.repository import Repository
-from agent.runs import find_runs, keep_foreign_table, read_run, runs_folder
+from agent.runs import (
+    find_runs,
+    keep_foreign_table,
+    new_run_id,
+    read_run,
+    runs_folder,
+    usual_branch,
+)
 from agent.state import Phase, Run, advance
 from agent.syntax import Source
 from agent.target import Target, find_target
@@ -134,7 +140,7 @@ def opened(
     """
     build.check(request.options)
     found = preflight(request.kernel)
-    run_id = _run_id(Path(found.kernel))
+    run_id = new_run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
     target = find_target(
         found.tree, found.kernel, request.tests, request.bench, needs_tests=not request.capture
@@ -251,6 +257,9 @@ def _open(
     if refusal := backend.refusal(environment):
         raise UsageError(refusal)
     root = workspace.checkout(origin_sha)
+    log = logs / "collect.log"
+    if plan is not None:
+        server.preload_again(imports_file(log))
     try:
         plan = plan or discover(
             server,
@@ -265,7 +274,7 @@ def _open(
             ),
             framework=target.backend,
             interpreted=environment.gpu is None,
-            log=logs / "collect.log",
+            log=log,
             deadline=deadline_in(COLLECT_TIMEOUT_S),
         )
     except UsageError as problem:
@@ -376,18 +385,8 @@ def _check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
             )
 
 
-def _run_id(kernel: Path) -> str:
-    return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
 def _branch(request: Request, target: Target) -> str:
-    usual = f"tile-agent/{_slug(Path(target.kernel))}-{time.strftime('%Y%m%d')}"
-    return usual if request.branch is None else request.branch
-
-
-def _slug(kernel: Path) -> str:
-    """The kernel's name in letters that git and every file system take."""
-    return re.sub(r"[^A-Za-z0-9_]+", "-", kernel.stem).strip("-") or "kernel"
+    return usual_branch(Path(target.kernel)) if request.branch is None else request.branch
 
 
 def _check_machine(started: Started, session: Session) -> None:

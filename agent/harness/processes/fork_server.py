@@ -132,7 +132,7 @@ class ForkServer:
 
         Args:
             seen: as a worker told it (`Collection.installed`).
-            file: in which it is handed over.
+            file: in which it is handed over. It stays where that was done: `preload_again`.
 
         Returns:
             Why that was left; empty where it was done.
@@ -145,9 +145,22 @@ class ForkServer:
         self._send({"op": "preload", "file": str(file)})
         while (event := self._event(PRELOAD_TIMEOUT_S)) is not None:
             if event["event"] == "preloaded":
+                if event["why"]:
+                    file.unlink()
                 return str(event["why"])
             self._note_exit(event)
         raise WorkerDied("the fork server does not answer")
+
+    def preload_again(self, file: Path) -> None:
+        """Do as an earlier server did, where it kept what that was.
+
+        Raises:
+            WorkerDied: the server ended meanwhile, or hangs.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            seen = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(seen, dict) and seen.get("modules"):
+                self.preload(seen, file)
 
     def kill(self, mark: str) -> None:
         """Kill a worker with all its descendants and wait until it is gone."""

@@ -65,10 +65,10 @@ def project(tmp_path: Path) -> Project:
     return project
 
 
-def preloaded(project: Project, server: ForkServer) -> str:
+def preloaded(project: Project, server: ForkServer, file: Path | None = None) -> str:
     with project.arm(server) as arm:
         seen = arm.collection(deadline_in(60)).installed
-    return server.preload(seen, project.log())
+    return server.preload(seen, file or project.log())
 
 
 def passed(project: Project, server: ForkServer) -> dict[str, bool]:
@@ -82,6 +82,32 @@ def test_a_worker_finds_it_imported(project: Project, server: ForkServer) -> Non
     assert passed(project, server) == {"before": False, "projects": True}
     assert preloaded(project, server) == ""
     assert passed(project, server) == {"before": True, "projects": True}
+
+
+def test_a_run_that_is_gone_on_with_has_a_server_that_imports_the_same(
+    project: Project, server: ForkServer, installed: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "collect.imports.json"
+    assert preloaded(project, server, file) == ""
+    path = str(installed)
+    with start_server(
+        tmp_path / "later.log", python=sys.executable, PYTHONPATH=path, HEAVY_MODE="1"
+    ) as later:
+        later.preload_again(tmp_path / "none.imports.json")
+        file.with_name("broken.imports.json").write_text("[")
+        later.preload_again(file.with_name("broken.imports.json"))
+        assert passed(project, later) == {"before": False, "projects": True}
+        later.preload_again(file)
+        assert passed(project, later) == {"before": True, "projects": True}
+
+
+def test_what_was_left_is_not_tried_again(
+    project: Project, server: ForkServer, installed: Path, tmp_path: Path
+) -> None:
+    write(installed, {"heavy.py": HEAVY + THREAD})
+    file = tmp_path / "collect.imports.json"
+    assert preloaded(project, server, file)
+    assert not file.exists()
 
 
 def test_what_wakes_the_gpu_is_left_with_what_imports_it(
