@@ -367,7 +367,8 @@ def _subject(workspace: Workspace, run: Run) -> Subject:
     started = run.started
     assert started is not None
     text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
-    source, kernel_class = Source(text, started.kernel), KernelClass(started.kernel_class)
+    source = Source(text, started.kernel, run.timed_kernels)
+    kernel_class = KernelClass(started.kernel_class)
     gpus = started.environment["gpus"]
     hardware = Hardware(sm=gpus[0]["sm"] if gpus else 0, interpreted=not gpus)
     return Subject(source, kernel_class, hardware, run.launches)

@@ -180,6 +180,11 @@ class Baselined(Event):
         """Config -> how much it counts, of those whose tests say so."""
         return {r.config: r.weight for r in self.records if r.weight != 1.0}
 
+    @property
+    def longest_ms(self) -> dict[str, float]:
+        """Node id of a perf test -> its longest timing."""
+        return {c.nodeid: max(c.latencies_ms.values(), default=0.0) for c in self.costs}
+
     def latency_ms(self, configs: Collection[str] | None = None) -> float:
         """The weighted geometric mean over these configs; over all when left out."""
         found = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
@@ -107,6 +107,20 @@ def values_of(launches: Iterable[ObservedLaunch], kernel: str, parameter: str) -
         if launch.kernel == kernel and parameter in launch.integers
     ]
     return tuple(dict.fromkeys(found))
+
+
+def by_cost(launches: Iterable[ObservedLaunch], latency_ms: Mapping[str, float]) -> tuple[str, ...]:
+    """The kernels that were launched, that of the longest test first.
+
+    Args:
+        launches: what was seen.
+        latency_ms: node id -> the longest timing of the test; 0 where there is none.
+    """
+    longest: dict[str, float] = {}
+    for launch in launches:
+        known = longest.get(launch.kernel, 0.0)
+        longest[launch.kernel] = max(known, latency_ms.get(launch.test, 0.0))
+    return tuple(sorted(longest, key=lambda kernel: -longest[kernel]))
 
 
 def power_of_two(size: int) -> int:

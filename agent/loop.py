@@ -55,6 +55,7 @@ from agent.measuring.subset import pair_s
 from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.state import Phase, Run, advance, stop_reason
 from agent.syntax import Source
+from agent.target import left_alone
 from agent.watched import JUDGED, TOLD, Watch
 from agent.workspace import Workspace
 
@@ -83,8 +84,7 @@ def drive(
     disk before the next effect begins.
     """
     while not until(run):
-        begin = time.monotonic()
-        event = effects[run.phase](run)
+        begin, event = time.monotonic(), effects[run.phase](run)
         event = without_secrets(replace(event, took_s=round(time.monotonic() - begin, 3)))
         after = advance(run, event)
         journal.append(event)
@@ -162,7 +162,7 @@ class Effects:
             pass_s=timing.pass_s,
             skipped=(*verified.skipped, *timing.skipped),
             launching=verified.launching,
-            notes=verified.notes,
+            notes=(*verified.notes, *left_alone(self._source(run), timing.launches)),
             compared=chosen_configs(timing.costs, run.options.compare_on),
             comparison_s=round(USUAL_PAIRS * pair_s(timing.costs, None), 1),
             costs=timing.costs,
@@ -202,10 +202,7 @@ class Effects:
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
             return Calibrated(outcome, subset=run.subset)
-        kernel = started(run).kernel
-        text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
-        source = Source(text, kernel)
-        subject = Subject(source, self.kernel_class, self.hardware, run.launches)
+        subject = Subject(self._source(run), self.kernel_class, self.hardware, run.launches)
         proposal = self.proposers[run.proposer].propose(run, subject)
         if isinstance(proposal, Exhausted):
             return self._stop(run, StopReason.EXHAUSTED, proposal.reason)
@@ -229,6 +226,12 @@ class Effects:
             usage=proposal.usage,
             saves=proposal.saves,
         )
+
+    def _source(self, run: Run) -> Source:
+        """The incumbent's text."""
+        kernel = started(run).kernel
+        text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
+        return Source(text, kernel, run.timed_kernels)
 
     def _stop(self, run: Run, reason: StopReason, detail: str) -> Stopped | HandedOver:
         """End the run, or let the next proposer go on where this one gains nothing any more.

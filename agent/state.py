@@ -40,7 +40,7 @@ from agent.events import (
     Usage,
     Verified,
 )
-from agent.launches import ObservedLaunch
+from agent.launches import ObservedLaunch, by_cost
 from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration
 from agent.measuring.statistics import Comparison
@@ -156,6 +156,11 @@ class Run:
         """Who goes on when this one ends; None when it is the last."""
         left = self.options.proposers[self.stage + 1 :]
         return left[0] if left else None
+
+    @property
+    def timed_kernels(self) -> tuple[str, ...]:
+        """Names of the kernels that the perf tests launch, the most expensive first."""
+        return by_cost(self.launches, self.baseline.longest_ms) if self.baseline else ()
 
     def family_rank(self, family: str) -> int:
         """Where a family of optimizations stands; smaller is earlier.

@@ -18,6 +18,7 @@ from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
 from agent.errors import UsageError
+from agent.launches import ObservedLaunch
 from agent.syntax import Source
 from tile_agent_pytest.bench_command import BenchCommand
 
@@ -109,6 +110,16 @@ def parse(text: str, path: str) -> tuple[Source, Backend]:
             " cuda.tile's @ct.kernel or Triton's @triton.jit"
         )
     return source, backend
+
+
+def left_alone(source: Source, launches: Iterable[ObservedLaunch]) -> Iterator[str]:
+    """A line on the kernels that the file launches and no perf test does, where there are some."""
+    backend = detect(source)
+    found = backend.kernels(source) if backend else ()
+    timed = {launch.kernel for launch in launches}
+    others = [k.name for k in found if k.launched_from and k.name not in timed]
+    if others and timed & {kernel.name for kernel in found}:
+        yield f"no perf test launches {', '.join(others)}: left as they are"
 
 
 def _parsed(text: str, path: str) -> None:

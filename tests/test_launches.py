@@ -8,7 +8,7 @@ import pytest
 
 from agent.events import Measured, Settled, Verified
 from agent.journal import replay
-from agent.launches import ObservedTuning, TunedConfig, tuning_costs, tunings_of
+from agent.launches import ObservedTuning, TunedConfig, by_cost, tuning_costs, tunings_of
 from agent.report import progress
 from agent.state import Run, advance
 from tests.support.history import BASELINED, CALIBRATED, LAUNCH, STARTED, comparison, proposed
@@ -25,6 +25,16 @@ def after(improvement: float) -> Run:
 
 def test_the_baseline_shows_those_of_the_origin() -> None:
     assert replay([STARTED, BASELINED]).launches == (LAUNCH,)
+
+
+def test_kernels_come_in_the_order_of_their_longest_test() -> None:
+    launches = [
+        replace(LAUNCH, kernel=kernel, test=test)
+        for kernel, test in (("a", "t1"), ("b", "t2"), ("a", "t3"), ("c", "none"), ("d", "t2"))
+    ]
+    assert by_cost(launches, {"t1": 0.1, "t2": 0.5, "t3": 0.7}) == ("a", "b", "d", "c")
+    assert replay([STARTED, BASELINED]).timed_kernels == ("k",)
+    assert Run().timed_kernels == ()
 
 
 def test_a_kept_candidate_s_are_the_incumbent_s() -> None:

@@ -141,7 +141,7 @@ class OfEachKernel(Optimization):
         dialect = {"cutile": CUTILE, "triton": TRITON}[self.backend]
         edits: dict[Any, Callable[[Any], cst.CSTNode]] = {}
         for found in of_each(
-            dialect.launched(subject.source),
+            dialect.chosen(subject.source),
             lambda kernel: self.edits(subject, kernel, params),
             "no kernel is launched here",
         ):

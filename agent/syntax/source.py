@@ -100,10 +100,16 @@ class Source:
 
     text: str
     path: str = "kernel.py"
+    timed: tuple[str, ...] = ()
+    """Names of its kernels that perf tests launch, the most expensive first; none: not known."""
 
-    def __new__(cls, text: str, path: str = "kernel.py") -> Source:
-        """One of the latest sources, where it is of this text and path; else a new one."""
-        return _source(text, path, get_ident())
+    def __new__(cls, text: str, path: str = "kernel.py", timed: tuple[str, ...] = ()) -> Source:
+        """One of the latest sources, where all of it is the same; else a new one."""
+        return _source(text, path, timed, get_ident())
+
+    def with_text(self, text: str) -> Source:
+        """What the file would be with another text."""
+        return Source(text, self.path, self.timed)
 
     @cached_property
     def memory(self) -> defaultdict[str, dict[cst.CSTNode, Any]]:
@@ -343,11 +349,12 @@ class Source:
 
 
 @lru_cache(maxsize=KEPT)
-def _source(text: str, path: str, thread: int) -> Source:  # noqa: ARG001
+def _source(text: str, path: str, timed: tuple[str, ...], thread: int) -> Source:  # noqa: ARG001
     """A new source; a thread has its own, since a tree is worked out bit by bit."""
     source = object.__new__(Source)
     object.__setattr__(source, "text", text)
     object.__setattr__(source, "path", path)
+    object.__setattr__(source, "timed", timed)
     return source
 
 

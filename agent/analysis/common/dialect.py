@@ -121,6 +121,16 @@ class Dialect(ABC):
         kernels = self.kernels(source)
         return tuple(k for k in kernels if k.launches or self.holders(source, k)) or kernels
 
+    def chosen(self, source: Source) -> tuple[Kernel, ...]:
+        """The launched kernels that an optimization is to change.
+
+        Those that perf tests were seen to launch, the most expensive first: what nobody times would
+        be changed for nothing. All of them where that is not known.
+        """
+        launched = {kernel.name: kernel for kernel in self.launched(source)}
+        timed = tuple(launched[name] for name in source.timed if name in launched)
+        return timed or tuple(self.launched(source))
+
     def holders(self, source: Source, kernel: Kernel) -> tuple[str, ...]:
         """The functions that mention the kernel and are not kernels: a tuner's, a cache's."""
         device = {k.function.node for k in self.kernels(source)}

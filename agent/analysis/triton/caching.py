@@ -20,7 +20,7 @@ def kernels_that_stream(subject: Subject) -> list[Kernel]:
     """The launched kernels without a dot. Raises `NotApplicable` when there is none."""
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter has no cache")
-    launched = TRITON.launched(subject.source)
+    launched = TRITON.chosen(subject.source)
     kernels = [k for k in launched if not TRITON.has_dot(subject.source, k)]
     if launched and not kernels:
         raise NotApplicable("blocks that multiply tiles share what they load")

@@ -43,7 +43,7 @@ def decorated(source: Source) -> Source:
             body.append(node.with_changes(decorators=[*decorators[node], *node.decorators]))
         elif node not in gone:
             body.append(node)
-    return Source(source.module.with_changes(body=body).code, source.path)
+    return source.with_text(source.module.with_changes(body=body).code)
 
 
 def _wrapped(source: Source) -> Iterator[_Wrapped]:

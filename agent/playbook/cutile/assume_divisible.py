@@ -97,7 +97,7 @@ def copy(x):
         source = subject.source
         edits: list[Edits] = []
         reasons: list[str] = []
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             try:
                 names = _scalars(source, kernel)
                 if names:

@@ -131,7 +131,7 @@ def gelu(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """One for each kernel that can be tuned; with several, the parameters name it."""
-        kernels = CUTILE.launched(subject.source)
+        kernels = CUTILE.chosen(subject.source)
         found: list[Params] = []
         reasons: list[str] = []
         for kernel in kernels:
@@ -164,7 +164,7 @@ def kernel_named(source: Source, name: str | None) -> Kernel:
     Raises:
         NotApplicable: there is no such kernel, or there are several.
     """
-    kernels = CUTILE.launched(source)
+    kernels = CUTILE.chosen(source)
     named = [k for k in kernels if name in (None, k.name)]
     if len(named) != 1:
         listed = ", ".join(k.name for k in kernels) or "none"

@@ -41,7 +41,7 @@ class BatchedCopies(Advice):
     def fits(self, subject: Subject) -> str:
         """A kernel without a product that one function launches in a loop, or several times."""
         source = subject.source
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             if CUTILE.has_dot(source, kernel):
                 continue
             for launch in kernel.launches:

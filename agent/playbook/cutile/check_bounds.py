@@ -132,7 +132,7 @@ def double(x):
         source = subject.source
         edits: dict[Any, Any] = {}
         reasons: list[str] = []
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             try:
                 found = _edits(source, kernel)
                 if shared := found.keys() & edits.keys():

@@ -42,7 +42,7 @@ class CustomPlan(Advice):
 
     def fits(self, subject: Subject) -> str:
         """Wherever a kernel is launched; the line names the work it does twice, if any."""
-        kernels = CUTILE.launched(subject.source)
+        kernels = CUTILE.chosen(subject.source)
         if not kernels:
             raise NotApplicable("the file holds no cuTile kernel")
         found = [line for kernel in kernels if (line := _repeated(subject.source, kernel))]

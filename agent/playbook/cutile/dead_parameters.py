@@ -81,7 +81,7 @@ def negate(x):
         source = subject.source
         edits: list[Edits] = []
         reasons: list[str] = []
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             if not (names := _unread(kernel)):
                 continue
             try:

@@ -101,7 +101,7 @@ def silu(x):
 def _exponentials(source: Source) -> tuple[list[cst.Call], int]:
     """Those of a float32 tile that leave the rounding open, each once; and how many others."""
     found: dict[cst.Call, bool] = {}
-    for kernel in CUTILE.launched(source):
+    for kernel in CUTILE.chosen(source):
         for function in CUTILE.reached(source, kernel):
             types = ElementTypes(source, function)
             for call in CUTILE.find(source, function.node.body, (f"{CT}exp",)):

@@ -97,7 +97,7 @@ def normalize(x):
 
 def _edits(source: Source, rounding: str) -> dict[cst.CSTNode, Edit]:
     found: dict[cst.CSTNode, Edit] = {}
-    for kernel in CUTILE.launched(source):
+    for kernel in CUTILE.chosen(source):
         for function in CUTILE.reached(source, kernel):
             types = ElementTypes(source, function)
             for division in _divisions(function.node.body):

@@ -112,7 +112,7 @@ ct.reshape(
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         reasons: list[str] = []
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             replaced, refused = _rewritten(source, kernel)
             edits |= replaced
             reasons += refused

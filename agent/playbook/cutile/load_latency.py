@@ -101,7 +101,7 @@ def _loads(source: Source) -> list[tuple[cst.Call, cst.BaseExpression | None]]:
     """The loads whose latency is open or a number, with that number."""
     found = {
         call: keyword(call, "latency")
-        for kernel in CUTILE.launched(source)
+        for kernel in CUTILE.chosen(source)
         for function in CUTILE.reached(source, kernel)
         for call in CUTILE.find(source, function.node.body, HINTED)
     }

@@ -80,7 +80,7 @@ def rms(x, eps=1e-6):
             raise NotApplicable(f"sm_{subject.hardware.sm} has no TMA")
         loads = {
             call: setting("allow_tma", "False")
-            for kernel in CUTILE.launched(source)
+            for kernel in CUTILE.chosen(source)
             if not CUTILE.has_dot(source, kernel)
             for function in CUTILE.reached(source, kernel)
             for call in CUTILE.find(source, function.node.body, (f"{CT}load",))
@@ -95,7 +95,7 @@ def rms(x, eps=1e-6):
 def _stores(source: Source) -> tuple[cst.Call, ...]:
     return tuple(
         call
-        for kernel in CUTILE.launched(source)
+        for kernel in CUTILE.chosen(source)
         if not CUTILE.has_dot(source, kernel)
         for function in CUTILE.reached(source, kernel)
         for call in CUTILE.find(source, function.node.body, (f"{CT}store",))

@@ -24,7 +24,6 @@ from agent.playbook.base import Optimization
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
-from agent.syntax import Source
 
 HINT = "num_ctas"
 CLUSTERS = (90, 100, 103)
@@ -87,13 +86,13 @@ def matmul(a, b):
         sizes = {name: size for name, size in params.items() if name != HINT}
         if not sizes:
             return text
-        return ChangeableTiles.of(CUTILE, Source(text, subject.source.path)).resize(sizes)
+        return ChangeableTiles.of(CUTILE, subject.source.with_text(text)).resize(sizes)
 
     def _kernels(self, subject: Subject) -> tuple[Kernel, ...]:
         if subject.hardware.sm not in (0, *CLUSTERS):
             raise NotApplicable(f"sm_{subject.hardware.sm} has no pairs of thread blocks")
         source = subject.source
-        multiplying = [k for k in CUTILE.launched(source) if CUTILE.has_dot(source, k)]
+        multiplying = [k for k in CUTILE.chosen(source) if CUTILE.has_dot(source, k)]
         if not multiplying:
             raise NotApplicable("no launched kernel multiplies tiles")
         return hintable(subject, HINT, multiplying)

@@ -70,12 +70,12 @@ def softmax(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, less what every kernel has already."""
-        kernels = hintable(subject, HINT, CUTILE.launched(subject.source))
+        kernels = hintable(subject, HINT, CUTILE.chosen(subject.source))
         present = {hint_of(subject, kernel, HINT) or DEFAULT for kernel in kernels}
         sweep = SWEEP[subject.kernel_class]
         return [{HINT: value} for value in sweep if present != {value}]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set it for every launched kernel."""
-        kernels = hintable(subject, HINT, CUTILE.launched(subject.source))
+        kernels = hintable(subject, HINT, CUTILE.chosen(subject.source))
         return with_hint(subject, kernels, HINT, int(params[HINT]))

@@ -156,12 +156,12 @@ def double(x):
         if OCCUPANCY not in params:
             return text
         persistent = _with_text(subject, text)
-        kernels = hintable(persistent, OCCUPANCY, CUTILE.launched(persistent.source))
+        kernels = hintable(persistent, OCCUPANCY, CUTILE.chosen(persistent.source))
         return with_hint(persistent, kernels, OCCUPANCY, int(params[OCCUPANCY]))
 
 
 def _with_text(subject: Subject, text: str) -> Subject:
-    return replace(subject, source=Source(text, subject.source.path))
+    return replace(subject, source=subject.source.with_text(text))
 
 
 def _pairs(subject: Subject) -> list[Params]:
@@ -176,7 +176,7 @@ def _regular(subject: Subject) -> tuple[Kernel, ...]:
     """The launched kernels that can be rewritten. Raises `NotApplicable` when there is none."""
     source = subject.source
     found, reasons = [], []
-    for kernel in CUTILE.launched(source):
+    for kernel in CUTILE.chosen(source):
         try:
             _looped(source, kernel)
             for launch in launches(source, kernel):

@@ -109,7 +109,7 @@ def _by_row(source: Source) -> list[ByRow]:
     """The kernels that can be changed. Raises `NotApplicable` with the reasons when none can."""
     found: list[ByRow] = []
     reasons: list[str] = []
-    for kernel in CUTILE.launched(source):
+    for kernel in CUTILE.chosen(source):
         try:
             row = block_name(source, kernel, 0, first=True)
             edges = _edges(source, kernel, row)

@@ -116,7 +116,7 @@ def _sharing(source: Source) -> list[Sharing]:
     """The kernels that can be changed. Raises `NotApplicable` with the reasons when none can."""
     found: list[Sharing] = []
     reasons: dict[str, None] = {}
-    for kernel in CUTILE.launched(source):
+    for kernel in CUTILE.chosen(source):
         for axis in range(3):
             try:
                 found.append(_along(source, kernel, axis))

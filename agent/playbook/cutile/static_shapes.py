@@ -91,7 +91,7 @@ def scale(x, factor):
     def apply(self, subject: Subject, params: Params) -> str:
         """Annotate the arrays of the launched kernels that nothing is said of."""
         source = subject.source
-        parameters = [p for kernel in CUTILE.launched(source) for p in _arrays(source, kernel)]
+        parameters = [p for kernel in CUTILE.chosen(source) for p in _arrays(source, kernel)]
         if not parameters:
             raise NotApplicable(
                 "no launched kernel has an array of two or more dimensions without an annotation"

@@ -100,7 +100,7 @@ def _stores(source: Source) -> Iterator[tuple[cst.Call, cst.BaseExpression | Non
     """The stores inside a loop whose latency is open or a number, with that number."""
     found = {
         call: keyword(call, "latency")
-        for kernel in CUTILE.launched(source)
+        for kernel in CUTILE.chosen(source)
         for function in CUTILE.reached(source, kernel)
         for call in CUTILE.find(source, function.node.body, HINTED)
         if any(isinstance(a, cst.For | cst.While) for a in source.ancestors(call))

@@ -74,7 +74,7 @@ def scale(x, factor):
             raise NotApplicable(f"sm_{subject.hardware.sm} has no TMA")
         stores = {
             call: setting("allow_tma", "False")
-            for kernel in CUTILE.launched(source)
+            for kernel in CUTILE.chosen(source)
             for function in CUTILE.reached(source, kernel)
             for call in CUTILE.find(source, function.node.body, ("cuda.tile.store",))
             if (given := keyword(call, "allow_tma")) is None

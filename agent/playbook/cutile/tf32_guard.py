@@ -119,7 +119,7 @@ def _operands(source: Source) -> list[cst.BaseExpression]:
     No operand of a product is among them when one of the two is cast already: both have one type.
     """
     found: dict[cst.BaseExpression, None] = {}
-    reached = {f.name: f for k in CUTILE.launched(source) for f in CUTILE.reached(source, k)}
+    reached = {f.name: f for k in CUTILE.chosen(source) for f in CUTILE.reached(source, k)}
     for function in reached.values():
         products = list(CUTILE.find(source, function.node.body, (f"{CT}mma",)))
         values = _assigned_values(function) if products else {}

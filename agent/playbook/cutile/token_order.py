@@ -85,7 +85,7 @@ def double(x):
         """Recount the loops of the launched kernels."""
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             for loop in descendants(kernel.function.node.body, cst.For):
                 shifted = _shifted(source, loop)
                 if shifted is not None and not _nested(source, loop, edits):

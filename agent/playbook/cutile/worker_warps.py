@@ -69,11 +69,11 @@ def center(x):
     def variants(self, subject: Subject) -> Sequence[Params]:
         """Those that are not set for every kernel; four is what no hint means."""
         source = subject.source
-        kernels = hintable(subject, HINT, CUTILE.launched(source))
+        kernels = hintable(subject, HINT, CUTILE.chosen(source))
         present = {hint_of(subject, kernel, HINT) or DEFAULT for kernel in kernels}
         return [{HINT: value} for value in SWEEP if present != {value}]
 
     def apply(self, subject: Subject, params: Params) -> str:
         """Set it for every launched kernel."""
-        kernels = hintable(subject, HINT, CUTILE.launched(subject.source))
+        kernels = hintable(subject, HINT, CUTILE.chosen(subject.source))
         return with_hint(subject, kernels, HINT, int(params[HINT]))

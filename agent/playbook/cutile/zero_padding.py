@@ -48,7 +48,7 @@ class ZeroPadding(Advice):
         source = subject.source
         if 0 < subject.hardware.sm < FIRST_TMA:
             raise NotApplicable(f"sm_{subject.hardware.sm} has no TMA")
-        for kernel in CUTILE.launched(source):
+        for kernel in CUTILE.chosen(source):
             for function in CUTILE.reached(source, kernel):
                 for call in CUTILE.find(source, function.node.body, (f"{CT}load",)):
                     padding = keyword(call, "padding_mode")

@@ -125,7 +125,7 @@ def add(x, y):
         reasons: list[str] = []
         names: set[str] = set()
         tiles = _tiles(source, reasons)
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             try:
                 edits |= _tuned(source, kernel, tiles.get(kernel.name, ()), subject.hardware.sm)
             except NotApplicable as reason:
@@ -143,7 +143,7 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, 
     if kernels and all(TRITON.autotuned(source, k.function) for k in kernels):
         raise NotApplicable(f"{', '.join(k.name for k in kernels)} is autotuned already")
     found: dict[str, tuple[TileConstant, ...]] = {}
-    for kernel in TRITON.launched(source):
+    for kernel in TRITON.chosen(source):
         tiles = []
         for constant in tile_names(TRITON, source, kernel):
             if constant in kernel.constants:

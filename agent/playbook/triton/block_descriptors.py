@@ -175,7 +175,7 @@ def row_sum(x):
         reasons: list[str] = []
         allocate = free_name(source, "allocate")
         alone = len(TRITON.launched(source)) == 1
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             name = free_name(source, f"{'' if alone else kernel.name + '_'}descriptors_fit")
             try:
                 more, function = _described(source, kernel, name)

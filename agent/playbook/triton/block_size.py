@@ -71,7 +71,7 @@ def gelu(x):
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sizes worth trying for the constants that are tile sizes and nothing else."""
         tiles = _tiles(subject)
-        products = [k.name for k in TRITON.launched(subject.source)
+        products = [k.name for k in TRITON.chosen(subject.source)
                     if k.name in tiles.kernels and TRITON.has_dot(subject.source, k)]  # fmt: skip
         if not subject.hardware.interpreted and len(products) == len(tiles.kernels):
             raise NotApplicable(

@@ -98,7 +98,7 @@ def swish(x):
         if name not in tiles.kernels:
             raise NotApplicable(f"no block size of {name} can change")
         options = {option: int(params[option]) for option in DEFAULTS if option in params}
-        resized = Source(_resized(tiles, params))
+        resized = subject.source.with_text(_resized(tiles, params))
         edits = options_of(resized, _kernel(resized, name), DEFAULTS).setting(options)
         text = resized.rewrite(edits) if edits else resized.text
         if text == subject.source.text:

@@ -40,7 +40,7 @@ class CausalSkip(Advice):
     def fits(self, subject: Subject) -> str:
         """A comparison of two runs of element numbers in a loop with a dot."""
         source = subject.source
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             for loop in descendants(kernel.function.node.body, cst.For):
                 if not any(True for _ in TRITON.find(source, loop.body, TRITON.dots)):
                     continue

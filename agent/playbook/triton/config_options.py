@@ -113,7 +113,7 @@ def _tuned(subject: Subject) -> list[Kernel]:
     """The kernels that tune themselves."""
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter cannot time configs")
-    launched = TRITON.launched(subject.source)
+    launched = TRITON.chosen(subject.source)
     found = [k for k in launched if TRITON.autotuned(subject.source, k.function)]
     if not found:
         raise NotApplicable("no launched kernel is autotuned")

@@ -77,7 +77,7 @@ def share(x):
         source = subject.source
         edits = {
             division: _multiplied
-            for kernel in TRITON.launched(source)
+            for kernel in TRITON.chosen(source)
             for function in TRITON.reached(source, kernel)
             for division in descendants(function.node.body, cst.BinaryOperation)
             if _divides_by_reduction(source, division)

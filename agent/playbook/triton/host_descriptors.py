@@ -201,7 +201,7 @@ def matmul(a, b):
         edits: dict[cst.CSTNode, Edit] = {}
         functions: list[str] = []
         reasons: list[str] = []
-        kernels = TRITON.launched(source)
+        kernels = TRITON.chosen(source)
         for kernel in kernels:
             prefix = "" if len(kernels) == 1 else f"{kernel.name.replace('.', '_')}_"
             try:

@@ -42,7 +42,7 @@ class OnlineSoftmax(Advice):
     def fits(self, subject: Subject) -> str:
         """A loop that finds a maximum, and a later loop with exponentials but no maximum."""
         source = subject.source
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             loops = list(descendants(kernel.function.node.body, cst.For))
             first = None
             for loop in loops:

@@ -45,7 +45,7 @@ from agent.rewriting.triton.persistence import (
     host_edits,
     kernel_edits,
 )
-from agent.syntax import Source, descendants
+from agent.syntax import descendants
 
 SWEEP_LOOPED, SWEEP_DOT = (1, 2, 4, 8), (1, 2)
 FEWEST_STAGES = 3
@@ -164,7 +164,7 @@ def _kernels(subject: Subject) -> list[Rounds]:
         raise NotApplicable("Triton's interpreter runs one program after the other")
     found: list[Rounds] = []
     reasons: list[str] = []
-    for kernel in TRITON.launched(subject.source):
+    for kernel in TRITON.chosen(subject.source):
         try:
             rounds = extents_of(subject.source, kernel)
             kernel_edits(rounds)
@@ -197,7 +197,7 @@ def _launched_with(subject: Subject, stages: int) -> Subject:
     source = subject.source
     launches = [launch for rounds in _kernels(subject) for launch in rounds.kernel.launches]
     text = source.rewrite(setting_options(source, launches, {"num_stages": stages}))
-    return replace(subject, source=Source(text, source.path))
+    return replace(subject, source=source.with_text(text))
 
 
 def _pairs(rounds: Rounds) -> Sequence[tuple[int, int | None]]:

@@ -130,7 +130,7 @@ def relu(x):
         """One: what won, what came near it, and the smallest."""
         source = subject.source
         found = of_each(
-            TRITON.launched(source),
+            TRITON.chosen(source),
             lambda kernel: [(kernel.name, _kept(subject, kernel))],
             "no kernel is launched here",
         )
@@ -141,7 +141,7 @@ def relu(x):
     def apply(self, subject: Subject, params: Params) -> str:
         """Leave the tuners these configs."""
         source = subject.source
-        kernels = [k for k in TRITON.launched(source) if k.name in params["kept"]]
+        kernels = [k for k in TRITON.chosen(source) if k.name in params["kept"]]
         edits: dict[cst.CSTNode, Edit] = {}
         for found in of_each(
             kernels,

@@ -81,7 +81,7 @@ def layer_norm(x, eps=1e-5):
         source = subject.source
         roots = [
             root
-            for kernel in TRITON.launched(source)
+            for kernel in TRITON.chosen(source)
             for function in TRITON.reached(source, kernel)
             for division in descendants(function.node.body, cst.BinaryOperation)
             if (root := _divisor(source, division)) is not None

@@ -131,7 +131,7 @@ def l2_normalize(x):
         edits: dict[cst.CSTNode, Edit] = {}
         reasons: list[str] = []
         names: set[str] = set()
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             try:
                 passes = _passes(source, kernel)
                 edits |= _held(source, passes, int(params["elements_per_warp"]))

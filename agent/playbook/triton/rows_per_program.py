@@ -155,7 +155,7 @@ def resize(x, length):
         source = subject.source
         edits: dict[cst.CSTNode, Edit] = {}
         reasons: list[str] = []
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             try:
                 more = _widened(source, kernel, params)
                 if edits.keys() & more.keys():
@@ -171,7 +171,7 @@ def resize(x, length):
 def _shortest(subject: Subject) -> int:
     """The shortest block that tests were seen to give a row; 0 where a kernel was not seen."""
     source, found = subject.source, list[int]()
-    for kernel in TRITON.launched(source):
+    for kernel in TRITON.chosen(source):
         try:
             block = row_kernel(source, kernel, count_of(source, kernel, 0)).block
         except NotApplicable:

@@ -111,7 +111,7 @@ def _tiles(subject: Subject) -> list[ComputedTile]:
     source = subject.source
     found: dict[str, ComputedTile] = {}
     reasons = []
-    for kernel in TRITON.launched(source):
+    for kernel in TRITON.chosen(source):
         try:
             if TRITON.autotuned(source, kernel.function):
                 raise NotApplicable(f"{kernel.name} is autotuned")

@@ -38,7 +38,7 @@ class SplitK(Advice):
     def fits(self, subject: Subject) -> str:
         """A product in a loop whose kernel adds nothing atomically yet."""
         source = subject.source
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             body = kernel.function.node.body
             if any(True for _ in TRITON.find(source, body, ATOMICS)):
                 continue

@@ -91,7 +91,7 @@ def _dots(subject: Subject) -> list[cst.Call]:
     source = subject.source
     found = [
         dot
-        for kernel in TRITON.launched(source)
+        for kernel in TRITON.chosen(source)
         for function in TRITON.reached(source, kernel)
         for dot in TRITON.find(source, function.node.body, ("triton.language.dot",))
         if _precision(source, dot) == "ieee"

@@ -202,7 +202,7 @@ def matmul(a, b):
         functions: list[str] = []
         reasons: list[str] = []
         allocate = free_name(source, "allocate")
-        for kernel in TRITON.launched(source):
+        for kernel in TRITON.chosen(source):
             try:
                 more, function = _described(source, kernel, KINDS[params["tiles"]])
                 edits |= more | allocator(source, kernel, allocate)

@@ -162,7 +162,7 @@ def matmul(a, b):
         source = subject.source
         launches = [launch for kernel in _kernels(source) for launch in kernel.launches]
         check(source, launches)
-        staged = Source(source.rewrite(setting_options(source, launches, params)), source.path)
+        staged = source.with_text(source.rewrite(setting_options(source, launches, params)))
         described = _described(subject, staged)
         edits: dict[cst.CSTNode, Edit] = {}
         for kernel in _kernels(described):
@@ -175,12 +175,12 @@ def _described(subject: Subject, source: Source) -> Source:
     if all(_loads(source, kernel) for kernel in _kernels(source)):
         return source
     text = TileDescriptors().apply(replace(subject, source=source), {"tiles": "loads"})
-    return Source(text, source.path)
+    return source.with_text(text)
 
 
 def _kernels(source: Source) -> list[Kernel]:
     """The launched kernels that multiply tiles, whose stages the launches choose."""
-    found = [k for k in TRITON.launched(source) if TRITON.has_dot(source, k)]
+    found = [k for k in TRITON.chosen(source) if TRITON.has_dot(source, k)]
     if not found:
         raise NotApplicable("no launched kernel multiplies tiles")
     for kernel in found:

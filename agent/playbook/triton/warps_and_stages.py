@@ -130,7 +130,7 @@ def _kernels(subject: Subject) -> tuple[list[KernelOptions], bool]:
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter knows neither warps nor stages")
     source = subject.source
-    launched = TRITON.launched(source)
+    launched = TRITON.chosen(source)
     free = [k for k in launched if not TRITON.autotuned(source, k.function)]
     if not free:
         names = ", ".join(k.name for k in launched)

@@ -150,7 +150,7 @@ def _places(subject: Subject) -> list[RowLaunches | BlockRamp]:
     source = subject.source
     found: list[RowLaunches | BlockRamp] = []
     reasons: list[str] = []
-    for kernel in TRITON.launched(source):
+    for kernel in TRITON.chosen(source):
         try:
             found.append(_place(source, kernel))
         except NotApplicable as reason:

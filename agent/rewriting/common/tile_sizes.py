@@ -140,7 +140,8 @@ def _found(
                 reasons.append(f"{constant} of {kernel.name}: {refusal}")
         if tiles and not _shared(tiles, kernels.values()):
             kernels[kernel.name] = tuple(tiles)
-    return kernels, tuple(reasons)
+    chosen = (kernel.name for kernel in dialect.chosen(source))
+    return {name: kernels[name] for name in chosen if name in kernels}, tuple(reasons)
 
 
 def _tied(tiles: tuple[TileConstant, ...]) -> list[list[TileConstant]]:

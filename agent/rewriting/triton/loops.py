@@ -25,7 +25,7 @@ def streaming_loops(subject: Subject) -> list[tuple[cst.Call, str]]:
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter neither pipelines nor unrolls")
     source = subject.source
-    found = [item for k in TRITON.launched(source) for item in _loops_of(source, k)]
+    found = [item for k in TRITON.chosen(source) for item in _loops_of(source, k)]
     if not found:
         raise NotApplicable("no innermost loop loads without a dot, an atomic or a helper")
     return found
