@@ -122,6 +122,7 @@ def test_what_is_timed_comes_in_the_order_of_its_cost_and_alone(dialect, text) -
         ("warps-and-stages", TRITON_FILE),
         ("block-size", TRITON_FILE),
         ("blocks-and-warps", TRITON_FILE),
+        ("even-blocks", TRITON_FILE),
     ],
 )
 def test_only_what_is_timed_is_changed(entry: str, text: str) -> None:

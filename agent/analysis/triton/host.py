@@ -17,6 +17,11 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, descendants, positional
 
+OF_A_TENSOR = frozenset({"dim", "dtype", "ndim", "numel", "shape", "size", "stride"})
+"""Attributes and methods that say the same of a tensor wherever they are asked."""
+RESIZING = ("resize_", "resize_as_", "set_")
+"""But not in a file that calls one of these."""
+
 
 def launches_in_sight(
     source: Source, kernel: Kernel, *, hidden: bool = False
@@ -202,6 +207,9 @@ class HostView:
             place = "" if behind is expression else f"__at_{id(behind)}"
             return f"{behind.evaluated_value}{place}"
         names = {n: self._leaf(n) for n in descendants(behind, cst.Name)}
+        if not any(f".{method}(" in self.source.text for method in RESIZING):
+            attributes = (a.attr for a in descendants(behind, cst.Attribute))
+            names |= {name: name.value for name in attributes if name.value in OF_A_TENSOR}
         return _renamed(self.source, behind, names)
 
     def _behind(self, expression: cst.BaseExpression) -> cst.BaseExpression:
