@@ -92,8 +92,12 @@ def _as_text(found: CommandProfile) -> str:
         "",
     ]
     if found.others:
-        named = [f"{_short(name)} {share:.1%}" for name, share in found.others[:MOST_OTHERS]]
-        rest = sum(share for _, share in found.others)
+        alike: dict[str, float] = {}
+        for name, share in found.others:
+            alike[_short(name)] = alike.get(_short(name), 0.0) + share
+        largest = sorted(alike.items(), key=lambda item: -item[1])[:MOST_OTHERS]
+        named = [f"{name} {share:.1%}" for name, share in largest]
+        rest = sum(alike.values())
         lines += [f"other work of the GPU: {rest:.1%}; {', '.join(named)}", ""]
     lines += [f"note: {note}" for note in found.notes]
     if any(not kernel.own for kernel in found.kernels):
