@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,7 @@ def test_one_worker_tunes_and_the_others_are_handed_its_choice(
     for number in range(3):
         assert not isinstance(outcome := pairs.pair(number), Failure), outcome
     assert count.read_text() == "xx"  # one a version
-    pairs.candidate = same.checkout()
-    assert not isinstance(pairs.pair(3), Failure)
+    assert not isinstance(replace(pairs, candidate=same.checkout()).pair(3), Failure)
     assert count.read_text() == "xx"  # another commit of a version that has tuned
     chosen = [chosen_of(file) for file in sorted(logs.glob("*-pair.json"))]
     assert len(chosen) == 4
