@@ -50,7 +50,7 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
     command += ["--iteration-timeout-s", f"{ITERATION_S:.0f}", "--no-counters"]
     log = work / f"{spec.framework}-{spec.name}.log"
     with log.open("w") as output:
-        cut = _cut_off(command, repository, output.fileno(), limits.deadline_s)
+        end = until(command, repository, output.fileno(), limits.deadline_s)
     lines = log.read_text().strip().splitlines()
     journals = sorted(repository.glob("sandbox/runs/*/journal.jsonl"))
     record = story([entry.event for entry in read(journals[0])] if journals else [])
@@ -71,7 +71,7 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
     }
     whole = [spent for spent in spent_s["verify"] if ORIGIN in spent]  # no baseline, no wrong one
     return record | {
-        "cut": cut,
+        "cut": end.cut,
         "best_source": best.stdout,
         "log": lines,
         "pair_s": mean(spent_s["pair"]),
@@ -143,8 +143,25 @@ def _effect(comparison: Comparison | None) -> dict[str, float] | None:
     return {"improvement": overall.improvement, "low": overall.low, "high": overall.high}
 
 
-def _cut_off(command: list[str], cwd: Path, output: int, deadline_s: float) -> bool:
-    """Run a command. Past its deadline end it as Ctrl-C would, and tell so."""
+@dataclass(frozen=True)
+class CommandEnd:
+    """How a command ended."""
+
+    code: int
+    """Its exit code, below zero for a signal."""
+    cut: bool
+    """It was ended at its deadline."""
+
+
+def until(command: list[str], cwd: Path, output: int, deadline_s: float) -> CommandEnd:
+    """Run a command. Past its deadline end it as Ctrl-C would.
+
+    Args:
+        command: a program and its arguments.
+        cwd: where it runs; the state of tile-agent lies beside it.
+        output: the descriptor that it writes to.
+        deadline_s: how long it may take.
+    """
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -153,18 +170,19 @@ def _cut_off(command: list[str], cwd: Path, output: int, deadline_s: float) -> b
         env={**environment(), "TILE_AGENT_STATE_DIR": str(cwd.parent / "state")},
         start_new_session=True,
     )
+    cut = False
     try:
         process.wait(deadline_s)
     except subprocess.TimeoutExpired:
+        cut = True
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
             process.wait(INTERRUPT_S)
-        return True
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return False
+    return CommandEnd(process.returncode, cut)
 
 
 def environment() -> dict[str, str]:

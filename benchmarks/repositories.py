@@ -1,0 +1,204 @@
+"""The loop on clones of public repositories as they are; what each run takes, and what it gains.
+
+    python -m benchmarks.repositories OUT CLONES [NAME ...] [--limit-s 300] [--iterations 3]
+
+CLONES is a folder that holds a git clone of each repository, by the last part of its name. A run
+works on a clone of that clone, so that it stays as it is. Each is `tile-agent run` with nothing but
+what `RUNS` says of it; where it keeps something, the project's own correctness tests are run on the
+branch afterwards. Writes OUT/repositories.json and OUT/repositories.md after each run. Needs an
+NVIDIA GPU to mean anything; a run past its limit is ended as Ctrl-C would, and told so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.events import Baselined, Calibrated, Settled
+from agent.journal import JournalLine, read
+from benchmarks.loop_run import story, until
+
+BRANCH = "faster"
+VERIFY_S = 300.0
+TILEGYM = "src/tilegym/ops/cutile"
+LIGER = "src/liger_kernel/ops"
+HEAD = (
+    "| kernel | commit | exit | to the baseline, s | calibration, s (configs) | an iteration, s "
+    "| kept | gain | tests on the branch |"
+)
+RULE = "|:--|:--|:--|--:|--:|--:|--:|:--|:--|"
+
+
+@dataclass(frozen=True)
+class RepositoryRun:
+    """One kernel of a repository, and what a run on it is told."""
+
+    name: str
+    repository: str
+    """The folder of its clone."""
+    kernel: str
+    arguments: tuple[str, ...] = ()
+
+
+def _of_tilegym(kernel: str, *arguments: str) -> RepositoryRun:
+    return RepositoryRun(f"TileGym/{kernel}", "TileGym", f"{TILEGYM}/{kernel}.py", arguments)
+
+
+def _of_liger(kernel: str, tests: str) -> RepositoryRun:
+    command = f"python -m pytest -q test/transformers/test_{kernel}.py -k {tests}"
+    arguments = ("--capture", command)
+    return RepositoryRun(f"Liger/{kernel}", "Liger-Kernel", f"{LIGER}/{kernel}.py", arguments)
+
+
+RUNS = (
+    _of_tilegym("rms_norm"),
+    _of_tilegym("softmax", "--bench", "python tests/benchmark/bench_softmax.py"),
+    _of_tilegym("silu_and_mul"),
+    _of_tilegym("swiglu"),
+    _of_tilegym("layer_norm_legacy"),
+    _of_tilegym("matmul"),
+    _of_tilegym("bmm"),
+    _of_tilegym("rope"),
+    _of_liger("rms_norm", "test_correctness"),
+    _of_liger("swiglu", "test_correctness_functional"),
+    _of_liger("geglu", "test_correctness"),
+    _of_liger("cross_entropy", "test_correctness_functional"),
+    _of_liger("layer_norm", "test_liger_layer_norm"),
+)
+
+
+def main() -> int:
+    """Run them, one after the other."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.repositories", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("out", type=Path)
+    parser.add_argument("clones", type=Path)
+    parser.add_argument("names", nargs="*", help="which of them; all when left out")
+    parser.add_argument("--limit-s", type=float, default=300.0, help="of each run")
+    parser.add_argument("--iterations", type=int, default=3, help="of each run, at most")
+    asked = parser.parse_args()
+    if unknown := {*asked.names} - {run.name for run in RUNS}:
+        parser.error(f"{', '.join(sorted(unknown))}: name one of {', '.join(r.name for r in RUNS)}")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    records = []
+    for wanted in RUNS:
+        if not asked.names or wanted.name in asked.names:
+            records.append(
+                work_on(wanted, asked.clones, asked.out, asked.limit_s, asked.iterations)
+            )
+            (asked.out / "repositories.json").write_text(json.dumps(records, indent=1))
+            (asked.out / "repositories.md").write_text(table(records))
+            print(row(records[-1]), flush=True)
+    return 0
+
+
+def work_on(
+    wanted: RepositoryRun, clones: Path, out: Path, limit_s: float, iterations: int
+) -> dict[str, Any]:
+    """One run to its end, or to its limit. Returns plain JSON."""
+    work = out.resolve() / wanted.name.replace("/", "-")
+    repository = work / wanted.repository
+    clone = ["git", "clone", "--quiet", "--no-hardlinks", str(clones / wanted.repository)]
+    subprocess.run([*clone, str(repository)], check=True)
+    agent = [sys.executable, "-m", "agent"]
+    command = [*agent, "run", "--yes", "--kernel", wanted.kernel, "--branch", BRANCH]
+    command += ["--max-iterations", str(iterations), *wanted.arguments]
+    began = time.time()
+    with (work / "log").open("w") as output:
+        end = until(command, repository, output.fileno(), limit_s)
+    lines = (work / "log").read_text().strip().splitlines()
+    journals = sorted(repository.glob("sandbox/runs/*/journal.jsonl"))
+    events = list(read(journals[0])) if journals else []
+    record = {
+        "name": wanted.name,
+        "commit": _git(repository, "rev-parse", "HEAD"),
+        "command": ["tile-agent", *command[len(agent) :]],
+        "exit_code": end.code,
+        "cut": end.cut,
+        "last_line": lines[-1] if lines else "",
+        "took_s": round(time.time() - began, 1),
+        **times_of(events, began),
+        **(story([line.event for line in events]) if events else {}),
+    }
+    if end.code == 0 and not end.cut:
+        _git(repository, "checkout", "--quiet", BRANCH)
+        verify = [*agent, "verify", "--kernel", wanted.kernel]
+        with (work / "verify.log").open("w") as output:
+            verified = until(verify, repository, output.fileno(), VERIFY_S)
+        record["verified_on_branch"] = verified.code == 0 and not verified.cut
+    return record
+
+
+def times_of(events: Sequence[JournalLine], began: float) -> dict[str, Any]:
+    """What the steps of a run took, in s.
+
+    Args:
+        events: its journal.
+        began: when its command was started, in s since the epoch.
+    """
+    found: dict[str, Any] = {"iterations_s": []}
+    last = 0.0
+    for line in events:
+        if isinstance(line.event, Baselined):
+            found["to_baseline_s"] = round(line.time_s - began, 1)
+            found["configs"] = len(line.event.records)
+        elif isinstance(line.event, Calibrated) and "calibration_s" not in found:
+            subset = line.event.subset
+            found["calibration_s"] = round(line.event.took_s, 1)
+            found["compared"] = len(subset.configs) if subset else found.get("configs")
+            last = line.time_s
+        elif isinstance(line.event, Settled):
+            found["iterations_s"].append(round(line.time_s - last, 1))
+            last = line.time_s
+    return found
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """All runs, as Markdown."""
+    return "\n".join([HEAD, RULE, *map(row, records)]) + "\n"
+
+
+def row(record: dict[str, Any]) -> str:
+    """One run."""
+    kept = sum(row["status"] == "keep" for row in record.get("rows", [])[1:])
+    iterations_s = record.get("iterations_s") or []
+    final = record.get("final")
+    cells = [
+        record["name"],
+        record["commit"][:7],
+        "cut off" if record["cut"] else str(record["exit_code"]),
+        _number(record.get("to_baseline_s")),
+        f"{_number(record.get('calibration_s'))} ({record.get('compared', '-')} of "
+        f"{record.get('configs', '-')})",
+        _number(sum(iterations_s) / len(iterations_s) if iterations_s else None),
+        str(kept),
+        f"{final['improvement']:+.1%} [{final['low']:+.1%}, {final['high']:+.1%}]"
+        if final
+        else "-",
+        {True: "pass", False: "fail", None: "-"}[record.get("verified_on_branch")],
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _number(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.0f}"
+
+
+def _git(repository: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(repository), *arguments], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
