@@ -46,14 +46,18 @@ class GpuTimes:
 
     def begin_with_cuda(self, cuda: Any) -> None:
         """Begin when CUDA is initialised: `torch.cuda`, which has just been loaded."""
-        cuda._lazy_call(self.begin)  # has no public name; seeds are set in this way
+        later = getattr(cuda, "_lazy_call", None)  # has no public name; seeds are set in this way
+        if later is not None:  # else with the first launch
+            later(self.begin)
 
     def give_way(self, profiler: Any) -> None:
         """Leave the GPU to the profilers of the command: `torch.autograd.profiler`, just loaded.
 
         There is one at a time in a process, and the command's own ones are to start as without us.
         """
-        prepare = profiler.profile._prepare_trace
+        prepare = getattr(profiler.profile, "_prepare_trace", None)
+        if prepare is None:
+            return
 
         @functools.wraps(prepare)
         def prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,12 +81,20 @@ class GpuTimes:
         with warnings.catch_warnings():  # that it holds one recording only, which it is to do
             warnings.simplefilter("ignore")
             profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
-            profiler.start()
+            try:
+                profiler.start()
+            except RuntimeError:  # somebody else's, in another thread: the command is to go on
+                self.gave_way = True
+                return
         self._profiler, self._begun = profiler, monotonic()
 
     def read_now_and_then(self) -> bool:
         """Begin, or read and begin anew where that is due; whether there is something new."""
         if not is_initialised() or threading.current_thread() is not threading.main_thread():
+            return False
+        import torch
+
+        if torch.cuda.is_current_stream_capturing():  # then nothing may wait for the GPU
             return False
         due = self.runs and monotonic() - self._begun > BETWEEN_READINGS_S
         if due:
@@ -97,8 +109,7 @@ class GpuTimes:
         if not self.runs or threading.current_thread() is not threading.main_thread():
             return
         profiler, self._profiler = self._profiler, None
-        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
-            torch.cuda.synchronize()
+        torch.cuda.synchronize()
         profiler.stop()
         for event in profiler.key_averages():
             on_gpu = event.device_type == torch.autograd.DeviceType.CUDA
