@@ -115,15 +115,17 @@ def _on(entry: Entry, kernel: Path) -> tuple[dict[str, object], list[str]]:
     from agent.analysis.common.subject import Hardware, NotApplicable, Subject
     from agent.analysis.triton.wrapped import decorated
     from agent.environment import probe
+    from agent.launches import by_cost
     from agent.preflight import read_file
     from agent.proposers.agenda import why_here
+    from agent.syntax import Source
     from agent.target import parse
 
     source, backend = parse(read_file(kernel), str(kernel))
     seen = observed.by_newest_run(kernel)
     gpu = probe().gpu
     hardware = Hardware(sm=gpu.sm if gpu else 0)
-    source = decorated(source)
+    source = decorated(Source(source.text, source.path, by_cost(seen.launches, {})))
     subject = Subject(source, backend.classify(source).kernel_class, hardware, seen.launches)
     try:
         if entry.backend != backend.name:
