@@ -129,7 +129,7 @@ def work_on(
         **times_of(events, began),
         **(story([line.event for line in events]) if events else {}),
     }
-    if end.code == 0 and not end.cut:
+    if kept_of(record) and not end.cut:
         _git(repository, "checkout", "--quiet", BRANCH)
         verify = [*agent, "verify", "--kernel", wanted.kernel]
         with (work / "verify.log").open("w") as output:
@@ -169,7 +169,6 @@ def table(records: Sequence[dict[str, Any]]) -> str:
 
 def row(record: dict[str, Any]) -> str:
     """One run."""
-    kept = sum(row["status"] == "keep" for row in record.get("rows", [])[1:])
     iterations_s = record.get("iterations_s") or []
     final = record.get("final")
     cells = [
@@ -180,13 +179,18 @@ def row(record: dict[str, Any]) -> str:
         f"{_number(record.get('calibration_s'))} ({record.get('compared', '-')} of "
         f"{record.get('configs', '-')})",
         _number(sum(iterations_s) / len(iterations_s) if iterations_s else None),
-        str(kept),
+        str(kept_of(record)),
         f"{final['improvement']:+.1%} [{final['low']:+.1%}, {final['high']:+.1%}]"
         if final
         else "-",
         {True: "pass", False: "fail", None: "-"}[record.get("verified_on_branch")],
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def kept_of(record: dict[str, Any]) -> int:
+    """How many optimizations a run kept."""
+    return sum(row["status"] == "keep" for row in record.get("rows", [])[1:])
 
 
 def _number(seconds: float | None) -> str:
