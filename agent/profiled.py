@@ -78,6 +78,8 @@ class CommandProfile:
     others: tuple[tuple[str, float], ...]
     """What else the GPU did: name and share, the largest first."""
     notes: tuple[str, ...]
+    root: Path
+    """What the user's own files are named from."""
 
     @property
     def files(self) -> Mapping[str, float]:
@@ -176,6 +178,7 @@ def profile_of(
                 else []
             ),
         ),
+        root,
     )
 
 

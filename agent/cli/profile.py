@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,10 +51,14 @@ def profile(
 
 
 def run_lines(found: CommandProfile) -> list[str]:
-    """How to make the kernels of each of the user's files faster, the most expensive file first."""
+    """How to make the kernels of each of the user's files faster, the most expensive file first.
+
+    They are to be run where the command was.
+    """
+    files = [os.path.relpath(found.root / file) for file in found.files]
     return [
         f"tile-agent run --kernel {shlex.quote(file)} --capture {shlex.quote(found.command)}"
-        for file in found.files
+        for file in files
     ]
 
 

@@ -93,6 +93,17 @@ def test_kernels_are_ranked_over_all_processes_and_each_file_gets_its_run(repo: 
     assert snapshot(repo) == before
 
 
+def test_a_run_is_named_as_it_is_to_be_typed_in_a_folder_below(repo: Path) -> None:
+    below = repo / "scripts"
+    below.mkdir()
+    script = f"import sys; sys.path.insert(0, {str(repo)!r})\n"
+    script += "import torch\nfrom kernels.one import add\nadd(torch.ones(9))"
+    done = profile(below, sys.executable, "-c", script)
+    assert done.code == 0, done.err
+    assert done.json["kernels"][0]["file"] == "kernels/one.py"
+    assert done.json["run"][0].startswith("tile-agent run --kernel ../kernels/one.py --capture")
+
+
 @pytest.mark.full
 def test_a_person_reads_a_table(repo: Path) -> None:
     done = profile(repo, sys.executable, "train.py", options=())

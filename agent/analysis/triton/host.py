@@ -6,6 +6,7 @@ parameters of the kernel. `HostView` knows which host expression a parameter sta
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +20,10 @@ from agent.syntax import Source, descendants, positional
 
 OF_A_TENSOR = frozenset({"dim", "dtype", "ndim", "numel", "shape", "size", "stride"})
 """Attributes and methods that say the same of a tensor wherever they are asked."""
-RESIZING = ("resize_", "resize_as_", "set_")
-"""But not in a file that calls one of these."""
+RESIZING = re.compile(
+    rf"\.(resize_|resize_as_|set_)\(|\.({'|'.join(sorted(OF_A_TENSOR))})\s*[-+*/|&]*=(?!=)"
+)
+"""But not in a file that resizes one, or sets such an attribute: it may be no tensor's."""
 
 
 def launches_in_sight(
@@ -207,7 +210,7 @@ class HostView:
             place = "" if behind is expression else f"__at_{id(behind)}"
             return f"{behind.evaluated_value}{place}"
         names = {n: self._leaf(n) for n in descendants(behind, cst.Name)}
-        if not any(f".{method}(" in self.source.text for method in RESIZING):
+        if RESIZING.search(self.source.text) is None:
             attributes = (a.attr for a in descendants(behind, cst.Attribute))
             names |= {name: name.value for name in attributes if name.value in OF_A_TENSOR}
         return _renamed(self.source, behind, names)

@@ -157,10 +157,12 @@ class ForkServer:
         Raises:
             WorkerDied: the server ended meanwhile, or hangs.
         """
-        with contextlib.suppress(OSError, ValueError):
+        try:
             seen = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(seen, dict) and seen.get("modules"):
-                self.preload(seen, file)
+        except (OSError, ValueError):
+            return
+        if isinstance(seen, dict) and seen.get("modules"):
+            self.preload(seen, file)
 
     def kill(self, mark: str) -> None:
         """Kill a worker with all its descendants and wait until it is gone."""

@@ -48,6 +48,7 @@ def test_what_is_asked_of_a_tensor_on_two_lines_is_the_same() -> None:
         ("x.count()", "pass"),
         ("x.numel()", "x = x[1:]"),
         ("x.numel()", "x.resize_(7)"),
+        ("x.numel()", "x.shape = (7,)"),
         ("x.numel() + 1", "pass"),
     ],
 )
