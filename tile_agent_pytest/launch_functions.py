@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from tile_agent_pytest.device_functions import python_function
+
 
 @dataclass(frozen=True)
 class Given:
@@ -86,7 +88,7 @@ def unwrapped() -> Iterator[None]:
 def _of_cutile(
     _stream: Any = None, _grid: Any = None, kernel: Any = None, *_: Any, **__: Any
 ) -> Any:
-    return getattr(getattr(kernel, "_annotated_function", None), "pyfunc", None)
+    return python_function(kernel)
 
 
 def _stream_of_cutile(stream: Any = None, *_: Any, **__: Any) -> int:

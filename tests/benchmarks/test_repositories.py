@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks.repositories import RUNS, RepositoryRun, row, table, times_of, w
 from tests.support.history import BASELINED, CALIBRATED, HISTORY, STARTED
 from tests.support.project import KERNEL, TEST
 from tests.support.repo import git, isolate, make_repo
+from tests.support.warm_python import warm_interpreter
 
 FILES = {"double.py": KERNEL, "tests/test_double.py": TEST, "pyproject.toml": "[tool.pytest]\n"}
 
@@ -46,7 +48,10 @@ def test_a_run_on_a_clone_leaves_the_clone_as_it_is(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     clone = make_repo(tmp_path / "clones", FILES)
     before = git(clone, "for-each-ref")
-    wanted = RepositoryRun("own/double", clone.name, "double.py")
+    monkeypatch.setattr(sys, "executable", warm_interpreter())
+    wanted = RepositoryRun(
+        "own/double", clone.name, "double.py", ("--python", sys.executable, "--only", "block-size")
+    )
     record = work_on(wanted, clone.parent, tmp_path / "out", limit_s=200, iterations=1)
     ends = (ExitCode.DONE, ExitCode.NO_IMPROVEMENT, ExitCode.STOPPED)  # one iteration is its limit
     assert record["exit_code"] in ends, record["last_line"]

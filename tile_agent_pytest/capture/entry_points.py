@@ -12,6 +12,7 @@ import types
 from typing import Any
 
 from tile_agent_pytest.capture.call_recorder import EntryPoint, ProcessRecorder
+from tile_agent_pytest.device_functions import device_functions
 from tile_agent_pytest.examining.tensors import torch
 
 _TAG = "_tile_agent_call"
@@ -20,12 +21,14 @@ _TAG = "_tile_agent_call"
 def watch_entry_points(module: types.ModuleType, recorder: ProcessRecorder) -> None:
     """Put a watch in place of each function and method that the module defines."""
     operators: set[Any] = set()
+    of_device = device_functions([module])
     for name, value in list(vars(module).items()):
         if getattr(value, "__module__", None) != module.__name__:
             continue
         if isinstance(value, types.FunctionType):
-            entry = EntryPoint(module.__name__, name)
-            setattr(module, name, recorder.watched(entry, value))
+            if value not in of_device:
+                entry = EntryPoint(module.__name__, name)
+                setattr(module, name, recorder.watched(entry, value))
         elif isinstance(value, type) and issubclass(value, torch().autograd.Function):
             _watch_operator(value, module.__name__, recorder)
             operators.add(value)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tile_agent_pytest.device_functions import device_functions
 from tile_agent_pytest.examining.tensors import is_tensor, torch, within
 
 MOST_CALLS = 8
@@ -111,16 +112,13 @@ class CallRecorder:
 
     def _reachable(self) -> Iterator[tuple[Any, str, str]]:
         """Where a test may find functions of the file: owner and attribute, and what to call it."""
-        here = str(Path.cwd()) + os.sep
-        for module in list(sys.modules.values()):
-            file = getattr(module, "__file__", None)
-            if not isinstance(module, types.ModuleType) or not isinstance(file, str):
-                continue
-            if not file.startswith(here):
-                continue
+        modules = _modules_below(str(Path.cwd()) + os.sep)
+        of_device = device_functions(modules)
+        for module in modules:
             for name, value in list(vars(module).items()):
                 if isinstance(value, types.FunctionType) and self._defines(value):
-                    yield module, name, value.__name__
+                    if value not in of_device:
+                        yield module, name, value.__name__
                 elif _is_operator(value) and self._defines(value):
                     yield value, "apply", f"{value.__name__}.apply"
 
@@ -166,6 +164,17 @@ class CallRecorder:
         with contextlib.suppress(_NotPlain):
             kept = _mapped(arguments, _copied), _mapped(keywords, _copied)
             self._kept[kind] = elements, RecordedCall(nodeid, name, function, *kept)
+
+
+def _modules_below(folder: str) -> list[types.ModuleType]:
+    """Those whose file is below it."""
+    return [
+        module
+        for module in list(sys.modules.values())
+        if isinstance(module, types.ModuleType)
+        and isinstance(file := getattr(module, "__file__", None), str)
+        and file.startswith(folder)
+    ]
 
 
 def _is_operator(value: Any) -> bool:
