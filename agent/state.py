@@ -43,7 +43,7 @@ from agent.events import (
 from agent.launches import ObservedLaunch, by_cost
 from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration
-from agent.measuring.statistics import Comparison
+from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
 from agent.options import Options
 
@@ -96,6 +96,8 @@ class Run:
     iteration: int = 0
     incumbent_sha: str = ""
     incumbent_ms: float = 0.0
+    since_origin: Mapping[str, Effect] = field(default_factory=dict)
+    """Config -> the incumbent against the origin, by the comparisons that kept what is in it."""
     stage: int = 0
     """Which of the proposers is at work."""
     launches: tuple[ObservedLaunch, ...] = ()
@@ -275,15 +277,12 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.MEASURE, Measured():
             floor = run.calibration.noise_floor if run.calibration else 0.0
             saves = run.proposal.saves if run.proposal else ""
-            verdict = decide(event.comparison, run.options.rules, noise_floor=floor, saves=saves)
+            compared, rules, kept = event.comparison, run.options.rules, run.since_origin
+            verdict = decide(compared, rules, noise_floor=floor, saves=saves, since_origin=kept)
             if run.subset is not None:
                 verdict = replace(verdict, reason=f"{verdict.reason}; on {run.subset.coverage}")
             return replace(
-                run,
-                phase=Phase.SETTLE,
-                comparison=event.comparison,
-                verdict=verdict,
-                unmeasured=0,
+                run, phase=Phase.SETTLE, comparison=compared, verdict=verdict, unmeasured=0
             )
         case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed()):
             return replace(
@@ -374,6 +373,7 @@ def _settle(run: Run, event: Settled) -> Run:
         calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,
+        since_origin=run.comparison.after(run.since_origin),
         launches=run.candidate_launches,
         diagnosis=event.diagnosis or run.diagnosis,
         misses=0,

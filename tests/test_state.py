@@ -33,6 +33,7 @@ from agent.events import (
 )
 from agent.journal import replay
 from agent.measuring.decision import Gain, Status
+from agent.measuring.statistics import ConfigComparison, Effect
 from agent.options import Options
 from agent.report.result import notes
 from agent.state import Phase, Run, advance, stop_reason
@@ -333,6 +334,39 @@ def test_the_rules_of_the_run_decide() -> None:
     strict = replace(run.options.rules, major=0.5, minor=0.4)
     run = iterate(started(rules=strict), 0.1)
     assert run.last_gain is Gain.MARGINAL
+
+
+def test_no_config_loses_by_several_keeps_what_it_may_not_by_one() -> None:
+    """Each costs one config 1.9 % and gains 10 % in all."""
+
+    def costly(run: Run, name: str) -> Run:
+        found = comparison(0.1)
+        effects = {"fast": Effect(0.2, 0.19, 0.21), "slow": Effect(-0.019, -0.02, -0.018)}
+        configs = tuple(
+            ConfigComparison(config, 1.0, 1.0 - e.improvement, e) for config, e in effects.items()
+        )
+        for event in (
+            proposed(name, f"{name}1"),
+            Verified(f"{name}1", 1),
+            Measured(replace(found, configs=configs)),
+        ):
+            run = advance(run, event)
+        return advance(run, Settled(f"{name}2"))
+
+    run = costly(costly(started(), "a"), "b")
+    assert [row.status for row in run.rows[1:]] == [Status.KEEP, Status.REVERT]
+    assert run.rows[-1].reason.startswith("slow would be 3.8 % slower than the origin")
+    assert run.since_origin["slow"].improvement == -0.019
+    assert run.since_origin["fast"].improvement == 0.2
+
+
+def test_the_summary_names_every_config_that_lost() -> None:
+    effects = {"a": Effect(0.2, 0.19, 0.21), "b": Effect(-0.004, -0.006, -0.002)}
+    configs = tuple(ConfigComparison(name, 1.0, 1.1, effect) for name, effect in effects.items())
+    run = replay(HISTORY)
+    run = replace(run, finished=Finished(replace(comparison(0.1), configs=configs)))
+    told = [note for note in notes(run) if "than at the origin" in note]
+    assert told == ["b takes 0.4 % more than at the origin: look at it before you take the branch"]
 
 
 def skipped(name: str, usage: Usage | None = None) -> Skipped:

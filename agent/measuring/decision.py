@@ -8,6 +8,7 @@ bands:
 comparison                                                   verdict
 ==========================================================  =======================================
 a config slower by more than 2 %, interval excludes zero    revert
+the same against the origin, with all that was kept         revert, if it is slower at all
 improvement of 5 % or more, lower bound above zero          keep, go on
 improvement of 2 to 5 %, lower bound above zero             keep; its family comes last from now on
 improvement under 2 %, lower bound above zero               keep, and stop unless asked to go on
@@ -20,10 +21,11 @@ anything else                                               revert: no improveme
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agent.measuring.statistics import Comparison
+from agent.measuring.statistics import Comparison, Effect, chained
 
 
 class Status(StrEnum):
@@ -50,6 +52,10 @@ class Gain(StrEnum):
     NONE = "none"
 
 
+ROUNDING = 1e-12
+"""Of a latency ratio: 1 - 1.02 is a little below -0.02."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """The thresholds, as fractions of the incumbent's latency."""
@@ -60,6 +66,10 @@ class Rules:
     """From here to `major`: a new baseline, but the family comes last from now on."""
     regression: float = 0.02
     """A config slower by more than this, with an interval that excludes zero, reverts."""
+
+    def regressed(self, effect: Effect) -> bool:
+        """Whether a config lost more than is allowed, beyond doubt; just that much is allowed."""
+        return effect.improvement < -self.regression - ROUNDING and effect.high < 0
 
 
 IMPOSSIBLE = 0.999
@@ -81,7 +91,12 @@ class Verdict:
 
 
 def decide(
-    comparison: Comparison, rules: Rules, *, noise_floor: float = 0.0, saves: str = ""
+    comparison: Comparison,
+    rules: Rules,
+    *,
+    noise_floor: float = 0.0,
+    saves: str = "",
+    since_origin: Mapping[str, Effect] | None = None,
 ) -> Verdict:
     """Judge a comparison by the rules.
 
@@ -91,21 +106,13 @@ def decide(
         noise_floor: what the same code against itself reaches here, as a fraction; an improvement
             must be larger to be believed.
         saves: what the edit saves that is no latency, in words; empty where that is all it is for.
+        since_origin: config -> the incumbent against the origin, where anything has been kept.
     """
-    regressed = [
-        c
-        for c in comparison.configs
-        if c.effect.improvement < -rules.regression and c.effect.high < 0
-    ]
     overall = comparison.overall
-    if regressed:
-        worst = min(regressed, key=lambda c: c.effect.improvement)
-        return Verdict(
-            Status.REVERT,
-            Gain.NONE,
-            f"{worst.config} is {percent(-worst.effect.improvement)} slower "
-            f"(at least {percent(-worst.effect.high)})",
-        )
+    if slower := _slower(comparison, rules) or _slower_in_all(
+        comparison, rules, since_origin or {}
+    ):
+        return Verdict(Status.REVERT, Gain.NONE, slower)
     found = f"{signed(overall.improvement)} [{signed(overall.low)}, {signed(overall.high)}]"
     gained = overall.low > 0 and overall.improvement > noise_floor
     if saves and not gained and overall.low > -rules.regression:
@@ -151,6 +158,31 @@ def decide(
     if overall.improvement >= rules.minor:
         return Verdict(Status.KEEP, Gain.MINOR, f"faster by {found}")
     return Verdict(Status.KEEP, Gain.MARGINAL, f"faster by {found}, under {percent(rules.minor)}")
+
+
+def _slower(comparison: Comparison, rules: Rules) -> str:
+    """Which config lost more than it may, and how much; empty where none did."""
+    regressed = [c for c in comparison.configs if rules.regressed(c.effect)]
+    if not regressed:
+        return ""
+    worst = min(regressed, key=lambda c: c.effect.improvement)
+    lost, at_least = -worst.effect.improvement, -worst.effect.high
+    return f"{worst.config} is {percent(lost)} slower (at least {percent(at_least)})"
+
+
+def _slower_in_all(comparison: Comparison, rules: Rules, since_origin: Mapping[str, Effect]) -> str:
+    """The same against the origin: several small losses of a config are a large one."""
+    for config in comparison.configs:
+        before = since_origin.get(config.config)
+        if before is None or config.effect.improvement >= 0:
+            continue
+        in_all = chained(before, config.effect)
+        if rules.regressed(in_all):
+            return (
+                f"{config.config} would be {percent(-in_all.improvement)} slower than the origin "
+                f"(at least {percent(-in_all.high)}), with what was kept before"
+            )
+    return ""
 
 
 def percent(fraction: float) -> str:

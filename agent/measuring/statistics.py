@@ -77,6 +77,14 @@ class Comparison:
     """The overall effect in clock cycles, where a power cap moved the clock: what would be seen if
     both arms ran at the same one. The verdict is on time, which is what a user gets."""
 
+    def after(self, before: Mapping[str, Effect]) -> dict[str, Effect]:
+        """Config -> effect of this change and of those before it, where there are any."""
+        here = {c.config: c.effect for c in self.configs}
+        return {
+            **before,
+            **{n: chained(before[n], e) if n in before else e for n, e in here.items()},
+        }
+
 
 def compare(
     pairs: Sequence[Pair],
@@ -130,6 +138,20 @@ def paired_effect(log_ratios: Sequence[float], alpha: float) -> Effect:
     mean = math.fsum(log_ratios) / len(log_ratios)
     half = student_t(1 - alpha, len(log_ratios) - 1) * _standard_error(log_ratios)
     return Effect(_improvement(mean), _improvement(mean - half), _improvement(mean + half))
+
+
+def chained(first: Effect, then: Effect) -> Effect:
+    """The effect of two changes in a row, each measured against the one before it.
+
+    They come from different process pairs, so the variances of their logarithms add up; that is the
+    interval of the whole at the error rate of the parts, where those are the same.
+    """
+    mean = _log_ratio(first.improvement) + _log_ratio(then.improvement)
+    below, above = (
+        math.hypot(*(_log_ratio(e.improvement) - _log_ratio(bound(e)) for e in (first, then)))
+        for bound in (lambda e: e.low, lambda e: e.high)
+    )
+    return Effect(_improvement(mean), _improvement(mean - below), _improvement(mean + above))
 
 
 def minimum_detectable_effect(
@@ -192,6 +214,11 @@ def _improvement(log_ratio: float) -> float:
     A few pairs of a very noisy config among many reach a bound that would overflow.
     """
     return -math.expm1(min(-log_ratio, _LARGEST_LOG))
+
+
+def _log_ratio(improvement: float) -> float:
+    """The inverse of `_improvement`."""
+    return -math.log1p(-improvement) if improvement < 1 else _LARGEST_LOG
 
 
 def noise_floor(log_ratios: Sequence[float], size: int, draws: int) -> float:

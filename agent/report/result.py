@@ -43,10 +43,12 @@ def notes(run: Run) -> list[str]:
             f"iterations compared {run.subset.coverage}, and their figures speak of those: "
             f"{in_brief(run.subset.configs)}; not of {in_brief(run.subset.left_out)}"
         )
+    left_out = run.subset.left_out if run.subset else ()
     told += [
-        f"{config.config}, which no iteration compared, takes {percent(-config.effect.improvement)}"
-        " more than at the origin: look at it before you take the branch"
-        for config in _regressed(run)
+        f"{config.config}{', which no iteration compared,' if config.config in left_out else ''} "
+        f"takes {percent(-config.effect.improvement)} more than at the origin: look at it before "
+        "you take the branch"
+        for config in _slower(run)
     ]
     if run.finished and run.finished.left_out:
         left_out = in_brief(run.finished.left_out)
@@ -60,17 +62,10 @@ def notes(run: Run) -> list[str]:
     return told
 
 
-def _regressed(run: Run) -> list[ConfigComparison]:
-    """Configs that the rules would have reverted for, had an iteration compared them."""
+def _slower(run: Run) -> list[ConfigComparison]:
+    """Configs that lost beyond doubt, by however little, in the last word."""
     final = run.finished.comparison if run.finished else None
-    left_out = run.subset.left_out if run.subset else ()
-    return [
-        config
-        for config in (final.configs if final else ())
-        if config.config in left_out
-        and config.effect.high < 0
-        and config.effect.improvement < -run.options.rules.regression
-    ]
+    return [config for config in (final.configs if final else ()) if config.effect.high < 0]
 
 
 def confined(run: Run) -> str:

@@ -200,3 +200,41 @@ def test_a_config_that_is_slower_is_no_saving() -> None:
 def test_what_saves_something_else_and_is_faster_is_faster() -> None:
     verdict = decide(comparison(around(0.1)), RULES, saves="the time to tune")
     assert (verdict.gain, verdict.reason[:9]) == (Gain.MAJOR, "faster by")
+
+
+@pytest.mark.parametrize(
+    ("improvement", "status"),
+    [
+        (1.0 - 1.02, Status.KEEP),  # a float below -0.02
+        (-0.02, Status.KEEP),
+        (-0.02 - TINY, Status.REVERT),
+    ],
+)
+def test_exactly_two_percent_is_not_more(improvement: float, status: Status) -> None:
+    assert verdict_of(around(0.1), around(0.2), around(improvement))[0] is status
+
+
+def test_small_losses_of_one_config_add_up() -> None:
+    step = comparison(around(0.1), around(0.2), around(-0.019))
+    first = step.after({})
+    assert first == {"config0": step.configs[0].effect, "config1": step.configs[1].effect}
+    verdict = decide(step, RULES, since_origin=first)
+    assert verdict.status is Status.REVERT
+    assert verdict.reason == (
+        "config1 would be 3.8 % slower than the origin (at least 3.7 %), with what was kept before"
+    )
+    assert decide(step, RULES, since_origin={}).status is Status.KEEP
+    gained_before = {"config1": around(0.05)}
+    assert decide(step, RULES, since_origin=gained_before).status is Status.KEEP
+
+
+def test_who_makes_it_no_slower_is_not_to_blame() -> None:
+    lost = {"config0": around(0.1), "config1": around(-0.03)}
+    better = comparison(around(0.1), around(0.2), around(0.001))
+    assert decide(better, RULES, since_origin=lost).status is Status.KEEP
+
+
+def test_a_loss_in_all_that_may_be_none_reverts_nothing() -> None:
+    unsure = comparison(around(0.1), around(0.2), Effect(-0.015, -0.05, 0.02))
+    before = {"config1": Effect(-0.015, -0.02, -0.01)}
+    assert decide(unsure, RULES, since_origin=before).status is Status.KEEP

@@ -11,6 +11,8 @@ from scipy import stats
 
 from agent.measuring.statistics import (
     Blocks,
+    Effect,
+    chained,
     compare,
     geometric_mean,
     minimum_detectable_effect,
@@ -77,6 +79,33 @@ def test_a_hopelessly_noisy_config_still_has_finite_bounds() -> None:
     assert all(math.isfinite(x) for x in (effect.improvement, effect.low, effect.high))
     assert effect.low < 0 < effect.high
     assert math.isfinite(minimum_detectable_effect([-9.0, 9.0], alpha=1e-6))
+
+
+def test_two_changes_in_a_row_bound_what_both_do() -> None:
+    """The interval of the sum holds the truth at least as often as those of the parts."""
+    rng = np.random.default_rng(11)
+    truth = 1 - (1 - 0.03) * (1 + 0.02)
+    below = above = 0
+    for _ in range(2000):
+        first, then = (
+            paired_effect(list(rng.normal(-math.log1p(-gain), scatter, 5)), alpha=0.025)
+            for gain, scatter in ((0.03, 0.01), (-0.02, 0.004))
+        )
+        both = chained(first, then)
+        below += both.low > truth
+        above += both.high < truth
+    assert max(below, above) / 2000 < 0.025
+    assert min(below, above) / 2000 > 0.002  # and it is not so wide that it says nothing
+
+
+def test_a_change_after_none_is_that_change() -> None:
+    effect = paired_effect(LOG_RATIOS, alpha=0.05)
+    both = chained(Effect(0.0, 0.0, 0.0), effect)
+    assert (both.improvement, both.low, both.high) == pytest.approx(
+        (effect.improvement, effect.low, effect.high)
+    )
+    hopeless = chained(paired_effect([-9.0, 9.0], alpha=1e-6), effect)
+    assert math.isfinite(hopeless.low) and math.isfinite(hopeless.high)
 
 
 def test_a_linear_drift_cancels_within_abba_and_baab() -> None:

@@ -64,14 +64,17 @@ def test_a_store_whose_tile_has_a_known_shape(tile: str, known: bool, tmp_path: 
     assert new.count("check_bounds=CHECKED") == 2 + known
 
 
-def test_a_padding_that_rules_tma_out_goes_on_doing_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spelt_out", ["", ", check_bounds=True"])
+def test_a_padding_that_rules_tma_out_goes_on_doing_so(spelt_out: str, tmp_path: Path) -> None:
     kernel = (
         "def k(x, y):\n    i = ct.bid(0)\n    tile = ct.load(x, (i, 0), (1, TILE), "
-        "padding_mode=ct.PaddingMode.NEG_INF)\n    ct.store(y, (i, 0), tile)\n"
+        f"padding_mode=ct.PaddingMode.NEG_INF{spelt_out})\n"
+        f"    ct.store(y, (i, 0), tile{spelt_out})\n"
     )
     calls = (torch.randn(5, 64),), (torch.randn(2, 20),)
     new = rewritten("check-bounds", file(kernel, ROWS, grid="(m,)"), *calls, folder=tmp_path)
     assert "        allow_tma=False,\n" in new
+    assert new.count("check_bounds=CHECKED") == 2
 
 
 def test_a_scalar_that_is_declared_divisible(tmp_path: Path) -> None:
@@ -147,7 +150,7 @@ def test_an_access_whose_reach_the_host_cannot_tell(
 ) -> None:
     kernel = (
         "def k(x, y, LEN: ct.Constant[int]):\n"
-        f"    ct.store(y, (ct.bid(0), 0), ct.load(x, {index}), check_bounds=True)\n"
+        f"    ct.store(y, (ct.bid(0), 0), ct.load(x, {index}), check_bounds=False)\n"
     )
     assert reason in refusal("check-bounds", file(kernel, ROWS, grid="(m,)", arguments=arguments))
 
@@ -167,7 +170,7 @@ def test_two_launches_whose_arguments_stand_on_one_line() -> None:
 def test_an_array_that_is_another_one_in_the_kernel() -> None:
     kernel = (
         "def k(x, y):\n    i = ct.bid(0)\n    x = x.slice(axis=0, start=0, stop=1)\n"
-        "    ct.store(y, (i, 0), ct.load(x, (i, 0), (1, TILE)), check_bounds=True)\n"
+        "    ct.store(y, (i, 0), ct.load(x, (i, 0), (1, TILE)), check_bounds=False)\n"
     )
     reason = refusal("check-bounds", file(kernel, ROWS, grid="(m,)"))
     assert "`x` is no longer what the launch gives for it" in reason

@@ -171,6 +171,7 @@ def test_a_grid_of_its_own_may_have_a_name() -> None:
     ("change", "reason"),
     [
         (("grid=", "grid="), ""),
+        (("(row, i), (1, 8)", "(row, i), (1, 8), check_bounds=True"), ""),
         (("axis=1, keepdims=True", "axis=0, keepdims=True"), "does not reduce along the row"),
         (("axis=1, keepdims=True", "axis=1"), "does not reduce along the row"),
         (("w * ct.sum", "row * ct.sum"), "uses `row` for more than the row of a tile"),

@@ -99,6 +99,16 @@ def test_a_kernel_that_patches_the_comparison(tmp_path: Path) -> None:
     assert "differ" in wrong(verify(tmp_path, text + patch))
 
 
+@pytest.mark.full
+def test_zeros_are_no_softmax_however_long_its_rows(tmp_path: Path) -> None:
+    """Numbers near 0.0001 in float16, where a tolerance for numbers near one is 0.01."""
+    given = ("torch.softmax(x, -1)", {"x": [2, 8192]}, "--dtypes", '{"x": "float16"}')
+    right = SOFTMAX.replace('other=float("-inf"))', 'other=float("-inf")).to(tl.float32)')
+    zeros = right.replace("e / tl.sum", "0.0 * e / tl.sum")
+    assert verify(tmp_path, right, *given)["correct"] is True
+    assert " of 16384 elements differ by more than" in wrong(verify(tmp_path, zeros, *given))
+
+
 def test_a_wrapper_that_never_launches(tmp_path: Path) -> None:
     idle = ADD.replace("    add_kernel[", "    return x + y\n    add_kernel[")
     assert "add launches none of add_kernel" in wrong(verify(tmp_path, idle))

@@ -90,6 +90,12 @@ def access_of(source: Source, kernel: Kernel, call: cst.Call) -> Access:
     return access
 
 
+def checks_bounds(source: Source, call: cst.Call) -> bool:
+    """Whether a load or store surely checks them: it does unless it is told anything else."""
+    given = keyword(call, "check_bounds")
+    return given is None or source.code(given) == "True"
+
+
 def _axis(source: Source, run: IndexRange) -> TileAxis:
     if run.length is None:
         return TileAxis(run, run.starts, ())

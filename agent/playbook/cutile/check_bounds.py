@@ -37,6 +37,7 @@ from agent.analysis.cutile.access_bounds import (
     Reach,
     covered,
 )
+from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.blocks import grid_of
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
@@ -160,7 +161,7 @@ def _edits(source: Source, kernel: Kernel) -> dict[Any, Any]:
     calls: list[cst.Call] = []
     reason = ""
     for call in CUTILE.find(source, kernel.function.node.body, ACCESSES):
-        if keyword(call, "check_bounds") is not None:
+        if not checks_bounds(source, call):
             continue
         try:
             array, axes = covered(source, kernel, call)

@@ -22,6 +22,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
@@ -147,8 +148,10 @@ def _edges_of(source: Source, call: cst.Call, row: str) -> Iterator[cst.Integer]
     called = source.name(call.func) or ""
     line = source.line(call)
     if called in (f"{CT}load", f"{CT}store"):
-        if keyword(call, "check_bounds") is not None or keyword(call, "order") is not None:
-            raise NotApplicable(f"line {line} does not check bounds, or orders the axes anew")
+        if not checks_bounds(source, call):
+            raise NotApplicable(f"line {line} does not check bounds")
+        if keyword(call, "order") is not None:
+            raise NotApplicable(f"line {line} orders the axes anew")
         index = elements(argument(call, 1, "index"))
         by_row = isinstance(head := _first(index), cst.Name) and head.value == row
         if by_row and len(index) != 2:

@@ -25,6 +25,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.cutile.accesses import checks_bounds
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import Optimization
@@ -141,8 +142,10 @@ def _along(source: Source, kernel: Kernel, axis: int) -> Sharing:
             if called not in ELEMENTWISE and called not in CUTILE.program_ids and not casts(call):
                 raise NotApplicable(f"line {line} calls `{source.code(call.func)}`")
             continue
-        if keyword(call, "check_bounds") is not None or keyword(call, "order") is not None:
-            raise NotApplicable(f"line {line} does not check bounds, or orders the axes anew")
+        if not checks_bounds(source, call):
+            raise NotApplicable(f"line {line} does not check bounds")
+        if keyword(call, "order") is not None:
+            raise NotApplicable(f"line {line} orders the axes anew")
         place = place_of(call, name)
         if place is None and called == STORE:
             raise NotApplicable(f"line {line} stores without regard to `{name}`")

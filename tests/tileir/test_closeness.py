@@ -1,0 +1,109 @@
+"""What `--reference` calls right: mutants of a softmax over 8192 columns, and honest rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from tile_agent_pytest.tile_ir.closeness import Tolerance
+
+ROWS, COLUMNS = 16, 8192
+X = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(3))
+HALVES = (torch.float16, torch.bfloat16)
+MUTANTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "zeros": torch.zeros_like,
+    "a constant": lambda y: torch.full_like(y, 1 / COLUMNS),
+    "the mean of all": lambda y: y.mean().expand_as(y),
+    "permuted rows": lambda y: y.roll(1, 0),
+    "permuted columns": lambda y: y.roll(1, 1),
+    "reversed": lambda y: y.flip(1),
+    "a row for all": lambda y: y[:1].expand_as(y),
+    "scaled by 1.03": lambda y: 1.03 * y,
+    "scaled by 0.97": lambda y: 0.97 * y,
+    "a missing last column": lambda y: torch.cat([y[:, :-1], 0 * y[:, -1:]], 1),
+    "another temperature": lambda y: torch.softmax(0.98 * y.log(), -1),
+    "an offset": lambda y: y + 0.1 / COLUMNS,
+}
+
+
+def softmax(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """In the dtype, and in float64."""
+    x = X.to(dtype)
+    return torch.softmax(x, -1), torch.softmax(x.double(), -1)
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_no_mutant_of_a_softmax_passes(mutant: str, dtype: torch.dtype) -> None:
+    right, exact = softmax(dtype)
+    wrong = MUTANTS[mutant](exact).to(dtype)
+    problem, _ = Tolerance().difference(wrong, right, exact)
+    assert problem is not None
+
+
+@pytest.mark.parametrize("dtype", [*HALVES, torch.float32])
+def test_a_softmax_of_its_own_rounding_passes(dtype: torch.dtype) -> None:
+    right, exact = softmax(dtype)
+    online = torch.exp2(X.to(dtype).float() * 1.4426950408889634)
+    mine = (online / online.sum(-1, keepdim=True)).to(dtype)
+    problem, largest = Tolerance().difference(mine, right, exact)
+    assert problem is None
+    assert largest is not None and largest[0] < 1e-4
+
+
+def test_a_product_in_tf32_passes() -> None:
+    a, b = torch.randn(64, 1024), torch.randn(1024, 64)
+    cut = [(m.view(torch.int32) & ~0x1FFF).view(torch.float32) for m in (a, b)]
+    right, exact = a @ b, a.double() @ b.double()
+    assert Tolerance().difference(right, right, exact)[0] is None
+    half = (a.half() @ b.half(), a.half().double() @ b.half().double())
+    assert Tolerance().difference((a.half().float() @ b.half().float()).half(), *half)[0] is None
+    problem, _ = Tolerance(rtol=1e-3, atol=0.1).difference(cut[0] @ cut[1], right, exact)
+    assert problem is None
+
+
+def test_near_the_truth_is_near_though_the_reference_is_not() -> None:
+    """A sum in float16 by steps of its own is far from the exact one."""
+    exact = torch.full((32,), 2049.0, dtype=torch.float64)
+    coarse = torch.full((32,), 1900.0, dtype=torch.float16)
+    fine = exact.half()
+    assert Tolerance().difference(fine, coarse, exact)[0] is None
+    assert Tolerance().difference(fine, coarse, coarse)[0] is not None
+
+
+def test_what_is_as_a_whole_another_multiple() -> None:
+    right = torch.randn(1000).half()
+    twisted = (right.double() * 1.012).half()
+    problem, _ = Tolerance().difference(twisted, right, right)
+    assert problem == "is 1.012 times the reference, taken as a whole"
+    few = Tolerance().difference(twisted[:8], right[:8], right[:8])
+    assert few[0] is None
+
+
+def test_tolerances_that_are_given_hold_as_they_are() -> None:
+    zeros, small = torch.zeros(64), torch.full((64,), 1e-5)
+    assert Tolerance().difference(zeros, small, small)[0] is not None
+    assert Tolerance(atol=1e-4).difference(zeros, small, small)[0] is not None  # 0 times it
+    assert Tolerance(rtol=1.0, atol=1e-4).difference(zeros, small, small)[0] is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_has_to_be_the_same(value: float) -> None:
+    right = torch.tensor([1.0, value, 2.0])
+    assert Tolerance().difference(right.clone(), right, right)[0] is None
+    other = torch.tensor([1.0, 5.0, 2.0])
+    assert Tolerance().difference(other, right, right)[0] is not None
+    assert Tolerance().difference(right, other, other)[0] is not None
+
+
+def test_integers_have_to_be_equal() -> None:
+    right = torch.arange(40)
+    assert Tolerance().difference(right.clone(), right, right)[0] is None
+    assert Tolerance().difference(right + (right == 7), right, right)[0] is not None
+
+
+def test_nothing_but_zeros_is_near_numbers_that_round_to_them() -> None:
+    zeros = torch.zeros(32)
+    assert Tolerance().difference(zeros + 1e-6, zeros, zeros)[0] is None
