@@ -271,6 +271,8 @@ class Screened(Event):
 
     results: tuple[ScreenResult, ...]
     order: tuple[str, ...]
+    configs: tuple[str, ...] = ()
+    """Those that were looked at, where comparisons measure more."""
 
 
 @dataclass(frozen=True)

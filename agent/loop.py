@@ -27,7 +27,6 @@ from agent.events import (
     HandedOver,
     Measured,
     Proposed,
-    Screened,
     Settled,
     Skipped,
     Stopped,
@@ -49,11 +48,12 @@ from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult, halve
+from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import pair_s
 from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.state import Phase, Run, advance, stop_reason
+from agent.sweep import Sweep
 from agent.syntax import Source
 from agent.target import left_alone
 from agent.watched import JUDGED, TOLD, Watch
@@ -66,9 +66,6 @@ OF_ONE_PROPOSER = frozenset(
     {StopReason.EXHAUSTED, StopReason.NO_IMPROVEMENT, StopReason.SMALL_IMPROVEMENT}
 )
 """Reasons to stop that say nothing of what another proposer could do."""
-
-SCREEN_SHARE = 0.5
-"""The part of an iteration's time that the variants of a sweep may take together."""
 
 
 def drive(
@@ -248,55 +245,8 @@ class Effects:
         return Stopped(reason, detail)
 
     def screen(self, run: Run) -> Event:
-        """Rank the variants of a sweep with few blocks, against the incumbent.
-
-        The winner's figure is biased by being the winner's, so it decides nothing: the winner is
-        verified and measured afresh.
-        """
-        end = self._deadline(run)
-        stop = min(end, deadline_in(SCREEN_SHARE * run.options.iteration_timeout_s))
-        failures: list[Failure] = []
-        ahead = self._interleaved_screen(run, stop)
-
-        def look(sha: str, quads: int) -> Look | Failure | None:
-            if quads == SHORT_QUADS and sha in ahead:
-                return ahead[sha]
-            if time.monotonic() > stop or any(failure.incumbent for failure in failures):
-                return None
-            incumbent = self.candidates.checkout(run, run.incumbent_sha)
-            seen = self.judge.quick_compare(
-                incumbent, self.candidates.checkout(run, sha), quads, stop
-            )
-            self.candidates.release([sha])
-            if isinstance(seen, Failure):
-                if time.monotonic() > stop:
-                    return None  # it was cut off: that says nothing of the variant
-                failures.append(seen)
-            return seen
-
-        results, ranking = halve(tuple(c.sha for c in run.candidates), look)
-        blamed = next((failure for failure in failures if failure.incumbent), None)
-        if ranking and blamed is None:
-            self.candidates.timed(run, {r.sha for r in results if r.latency_ms is not None})
-            return Screened(results, ranking)
-        reason = blamed.reason if blamed else results[0].reason
-        return Failed(
-            Status.CRASH,
-            correct=False,
-            reason=f"none of {len(results)} variants could be timed: {reason}",
-            incumbent=blamed is not None,
-            unmeasured=bool(failures) and all(failure.unmeasured for failure in failures),
-        )
-
-    def _interleaved_screen(self, run: Run, stop: float) -> Mapping[str, Look]:
-        """The short looks of a sweep, of those that can be taken together."""
-        if len(run.candidates) < 3:
-            return {}
-        variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
-        incumbent = self.candidates.checkout(run, run.incumbent_sha)
-        seen = self.judge.interleaved_screen(incumbent, variants, SHORT_QUADS, stop)
-        self.candidates.release(variants)
-        return seen
+        """Rank the variants of a sweep with few blocks, against the incumbent."""
+        return Sweep(self.judge, self.candidates).screen(run, self._deadline(run))
 
     def verify(self, run: Run) -> Event:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""

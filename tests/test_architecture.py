@@ -25,7 +25,7 @@ TIERS = """
     assistant  mcp  skillbook
     session
     loop
-    watched
+    watched  sweep
     candidates  captured  profiled
     proposers
     harness  report  preflight  capture  runs

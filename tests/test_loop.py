@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.events import Baselined, Event, StopReason
+from agent.events import Baselined, Event, Screened, StopReason
+from agent.harness.measuring.judge import TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
-from agent.journal import Journal, replay
+from agent.journal import Journal, read, replay
 from agent.loop import drive
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
+from agent.measuring.screening import Look
+from agent.measuring.statistics import Comparison
+from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
 from agent.report.table import render
 from agent.state import Phase, Run
@@ -121,6 +126,49 @@ def test_it_stops(
     run = finish(ScriptedRun(repo, steps, options))
     assert run.stopped is not None
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
+
+
+class LongPass(ScriptedJudge):
+    """Eight configs, whose pairs take 10 s each by the baseline's word."""
+
+    def __init__(self) -> None:
+        self.on: tuple[str, ...] = ()
+        self.looked_on: set[tuple[str, ...]] = set()
+        self.compared_on: set[tuple[str, ...]] = set()
+
+    def compare_on(self, subset: Subset | None) -> None:
+        self.on = subset.configs if subset else ()
+
+    def time(self, checkout: Checkout, deadline: float, **rest: Any) -> TimedPass | Failure:
+        timed = super().time(checkout, deadline, **rest)
+        if isinstance(timed, Failure):
+            return timed
+        costs = [PerfTestCost(f"t{n}", 2.0, {f"c{n}": 1.0 + n}, stepped=False) for n in range(8)]
+        records = (replace(timed.records[0], config=f"c{n}", latency_ms=1.0 + n) for n in range(8))
+        return replace(timed, records=tuple(records), costs=tuple(costs))
+
+    def interleaved_screen(self, *args: Any) -> Mapping[str, Look]:
+        self.looked_on.add(self.on)
+        return super().interleaved_screen(*args)
+
+    def compare(self, *args: Any) -> Comparison | Failure:
+        self.compared_on.add(self.on)
+        return super().compare(*args)
+
+
+def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    judge = LongPass()
+    scripted = ScriptedRun(repo, STEPS[3:4], Options(calibration_budget_s=90.0))
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=judge)
+    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 1)
+    journal.close()
+    assert run.subset is not None and len(run.subset.configs) == 3
+    assert judge.looked_on == {("c0", "c7")}
+    assert judge.compared_on == {run.subset.configs}
+    (screened,) = (e.event for e in read(journal.path) if isinstance(e.event, Screened))
+    assert screened.configs == ("c0", "c7")
 
 
 class Tampers(ScriptedJudge):

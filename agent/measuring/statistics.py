@@ -146,11 +146,12 @@ def chained(first: Effect, then: Effect) -> Effect:
     They come from different process pairs, so the variances of their logarithms add up; that is the
     interval of the whole at the error rate of the parts, where those are the same.
     """
-    mean = _log_ratio(first.improvement) + _log_ratio(then.improvement)
-    below, above = (
-        math.hypot(*(_log_ratio(e.improvement) - _log_ratio(bound(e)) for e in (first, then)))
-        for bound in (lambda e: e.low, lambda e: e.high)
-    )
+    parts = [
+        (_log_ratio(e.low), _log_ratio(e.improvement), _log_ratio(e.high)) for e in (first, then)
+    ]
+    mean = math.fsum(middle for _, middle, _ in parts)
+    below = math.hypot(*(middle - low for low, middle, _ in parts))
+    above = math.hypot(*(high - middle for _, middle, high in parts))
     return Effect(_improvement(mean), _improvement(mean - below), _improvement(mean + above))
 
 

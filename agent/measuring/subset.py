@@ -10,7 +10,7 @@ out, never pairs: the error rates of the decisions are those of as many pairs as
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 PASSES_A_PAIR = 5
@@ -36,6 +36,11 @@ class PerfTestCost:
         if self.stepped:
             return 2 * self.seconds + configs * BLOCKS_S
         return PASSES_A_PAIR * self.seconds
+
+    def of(self, configs: Collection[str]) -> PerfTestCost:
+        """With these of its configs alone."""
+        latencies_ms = {name: ms for name, ms in self.latencies_ms.items() if name in configs}
+        return replace(self, latencies_ms=latencies_ms)
 
     def units(self) -> list[tuple[str, ...]]:
         """The configs that can be measured without the others; of one that times itself, none."""

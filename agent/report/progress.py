@@ -19,7 +19,9 @@ from agent.events import (
     Verified,
 )
 from agent.launches import tuning_costs
+from agent.measuring.decision import signed
 from agent.measuring.resolution import describe_resolution
+from agent.measuring.screening import ScreenResult
 from agent.measuring.subset import in_brief
 from agent.report.forecast import forecast
 from agent.state import Run
@@ -70,10 +72,8 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
                 *(f"     doubt  {doubt}" for doubt in event.doubts),
             ]
         case Screened():
-            return [
-                _variant(run, result.sha, result.latency_ms, result.reason)
-                for result in event.results
-            ]
+            on = f", on {len(event.configs)} configs" if event.configs else ""
+            return [_variant(run, result, on) for result in event.results]
         case Verified():
             return [f"     right  {event.passed} correctness tests pass ({event.took_s:.0f} s)"]
         case Measured() | Failed():
@@ -144,6 +144,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _variant(run: Run, sha: str, latency_ms: float | None, reason: str) -> str:
-    title = next((c.title for c in run.candidates if c.sha == sha), sha[:12])
-    return f"     screen {title}: " + (f"{latency_ms:.6f} ms" if latency_ms else reason)
+def _variant(run: Run, result: ScreenResult, on: str) -> str:
+    """What was seen of it; on a few configs its gain alone, for their mean is not the table's."""
+    title = next((c.title for c in run.candidates if c.sha == result.sha), result.sha[:12])
+    seen = f"{result.latency_ms:.6f} ms" if result.latency_ms else result.reason
+    if on and result.latency_ms and result.improvement is not None:
+        seen = f"{signed(result.improvement)}{on}"
+    return f"     screen {title}: {seen}"

@@ -43,9 +43,9 @@ def notes(run: Run) -> list[str]:
             f"iterations compared {run.subset.coverage}, and their figures speak of those: "
             f"{in_brief(run.subset.configs)}; not of {in_brief(run.subset.left_out)}"
         )
-    left_out = run.subset.left_out if run.subset else ()
+    never = run.subset.left_out if run.subset else ()
     told += [
-        f"{config.config}{', which no iteration compared,' if config.config in left_out else ''} "
+        f"{config.config}{', which no iteration compared,' if config.config in never else ''} "
         f"takes {percent(-config.effect.improvement)} more than at the origin: look at it before "
         "you take the branch"
         for config in _slower(run)

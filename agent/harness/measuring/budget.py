@@ -58,6 +58,11 @@ class MeasuringBudget:
         return min(left_s / CALIBRATION_PAIRS, self.most_pair_s)
 
 
+SCREEN_PAIR_S = 4.0
+"""What a pair of the configs may take that a sweep is looked at on: with four variants and the
+incumbent, two and a half times that, and what follows of the better ones again."""
+
+
 class _OtherConfigs(Exception):
     """Carries out of a calibration which configs it is to be made on instead."""
 
@@ -132,11 +137,36 @@ def final_subset(run: Run) -> Subset | None:
     subset, calibration = run.subset, run.calibration
     if subset is None or run.baseline is None:
         return None
-    costs, scale = run.baseline.costs, 1.0
-    if calibration and calibration.pair_s:
-        scale = calibration.pair_s / max(pair_s(costs, subset), 1e-9)
+    costs = run.baseline.costs
+    scale = _scale(costs, subset, calibration)
     whole = representative(costs, run.options.iteration_timeout_s / USUAL_PAIRS, scale)
     return subset if _size(whole, costs) < len(subset.configs) else whole
+
+
+def screened_subset(run: Run) -> Subset | None:
+    """What a sweep is looked at on: of the configs that comparisons measure, those that stand for
+    the others, where all of them would take long."""
+    if run.baseline is None:
+        return run.subset
+    costs = run.baseline.costs
+    names = set(run.subset.configs) if run.subset else {n for c in costs for n in c.latencies_ms}
+    compared = [part for cost in costs if (part := cost.of(names)).latencies_ms]
+    scale = _scale(costs, run.subset, run.calibration)
+    few = representative(compared, SCREEN_PAIR_S, scale)
+    if few is None:
+        return run.subset
+    latencies_ms = {name: ms for cost in compared for name, ms in cost.latencies_ms.items()}
+    longest = max(latencies_ms, key=latencies_ms.__getitem__)  # the one that most is at stake in
+    return of_names(costs, {*few.configs, longest})
+
+
+def _scale(
+    costs: Sequence[PerfTestCost], subset: Subset | None, calibration: Calibration | None
+) -> float:
+    """How much longer pairs take than the baseline says, as far as the calibration has seen it."""
+    if calibration is None or not calibration.pair_s:
+        return 1.0
+    return calibration.pair_s / max(pair_s(costs, subset), 1e-9)
 
 
 def _size(subset: Subset | None, costs: Sequence[PerfTestCost]) -> int:

@@ -16,6 +16,7 @@ from agent.harness.measuring.budget import (
     MeasuringBudget,
     chosen_configs,
     final_subset,
+    screened_subset,
 )
 from agent.harness.measuring.judge import PytestJudge, TimedPass
 from agent.harness.processes.fork_server import ForkServer
@@ -176,6 +177,32 @@ def test_the_final_comparison_covers_what_an_iteration_has_time_for(
     whole = final_subset(run)
     assert (len(whole.left_out) if whole else 0) == left_out
     assert final_subset(replace(run, subset=None)) is None
+
+
+@pytest.mark.parametrize(
+    ("compared", "pair_took_s", "looked_at"),
+    [
+        (NODEIDS, 3.0, NODEIDS),
+        (NODEIDS, 80.0, (SHORTEST, LONGEST)),
+        (NODEIDS, 16.0, (SHORTEST, LONGEST)),
+        (NODEIDS, 9.0, (SHORTEST, "test_perf[3]", LONGEST)),
+        (NODEIDS[2:5], 12.0, ("test_perf[2]", "test_perf[4]")),
+        (NODEIDS[3:4], 60.0, ("test_perf[3]",)),
+    ],
+)
+def test_a_sweep_is_looked_at_on_configs_that_stand_for_the_others(
+    compared: tuple[str, ...], pair_took_s: float, looked_at: tuple[str, ...]
+) -> None:
+    names = [name.partition("::")[2] for name in compared]
+    run = Run(
+        baseline=Baselined((), 1, 1.0, costs=COSTS),
+        subset=of_names(COSTS, names),
+        calibration=Calibration(0.01, {}, band=0.1, pairs=8, pair_s=pair_took_s),
+    )
+    found = screened_subset(run)
+    assert (found.configs if found else NODEIDS) == looked_at
+    if found is not None:
+        assert len(found.configs) + len(found.left_out) == len(COSTS)
 
 
 @pytest.mark.parametrize(
