@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from math import prod
 from operator import mul
 
 
@@ -22,6 +24,13 @@ class ObservedTensor:
 
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the elements that have an address of their own."""
+        there = [n for n, step in zip(self.shape, self.strides, strict=True) if step or n < 2]
+        bits = re.search(r"\d+", self.dtype)
+        return prod(there) * (int(bits[0]) if bits else 8) // 8  # bool has no number
 
     @property
     def layout(self) -> str:

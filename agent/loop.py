@@ -331,11 +331,13 @@ class Effects:
         """What holds a commit back, whose latencies are known."""
         if self.diagnostician is None:
             return None
+        is_known = sha == run.incumbent_sha
         return self.diagnostician.diagnose(
             self.candidates.checkout(run, sha),
             perf_tests(run),
             levels_ms,
             self.candidates.compiled(sha),
+            run.launches if is_known else run.candidate_launches,
         )
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:

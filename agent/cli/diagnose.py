@@ -115,6 +115,9 @@ def _timed(
         gpu = session.environment.gpu
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
         found = Diagnostician(wanted, gpu, session.compiler).diagnose(
-            checkout, session.plan.perf, {r.config: r.latency_ms for r in outcome.records}
+            checkout,
+            session.plan.perf,
+            {r.config: r.latency_ms for r in outcome.records},
+            launches=outcome.launches,
         )
         return found, outcome.launches

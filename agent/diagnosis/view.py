@@ -90,7 +90,8 @@ class View:
     @property
     def _moves_memory(self) -> bool:
         """Whether bandwidth is the only roof: where there is arithmetic, it must be counted."""
-        multiplies = self.facts.multiplying & self.kernels.keys()
+        launched = set(self.work.kernels) if self.work else self.kernels.keys()
+        multiplies = self.facts.multiplying & launched
         return self.facts.kernel_class is KernelClass.MEMORY and not multiplies
 
 

@@ -18,13 +18,14 @@ from agent.diagnosis.view import view_of
 from agent.environment import Gpu
 from agent.evidence.counters import Counters
 from agent.evidence.duplicates import CompiledCommit
-from agent.evidence.model import NotCompiled, TimedWork
+from agent.evidence.model import NotCompiled, TensorArgument, TimedWork
 from agent.evidence.peaks import peaks_of
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.measuring.records import numbered, short_names
 from agent.harness.ncu import NoCounters, counters_of
 from agent.harness.processes.worker_session import Checkout
+from agent.launches import ObservedLaunch
 from agent.syntax import Source
 
 
@@ -48,6 +49,7 @@ class Diagnostician:
         tests: Sequence[str],
         levels_ms: Mapping[str, float],
         compiled: CompiledCommit | None = None,
+        launches: Sequence[ObservedLaunch] = (),
     ) -> Diagnosis:
         """What holds a commit back.
 
@@ -56,13 +58,16 @@ class Diagnostician:
             tests: node ids of its perf tests.
             levels_ms: config, as records name it, -> latency; may be empty.
             compiled: what the commit compiles to, where that is known already.
+            launches: what its perf tests were seen to launch.
         """
         source = decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
         classification = BACKENDS[self.wanted.backend].classify(source)
         if compiled is None and self.compiler is not None:
             (compiled,) = self.compiler.compile([checkout], tests)
-        timed = _timed(compiled.work if compiled else (), levels_ms if self.gpu else {})
-        counters = self._counters(checkout, timed)
+        works = compiled.work if compiled else ()
+        timed = _timed(works or observed_work(launches, levels_ms), levels_ms if self.gpu else {})
+        # a test that cannot be run without its GPU's work is none to run under a profiler
+        counters = self._counters(checkout, timed) if works else NoCounters("")
         facts = Facts(
             kernel_class=classification.kernel_class,
             flop_per_byte=classification.flop_per_byte,
@@ -105,6 +110,37 @@ def multiplying(source: Source) -> frozenset[str]:
         for kernel in dialect.kernels(source)
         if dialect.has_dot(source, kernel)
     )
+
+
+def observed_work(
+    launches: Sequence[ObservedLaunch], levels_ms: Mapping[str, float]
+) -> tuple[TimedWork, ...]:
+    """What the timings cover, where nothing was compiled: of tests that time one thing alone.
+
+    A launch that a test before it made in the same way is that test's; one of a test that times
+    several things may be any of theirs.
+    """
+    found = []
+    for test in dict.fromkeys(launch.test for launch in launches):
+        names = (test, test.partition("::")[2])
+        more = tuple(f"{name} " for name in names)
+        if sum(level in names or level.startswith(more) for level in levels_ms) != 1:
+            continue
+        here = [launch for launch in launches if launch.test == test]
+        tensors = {
+            (name, tensor.dtype, tensor.shape): tensor.size_bytes
+            for launch in here
+            for name, tensor in launch.tensors.items()
+        }
+        found.append(
+            TimedWork(
+                test,
+                "forward",
+                tuple(dict.fromkeys((launch.kernel, launch.grid) for launch in here)),
+                tuple(TensorArgument(*key, size) for key, size in tensors.items()),
+            )
+        )
+    return tuple(found)
 
 
 def _timed(

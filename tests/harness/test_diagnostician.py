@@ -12,9 +12,10 @@ from agent.environment import Gpu
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
-from agent.harness.diagnostician import Diagnostician
+from agent.harness.diagnostician import Diagnostician, observed_work
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
+from agent.launches import ObservedLaunch, ObservedTensor
 from tests.support.evidence import CUTILE, TEST, TRITON, evidence
 from tests.support.repo import write
 from tests.support.warm_python import warm_interpreter
@@ -124,6 +125,40 @@ def test_without_a_compiler_the_source_speaks(tmp_path: Path) -> None:
     found = Diagnostician(wanted("triton"), None, None).diagnose(checkout, (), {})
     assert found.cause is Cause.MEMORY
     assert any(line.startswith("missing: what the kernel compiles to") for line in found.evidence)
+
+
+def launch(test: str, rows: int, kernel: str = "scale_kernel") -> ObservedLaunch:
+    x = ObservedTensor("float32", (rows, 1024), (1024, 1), aligned=True)
+    spread = ObservedTensor("bfloat16", (rows, 1024), (0, 1), aligned=True)
+    tensors = {"x": x, "y": x, "scale": spread}
+    return ObservedLaunch(kernel, test, (rows,), {"n": 1024}, tensors, {})
+
+
+def test_what_was_seen_to_be_launched_gives_a_roof_where_nothing_compiles(tmp_path: Path) -> None:
+    write(tmp_path, {"kernel.py": TRITON, "test_kernel.py": TEST})
+    checkout = Checkout(tmp_path, (tmp_path,), "kernel.py")
+    seen = [launch("test_kernel.py::test_perf", 1024), launch("test_kernel.py::test_two", 8)]
+    levels_ms = {"test_perf": 0.0022, "test_two": 0.001, "test_two backward": 0.002}
+    assert [work.test for work in observed_work(seen, levels_ms)] == ["test_kernel.py::test_perf"]
+    doctor = Diagnostician(wanted("triton"), H200, None)
+    found = doctor.diagnose(checkout, (), levels_ms, launches=seen)
+    assert found.cause is Cause.MEMORY
+    assert found.evidence[0] == "measured: 79% of the peak bandwidth, the nearer roof"
+    moved = "0.002200 ms for 8.4 MB of tensors, 3814 GB/s"
+    assert f"measured: test_kernel.py::test_perf: {moved}" in found.evidence
+    assert "missing: no latency of a GPU: this is what source and compiler say alone" not in (
+        found.evidence
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size_bytes"),
+    [("float64", 64), ("bfloat16", 16), ("float8_e4m3fn", 8), ("bool", 8), ("complex64", 64)],
+)
+def test_the_bytes_of_a_tensor_that_was_seen(dtype: str, size_bytes: int) -> None:
+    assert ObservedTensor(dtype, (2, 4), (4, 1), aligned=True).size_bytes == size_bytes
+    assert ObservedTensor(dtype, (2, 4), (0, 1), aligned=True).size_bytes == size_bytes // 2
+    assert ObservedTensor(dtype, (), (), aligned=True).size_bytes == size_bytes // 8
 
 
 def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: Path) -> None:
