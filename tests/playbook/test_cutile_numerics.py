@@ -222,6 +222,46 @@ def test_a_helper_may_be_handed_a_tile() -> None:
     assert "return ct.truediv(t, 2," in apply("fast-math", text, FULL)
 
 
+SIGMOID = "def _sigmoid(t):\n    return 1.0 / (1.0 + ct.exp(-t))\n\n\n"
+GATED = f"{SIGMOID}def _gated(t, u):\n    return u * t * _sigmoid(t)\n\n\n"
+CAST = "a = ct.astype(ct.load(x, 0, 8), ct.float32)\n"
+
+
+@pytest.mark.parametrize(
+    ("helpers", "body", "certain"),
+    [
+        (GATED, "_gated(a, a)", True),
+        (GATED, "_gated(u=a, t=a)", True),
+        (GATED, "_gated(a, ct.load(x, 0, 8))", True),
+        (GATED, "_gated(ct.load(x, 0, 8), a)", False),
+        (GATED, "_gated(a, a) + _sigmoid(ct.load(x, 0, 8))", False),
+        (GATED, "_gated(*(a, a))", False),
+        (GATED, "ct.exp(_gated(a, a))", True),
+        (GATED.replace("_gated", "gated"), "gated(a, a)", False),
+        (GATED.replace("(t, u):", "(t, u, n=0):"), "_gated(a, a)", True),
+        (f"{GATED}TABLE = (_sigmoid,)\n\n\n", "_gated(a, a)", False),
+        (SIGMOID.replace("ct.exp(-t)", "ct.exp(-_sigmoid(t))"), "_sigmoid(a)", False),
+    ],
+)
+def test_what_a_helper_of_the_file_alone_is_handed(helpers: str, body: str, certain: bool) -> None:
+    """As in TileGym's SwiGLU: the exponential is two helpers away from the cast."""
+    text = kernel(f"{CAST}b = {body}").replace("@ct", f"{helpers}@ct", 1)
+    if not certain:
+        assert "of a tile that is certainly float32" in refusal("exp2", text)
+        return
+    changed = apply("exp2", text)
+    assert "ct.exp2(-t * LOG2_E, flush_to_zero=True)" in changed
+    assert changed.count("ct.exp2") == body.count("ct.exp") + 1
+
+
+def test_what_a_helper_returns_is_known_whoever_calls_it() -> None:
+    helper = "def wide(t):\n    return ct.astype(t, ct.float32) * 2\n\n\n"
+    text = kernel("b = ct.exp(wide(ct.load(x, 0, 8)))").replace("@ct", f"{helper}@ct", 1)
+    assert "ct.exp2(wide(" in apply("exp2", text)
+    narrow = text.replace("* 2\n", "* 2 if BIG else t\n")
+    assert "certainly float32" in refusal("exp2", narrow)
+
+
 def test_full_precision_leaves_what_has_none() -> None:
     text = kernel("a = ct.astype(ct.load(x, 0, 8), ct.float32)\nb = ct.tanh(a)")
     assert variants("fast-math", text) == [APPROX]

@@ -2,7 +2,9 @@
 
 Rounding modes and flushing to zero exist for float32 alone: on a tile of another type cuda-tile
 refuses to compile. What a kernel loads has the type of the caller's array, so that only a cast, an
-accumulator, or what is computed from one of them is certain.
+accumulator, or what is computed from one of them is certain. Through helpers of the file it is
+followed both ways: what they return, and, where their name says that no other file calls them,
+what they are handed.
 """
 
 from __future__ import annotations
@@ -42,9 +44,20 @@ ARITHMETIC = (cst.Add, cst.Divide, cst.Multiply, cst.Power, cst.Subtract)
 class ElementTypes:
     """What the text of one function tells of its local tiles."""
 
-    def __init__(self, source: Source, function: Function) -> None:
-        """Of a kernel, or of a helper that a kernel calls."""
+    def __init__(
+        self, source: Source, function: Function, waiting: frozenset[str] = frozenset()
+    ) -> None:
+        """Of a kernel, or of a helper that a kernel calls.
+
+        Args:
+            source: of the file.
+            function: which one.
+            waiting: parameters and results of helpers that are being asked about: what hangs on
+                itself is not certain.
+        """
         self._source = source
+        self._function = function
+        self._waiting = waiting
         self._body = function.node.body
         self._is_kernel = source.decorator(function, CUTILE.decorator) is not None
 
@@ -118,6 +131,8 @@ class ElementTypes:
         if name.value in assumed:
             return True
         reaching = definition(self._source, name.value, name)
+        if reaching is not None and isinstance(reaching.node, cst.Param):
+            return self._is_handed_float32(name.value)
         if reaching is not None:
             plain = reaching.index is None and not isinstance(reaching.node, cst.For)
             value = reaching.value if plain else None
@@ -144,12 +159,50 @@ class ElementTypes:
         if called == f"{CT}mma":
             accumulator = argument(call, 2, "acc")
             return accumulator is not None and self._is_float32(accumulator, assumed)
+        if (helper := self._source.function_of(call.func)) is not None:
+            return self._returns_float32(helper)
         if isinstance(call.func, cst.Attribute) and not CUTILE.owns(called):
             method = call.func.attr.value
             if method == "astype":
                 return self._names_float32(argument(call, 0, "dtype"))
             return method in METHODS and self._is_float32(call.func.value, assumed)
         return False
+
+    def _is_handed_float32(self, parameter: str) -> bool:
+        """Whether it is a parameter of a helper that only this file calls, float32 each time."""
+        if self._is_kernel or not self._function.name.startswith("_"):
+            return False
+        key = f"{self._function.name}({parameter})"
+        mentions = self._source.mentions(self._function)
+        return bool(mentions) and all(self._is_given(m, parameter, key) for m in mentions)
+
+    def _is_given(self, mention: cst.Name, parameter: str, key: str) -> bool:
+        """Whether a mention of the function is a call with a float32 tile for the parameter."""
+        call = next(self._source.ancestors(mention), None)
+        caller = self._source.enclosing(mention)
+        if not isinstance(call, cst.Call) or call.func is not mention or caller is None:
+            return False
+        names = [p.name.value for p in self._function.parameters]
+        given = argument(call, names.index(parameter), parameter)
+        return given is not None and self._in(caller, given, key)
+
+    def _returns_float32(self, function: Function) -> bool:
+        """Whether a helper gives a float32 tile wherever it returns."""
+        returned = [
+            node.value
+            for node in descendants(function.node.body, cst.Return)
+            if self._source.enclosing(node) is function
+        ]
+        return bool(returned) and all(
+            value is not None and self._in(function, value, function.name) for value in returned
+        )
+
+    def _in(self, function: Function, expression: cst.BaseExpression, key: str) -> bool:
+        """Whether an expression of another function is float32, on which `key` hangs."""
+        if key in self._waiting:
+            return False
+        types = ElementTypes(self._source, function, self._waiting | {key})
+        return types.is_float32(expression)
 
     def _names_float32(self, dtype: cst.BaseExpression | None) -> bool:
         return dtype is not None and self._source.name(dtype) == FLOAT32
