@@ -25,6 +25,7 @@ from agent.tuning.templates import (
     Row,
     Space,
     Template,
+    rows_for,
 )
 
 OCCUPANCY, NUM_CTAS = "occupancy", "num_ctas"
@@ -77,8 +78,7 @@ class SearchPlan:
 
     def configs_for(self, sm: int) -> list[dict[str, int | None]]:
         """What a search on a GPU of that compute capability times ten tries, whatever the shape."""
-        family = max((known for known in self.space if known <= sm), default=min(self.space))
-        rows = (self.fixed, *self.space[family])
+        rows = (self.fixed, *rows_for(self.space, sm))
         return [dict(zip(self.dimensions, row, strict=True)) for row in rows]
 
     def to_json(self) -> dict[str, Any]:

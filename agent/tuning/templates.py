@@ -34,6 +34,11 @@ CLUSTERS = (90, 100)
 OCCUPANCIES = (1, 2, 4, 8)
 
 
+def rows_for(space: Space, sm: int) -> tuple[Row, ...]:
+    """The rows that serve a GPU of that compute capability times ten."""
+    return space[max((known for known in space if known <= sm), default=min(space))]
+
+
 class NotTunable(Exception):
     """The kernel, or the file around it, does not let a search be written; one line says why."""
 

@@ -34,7 +34,8 @@ from agent.analysis.triton.configs import (
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.edits import Edit, with_elements
+from agent.rewriting.common.elements import with_elements
+from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, argument, keyword
 
 

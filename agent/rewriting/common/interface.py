@@ -15,6 +15,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
+from agent.rewriting.common.elements import Space, uncommented
 from agent.syntax import Edits, Source, argument, descendants
 
 
@@ -129,12 +130,12 @@ def _joining(added: Sequence[Any]) -> Change:
     def change(items: Sequence[Any]) -> list[Any]:
         *before, last = items
         comma = before[-1].comma if before else cst.Comma(whitespace_after=_SPACE)
-        separator = cst.Comma(whitespace_after=_uncommented(comma.whitespace_after))
+        separator = cst.Comma(whitespace_after=uncommented(comma.whitespace_after))
         first, tail = separator, last.comma
         if isinstance(tail, cst.Comma):
             space = _laid_out(tail.whitespace_after, separator.whitespace_after)
             first = cst.Comma(whitespace_after=space)
-            tail = cst.Comma(whitespace_after=_uncommented(tail.whitespace_after))
+            tail = cst.Comma(whitespace_after=uncommented(tail.whitespace_after))
         *middle, end = added
         return [
             *before,
@@ -164,7 +165,6 @@ def _dropping(places: Collection[int]) -> Change:
     return change
 
 
-Space = cst.BaseParenthesizableWhitespace
 _SPACE = cst.SimpleWhitespace(" ")
 
 
@@ -173,11 +173,4 @@ def _laid_out(space: Space, layout: Space) -> Space:
     lines = cst.ParenthesizedWhitespace
     if isinstance(space, lines) and isinstance(layout, lines):
         return space.with_changes(indent=layout.indent, last_line=layout.last_line)
-    return _uncommented(layout)
-
-
-def _uncommented(space: Space) -> Space:
-    if not isinstance(space, cst.ParenthesizedWhitespace):
-        return space
-    line = space.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
-    return space.with_changes(first_line=line, empty_lines=[])
+    return uncommented(layout)

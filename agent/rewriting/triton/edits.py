@@ -10,11 +10,11 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
+from agent.rewriting.common.elements import uncommented
 from agent.rewriting.common.formatting import STEP, WIDTH, Place
 from agent.syntax import Source, descendants, with_keyword
 
 Edit = Callable[[Any], Any]
-Space = cst.BaseParenthesizableWhitespace
 Node = TypeVar("Node", bound=cst.CSTNode)
 
 
@@ -259,14 +259,6 @@ def parenthesized(source: Source, node: cst.BaseExpression, text: str) -> cst.Ba
     return cst.parse_expression(f"({text})" if operand and not simple else text)
 
 
-def uncommented(space: Space) -> Space:
-    """Whitespace without its comments."""
-    if not isinstance(space, cst.ParenthesizedWhitespace):
-        return space
-    line = space.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
-    return space.with_changes(first_line=line, empty_lines=[])
-
-
 def _named(arg: cst.Arg, name: str) -> cst.Arg:
     equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     return arg.with_changes(keyword=cst.Name(name), equal=equal)
@@ -294,40 +286,3 @@ def _joined(items: Sequence[cst.Param], added: Sequence[cst.Param]) -> list[cst.
     *middle, end = added
     end = end.with_changes(comma=tail, whitespace_after_param=closing)
     return [*before, last, *(param.with_changes(comma=between) for param in middle), end]
-
-
-def with_elements(added: Sequence[str]) -> Edit:
-    """The edit of a list that appends elements, each on a line; comments stay where they are."""
-    elements = [cst.Element(cst.parse_expression(text)) for text in added]
-
-    def edit(listed: cst.List) -> cst.List:
-        *before, last = listed.elements
-        space = uncommented(
-            before[-1].comma.whitespace_after
-            if before and isinstance(before[-1].comma, cst.Comma)
-            else listed.lbracket.whitespace_after
-        )
-        closing = listed.rbracket.whitespace_before
-        if not isinstance(space, cst.ParenthesizedWhitespace):
-            space = cst.ParenthesizedWhitespace(
-                indent=True, last_line=cst.SimpleWhitespace(" " * 2 * STEP)
-            )
-            closing = space.with_changes(last_line=cst.SimpleWhitespace(" " * STEP))
-        between = cst.Comma(whitespace_after=space)
-        joint = between
-        if isinstance(closing, cst.ParenthesizedWhitespace):
-            commented = closing.with_changes(indent=space.indent, last_line=space.last_line)
-            joint = cst.Comma(whitespace_after=commented)
-            closing = uncommented(closing)
-        *middle, end = elements
-        return listed.with_changes(
-            elements=[
-                *before,
-                last.with_changes(comma=joint),
-                *(element.with_changes(comma=between) for element in middle),
-                end.with_changes(comma=cst.Comma()),
-            ],
-            rbracket=listed.rbracket.with_changes(whitespace_before=closing),
-        )
-
-    return edit

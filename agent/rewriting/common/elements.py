@@ -1,0 +1,57 @@
+"""Elements that are added to a list, and the space around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import libcst as cst
+
+from agent.rewriting.common.formatting import STEP
+
+Space: TypeAlias = cst.BaseParenthesizableWhitespace
+
+
+def uncommented(space: Space) -> Space:
+    """Whitespace without its comments."""
+    if not isinstance(space, cst.ParenthesizedWhitespace):
+        return space
+    line = space.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
+    return space.with_changes(first_line=line, empty_lines=[])
+
+
+def with_elements(added: Sequence[str]) -> Callable[[cst.List], cst.List]:
+    """The edit of a list that appends elements, each on a line; comments stay where they are."""
+    elements = [cst.Element(cst.parse_expression(text)) for text in added]
+
+    def edit(listed: cst.List) -> cst.List:
+        *before, last = listed.elements
+        space = uncommented(
+            before[-1].comma.whitespace_after
+            if before and isinstance(before[-1].comma, cst.Comma)
+            else listed.lbracket.whitespace_after
+        )
+        closing = listed.rbracket.whitespace_before
+        if not isinstance(space, cst.ParenthesizedWhitespace):
+            space = cst.ParenthesizedWhitespace(
+                indent=True, last_line=cst.SimpleWhitespace(" " * 2 * STEP)
+            )
+            closing = space.with_changes(last_line=cst.SimpleWhitespace(" " * STEP))
+        between = cst.Comma(whitespace_after=space)
+        joint = between
+        if isinstance(closing, cst.ParenthesizedWhitespace):
+            commented = closing.with_changes(indent=space.indent, last_line=space.last_line)
+            joint = cst.Comma(whitespace_after=commented)
+            closing = uncommented(closing)
+        *middle, end = elements
+        return listed.with_changes(
+            elements=[
+                *before,
+                last.with_changes(comma=joint),
+                *(element.with_changes(comma=between) for element in middle),
+                end.with_changes(comma=cst.Comma()),
+            ],
+            rbracket=listed.rbracket.with_changes(whitespace_before=closing),
+        )
+
+    return edit
