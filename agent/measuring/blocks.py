@@ -13,6 +13,7 @@ from agent.measuring.statistics import (
     Pair,
     geometric_mean,
     paired_effect,
+    weighted_mean,
 )
 
 POWER_CAP = 0x4
@@ -89,7 +90,9 @@ class RawPair:
         }
 
 
-def equal_clock(pairs: Sequence[RawPair], alpha: float) -> Effect | None:
+def equal_clock(
+    pairs: Sequence[RawPair], alpha: float, weights: Mapping[str, float]
+) -> Effect | None:
     """The overall effect in cycles; None where no power cap was at work, or no clock was read."""
     telemetry = [b.telemetry for raw in pairs for c in raw.configs for b in c.blocks]
     if not any(t and t.event_reasons & POWER_CAP for t in telemetry):
@@ -98,7 +101,9 @@ def equal_clock(pairs: Sequence[RawPair], alpha: float) -> Effect | None:
         return None
     return paired_effect(
         [
-            math.fsum(c.log_ratio() + c.log_clock_ratio() for c in raw.configs) / len(raw.configs)
+            weighted_mean(
+                {c.config: c.log_ratio() + c.log_clock_ratio() for c in raw.configs}, weights
+            )
             for raw in pairs
         ],
         alpha,

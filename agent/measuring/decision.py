@@ -115,7 +115,10 @@ def decide(
         return Verdict(Status.REVERT, Gain.NONE, slower)
     found = f"{signed(overall.improvement)} [{signed(overall.low)}, {signed(overall.high)}]"
     gained = overall.low > 0 and overall.improvement > noise_floor
-    if saves and not gained and overall.low > -rules.regression:
+    is_kept_for_else = bool(saves) and not gained and overall.low > -rules.regression
+    if (is_kept_for_else or overall.low > 0) and (held := _held(comparison)):
+        return Verdict(Status.HELD, Gain.NONE, held)
+    if is_kept_for_else:
         return Verdict(Status.KEEP, Gain.NONE, f"as fast: {found}; it saves {saves}")
     if saves and not gained:
         within = percent(rules.regression)
@@ -127,21 +130,6 @@ def decide(
             Gain.NONE,
             f"no improvement found: {found}; {percent(comparison.resolvable)} would have shown",
         )
-    fastest = max(c.effect.improvement for c in comparison.configs)
-    if fastest >= IMPOSSIBLE:
-        return Verdict(
-            Status.HELD,
-            Gain.NONE,
-            f"{percent(fastest)} faster is more than an edit can do: see what it no longer does",
-        )
-    for config in comparison.configs:
-        if config.candidate_ms < BEYOND * config.least_ms <= config.incumbent_ms:
-            return Verdict(
-                Status.HELD,
-                Gain.NONE,
-                f"{config.config} takes {config.candidate_ms:.6f} ms where this device takes "
-                f"{config.least_ms:.6f} ms to write its results alone: see what it no longer does",
-            )
     if overall.improvement <= noise_floor:
         return Verdict(
             Status.REVERT,
@@ -153,11 +141,25 @@ def decide(
         and abs(comparison.equal_clock.improvement - overall.improvement) >= CLOCK_SHARE
     ):
         found += f", {signed(comparison.equal_clock.improvement)} at equal clocks"
-    if overall.improvement >= rules.major:
+    if overall.improvement >= rules.major - ROUNDING:
         return Verdict(Status.KEEP, Gain.MAJOR, f"faster by {found}")
-    if overall.improvement >= rules.minor:
+    if overall.improvement >= rules.minor - ROUNDING:
         return Verdict(Status.KEEP, Gain.MINOR, f"faster by {found}")
     return Verdict(Status.KEEP, Gain.MARGINAL, f"faster by {found}, under {percent(rules.minor)}")
+
+
+def _held(comparison: Comparison) -> str:
+    """What is faster than can be believed; empty where nothing is."""
+    fastest = max(c.effect.improvement for c in comparison.configs)
+    if fastest >= IMPOSSIBLE:
+        return f"{percent(fastest)} faster is more than an edit can do: see what it no longer does"
+    for config in comparison.configs:
+        if config.candidate_ms < BEYOND * config.least_ms <= config.incumbent_ms:
+            return (
+                f"{config.config} takes {config.candidate_ms:.6f} ms where this device takes "
+                f"{config.least_ms:.6f} ms to write its results alone: see what it no longer does"
+            )
+    return ""
 
 
 def _slower(comparison: Comparison, rules: Rules) -> str:

@@ -172,7 +172,8 @@ def measure(
             break
     assert comparison is not None  # a plan has at least one look
     configs = with_least_ms(comparison.configs, taken.pairs)
-    return replace(comparison, configs=configs, equal_clock=equal_clock(taken.pairs, plan.alpha))
+    in_cycles = equal_clock(taken.pairs, plan.alpha, plan.weights)
+    return replace(comparison, configs=configs, equal_clock=in_cycles)
 
 
 @dataclass
@@ -191,6 +192,9 @@ class _Undisturbed:
             raw = self.source.pair(len(self.pairs) + self.disturbed)
             if isinstance(raw, Failure):
                 return raw
+            names = {config.config for config in raw.configs}
+            if not names or (self.pairs and names != set(self.pairs[0].blocks())):
+                return unmeasured("the process pairs do not hold the same configs")
             problem = disturbance(raw, self.calibration)
             if problem is None:
                 self.pairs.append(raw)

@@ -238,3 +238,10 @@ def test_a_loss_in_all_that_may_be_none_reverts_nothing() -> None:
     unsure = comparison(around(0.1), around(0.2), Effect(-0.015, -0.05, 0.02))
     before = {"config1": Effect(-0.015, -0.02, -0.01)}
     assert decide(unsure, RULES, since_origin=before).status is Status.KEEP
+
+
+def test_what_is_kept_for_something_else_is_held_where_it_cannot_be() -> None:
+    found = comparison(around(0.0), around(0.1), around(-0.006))
+    fast = replace(found.configs[0], least_ms=1.9, incumbent_ms=1.95)
+    verdict = decide(replace(found, configs=(fast, found.configs[1])), RULES, saves="tuning")
+    assert verdict.status is Status.HELD

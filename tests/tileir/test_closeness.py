@@ -98,6 +98,64 @@ def test_what_is_not_finite_has_to_be_the_same(value: float) -> None:
     assert Tolerance().difference(right, other, other)[0] is not None
 
 
+TAIL = {"float16": 128, "bfloat16": 256, "float32": 16}
+
+
+@pytest.mark.parametrize("name", TAIL)
+def test_a_tail_that_a_norm_leaves_out(name: str) -> None:
+    """Every element is near enough by itself in 16 bits; all are larger than they should be."""
+    dtype = getattr(torch, name)
+    x = X.to(dtype).double()
+
+    def norm(columns: int) -> torch.Tensor:
+        return x * (x[:, :columns].square().sum(-1, keepdim=True) / COLUMNS).rsqrt()
+
+    exact = norm(COLUMNS)
+    assert Tolerance().difference(exact.to(dtype), exact.to(dtype), exact)[0] is None
+    wrong = norm(COLUMNS - TAIL[name]).to(dtype)
+    problem, _ = Tolerance().difference(wrong, exact.to(dtype), exact)
+    assert problem is not None and ("taken as a whole" in problem or "elements" in problem)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_most_of_a_gradient_that_is_not_there(dtype: torch.dtype) -> None:
+    """Of a cross entropy: a few large numbers, and very many small ones that make up the rest."""
+    logits = 0.05 * torch.randn(64, 4000, generator=torch.Generator().manual_seed(1))
+    right = torch.softmax(logits.double(), -1)
+    hot = torch.nn.functional.one_hot(torch.arange(64) * 50, 4000)
+    exact = (right - hot) / 64
+    assert Tolerance().difference((-hot / 64).to(dtype), exact.to(dtype), exact)[0] is not None
+
+
+def test_what_cancels_is_judged_by_what_the_reference_is_off() -> None:
+    y = torch.softmax(X, -1)
+    exact = torch.softmax(X.double(), -1).sum(-1) - 1
+    mine = y.view(ROWS, -1, 64).sum(1).sum(-1) - 1
+    assert Tolerance().difference(mine, y.sum(-1) - 1, exact)[0] is None
+    assert Tolerance().difference(mine + 0.001, y.sum(-1) - 1, exact)[0] is not None
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-170])
+def test_numbers_of_any_size(size: float) -> None:
+    right = torch.randn(64, dtype=torch.float64) * size
+    assert Tolerance().difference(right.clone(), right, right)[0] is None
+    assert Tolerance().difference(0 * right, right, right)[0] is not None
+
+
+def test_a_reference_that_overflows_where_the_truth_does_not() -> None:
+    exact = torch.linspace(1, 2, 32, dtype=torch.float64)
+    broken = exact.half()
+    broken[3] = float("nan")
+    assert Tolerance().difference((exact * 1.001).half(), broken, exact)[0] is None
+
+
+def test_long_integers_are_compared_to_the_last_bit() -> None:
+    right = torch.tensor([2**60, 2**53])
+    assert Tolerance().difference(right.clone(), right, right)[0] is None
+    problem, _ = Tolerance().difference(right + 1, right, right)
+    assert problem is not None and "2 of 2 elements differ" in problem
+
+
 def test_integers_have_to_be_equal() -> None:
     right = torch.arange(40)
     assert Tolerance().difference(right.clone(), right, right)[0] is None

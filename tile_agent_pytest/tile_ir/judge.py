@@ -5,7 +5,7 @@ The kernel's file is not imported here, unless the reference is one of its funct
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,15 @@ def judged(
     for index in range(len(list(folder.glob(f"{number}-*.pt")))):
         made = make(job["arguments"], job["cases"][number], device())
         in_double = {k: _doubled(v) for k, v in made.items()}
+        before = {k: v.cpu().clone() for k, v in made.items() if isinstance(v, torch.Tensor)}
         with torch.no_grad():
             expected = [e.cpu() for e in flattened(reference(made))]
         after = {k: v.cpu() for k, v in made.items() if isinstance(v, torch.Tensor)}
         exact = _exact(reference, in_double, expected)
         given = torch.load(folder / f"{number}-{index}.pt", weights_only=True)
         tolerance = Tolerance(job["rtol"], job["atol"])
-        problems, differences = _compared(given, expected, exact, after, tolerance)
+        kept = {name for name, value in after.items() if _same_bytes(value, before[name])}
+        problems, differences = _compared(given, expected, exact, after, kept, tolerance)
         largest = [max(column, default=0.0) for column in zip(*differences, strict=True)]
         absolute, relative = largest or (None, None)
         yield {"problems": problems, "max_abs_diff": absolute, "max_rel_diff": relative}
@@ -62,7 +64,7 @@ def _doubled(value: Any) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(torch.float64)
+        return value.to(torch.float64, copy=True)  # the reference may change it in place
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -77,8 +79,8 @@ def _exact(
             exact = [e.cpu() for e in flattened(reference(in_double))]
     except Exception:  # it is somebody's own: it may want the dtypes of the case
         return expected
-    shapes = [tensor.shape for tensor in exact]
-    return exact if shapes == [tensor.shape for tensor in expected] else expected
+    alike = [(tensor.shape, tensor.is_complex()) for tensor in exact]
+    return exact if alike == [(e.shape, e.is_complex()) for e in expected] else expected
 
 
 def _compared(
@@ -86,12 +88,20 @@ def _compared(
     expected: list[Any],
     exact: list[Any],
     expected_after: dict[str, Any],
+    kept: Collection[str],
     tolerance: Tolerance,
 ) -> tuple[list[str], list[tuple[float, float]]]:
-    """What is wrong, and the largest differences of each pair that could be compared."""
+    """What is wrong, and the largest differences of each pair that could be compared.
+
+    What the reference leaves as it was, in `kept`, has to be as it was to the last bit.
+    """
     problems = [f"writes outside {name}" for name in given["broken"]]
     results: list[Any] = given["results"]
-    settled = {name for name in given["aliases"] if name is not None}
+    settled = {
+        name
+        for name, result in zip(given["aliases"], results, strict=True)
+        if name is not None and result.numel() == given["after"][name].numel()
+    }
     if not results and given["changed"]:  # in place: what it changed are its results
         if expected:
             results = [given["after"][name] for name in given["changed"]]
@@ -105,8 +115,13 @@ def _compared(
         for n, triple in enumerate(zip(results, expected, exact, strict=False))
     ]
     for name, after in expected_after.items():
-        if name not in settled:
-            pairs.append((f"argument {name} after the call", given["after"][name], after, after))
+        if name in settled:
+            continue
+        here = given["after"][name]
+        if name in kept and not _same_bytes(here, after):
+            problems.append(f"argument {name} after the call: {_changed(here, after)}")
+        elif name not in kept:
+            pairs.append((f"argument {name} after the call", here, after, after))
     differences: list[tuple[float, float]] = []
     for what, one, other, truth in pairs:
         problem, difference = tolerance.difference(one, other, truth)
@@ -115,6 +130,26 @@ def _compared(
         if difference is not None:
             differences.append(difference)
     return problems, differences
+
+
+def _same_bytes(one: Any, other: Any) -> bool:
+    import torch
+
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    one, other = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other))
+    return bool(torch.equal(one, other))
+
+
+def _changed(here: Any, after: Any) -> str:
+    """How much of an argument is not as it was, which the reference leaves alone."""
+    import torch
+
+    size = after.element_size()
+    bytes_ = (tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (here, after))
+    one, other = (tensor.view(-1, size) for tensor in bytes_)
+    changed = int((one != other).any(dim=1).sum())
+    return f"{changed} of {after.numel()} elements are changed, which the reference leaves alone"
 
 
 def _tensors(count: int) -> str:

@@ -63,6 +63,10 @@ SCREEN_PAIR_S = 4.0
 incumbent, two and a half times that, and what follows of the better ones again."""
 
 
+LONGEST_SHARE = 0.7
+"""Of a pair of all that are compared, what the configs of a sweep may take with the longest."""
+
+
 class _OtherConfigs(Exception):
     """Carries out of a calibration which configs it is to be made on instead."""
 
@@ -157,6 +161,9 @@ def screened_subset(run: Run) -> Subset | None:
         return run.subset
     latencies_ms = {name: ms for cost in compared for name, ms in cost.latencies_ms.items()}
     longest = max(latencies_ms, key=latencies_ms.__getitem__)  # the one that most is at stake in
+    both = of_names(compared, {*few.configs, longest})
+    if pair_s(compared, both) > LONGEST_SHARE * pair_s(compared, None):
+        return of_names(costs, few.configs)
     return of_names(costs, {*few.configs, longest})
 
 

@@ -205,6 +205,15 @@ def test_a_sweep_is_looked_at_on_configs_that_stand_for_the_others(
         assert len(found.configs) + len(found.left_out) == len(COSTS)
 
 
+def test_a_config_that_takes_nearly_all_of_the_time_is_left_out_of_a_sweep() -> None:
+    costs = (
+        PerfTestCost("s", 1.0, {"short": 0.1}, stepped=False),
+        PerfTestCost("l", 60.0, {"long": 90.0}, stepped=False),
+    )
+    found = screened_subset(Run(baseline=Baselined((), 1, 1.0, costs=costs)))
+    assert found is not None and found.configs == ("short",)
+
+
 @pytest.mark.parametrize(
     ("budget_s", "said"),
     [

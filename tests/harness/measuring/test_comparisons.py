@@ -236,10 +236,10 @@ def pair(clocks_mhz: dict[bool, int], reasons: int, wobble: float) -> RawPair:
 
 def test_where_the_power_cap_slows_one_arm_the_cycles_say_so() -> None:
     pairs = [pair({True: 1980, False: 1782}, 0x4, wobble) for wobble in (0.999, 1.0, 1.001)]
-    effect = equal_clock(pairs, 0.0125)
+    effect = equal_clock(pairs, 0.0125, {})
     assert effect is not None
     assert abs(effect.improvement) < 1e-3
-    assert equal_clock([pair({True: 1980, False: 1782}, 0, 1.0)] * 3, 0.0125) is None
+    assert equal_clock([pair({True: 1980, False: 1782}, 0, 1.0)] * 3, 0.0125, {}) is None
 
 
 def test_the_verdict_is_on_time_and_names_the_cycles() -> None:
