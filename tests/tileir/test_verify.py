@@ -109,6 +109,19 @@ def test_zeros_are_no_softmax_however_long_its_rows(tmp_path: Path) -> None:
     assert " of 16384 elements differ by more than" in wrong(verify(tmp_path, zeros, *given))
 
 
+@pytest.mark.full
+def test_a_float64_reference_in_place_and_an_argument_that_is_scaled_a_little(
+    tmp_path: Path,
+) -> None:
+    given = ({"x": [130]}, "--dtypes", '{"x": "float64"}')
+    assert verify(tmp_path, IN_PLACE, "x.mul_(2)", *given)["correct"] is True
+    triple = IN_PLACE.replace("2 * tl", "4 * tl")
+    assert "x" in wrong(verify(tmp_path, triple, "x.mul_(2)", *given))
+    scaled = ADD.replace("return out", "x *= 1.0005\n    return out")
+    said = wrong(verify(tmp_path, scaled))
+    assert "argument x after the call: 130 of 130 elements are changed" in said
+
+
 def test_a_wrapper_that_never_launches(tmp_path: Path) -> None:
     idle = ADD.replace("    add_kernel[", "    return x + y\n    add_kernel[")
     assert "add launches none of add_kernel" in wrong(verify(tmp_path, idle))
