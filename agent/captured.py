@@ -24,7 +24,7 @@ from agent.errors import CommandFailed, NothingCaptured, UsageError
 from agent.harness.processes.recorded_command import CALLS, how_it_ended, run_recorded
 from agent.redaction import redact
 from agent.repository import shown
-from agent.target import Target
+from agent.target import CAPTURED, Target
 from agent.workspace import Workspace
 
 
@@ -42,7 +42,7 @@ class CaptureFiles:
     def of(cls, kernel: Path, test: Path | None = None) -> CaptureFiles:
         """The test file, or test_<kernel>_captured.py among the tests or beside the kernel."""
         stem = _stem(kernel)
-        test = test or _folder(kernel) / f"test_{stem}_captured.py"
+        test = test or _folder(kernel) / f"test_{stem}{CAPTURED}"
         return cls(test, test.with_name(f"{stem}_origin.py"), test.with_suffix(".safetensors"))
 
     def existing(self) -> Path | None:

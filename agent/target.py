@@ -22,6 +22,9 @@ from agent.launches import ObservedLaunch
 from agent.syntax import Source
 from tile_agent_pytest.bench_command import BenchCommand
 
+CAPTURED = "_captured.py"
+"""How the name of a file of captured tests ends."""
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -209,10 +212,16 @@ def _covers(path: str, file: str) -> bool:
 
 
 def _found(tree: Tree, kernel: str, roots: Collection[str], *, needed: bool) -> list[str]:
-    """The tests that import the kernel's module, or else those that are named after it."""
+    """The tests that import the kernel's module, or else those that are named after it.
+
+    Tests that were captured import it in any case: where no other does, those that are named after
+    it count beside them, as they did before.
+    """
     tests = sorted(path for path in tree.files if _is_test(path))
     named = _named_after(kernel)
-    found = list(_importing(tree, kernel, roots, tests)) or [test for test in tests if named(test)]
+    found = list(_importing(tree, kernel, roots, tests))
+    if all(test.endswith(CAPTURED) for test in found):
+        found = sorted({*found, *(test for test in tests if named(test))})
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
         stem = _module(kernel).name

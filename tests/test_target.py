@@ -97,6 +97,18 @@ def test_no_kernel(tmp_path: Path, source: str, message: str) -> None:
 
 # --- tests that import the kernel ---------------------------------------------------------------
 
+
+def test_captured_tests_stand_beside_those_of_the_kernels_name(tmp_path: Path) -> None:
+    """Liger's tests reach a kernel through other modules: the captured ones alone import it."""
+    named = {"tests/test_add.py": "def test_add(): pass\n"}
+    captured = {"tests/test_add_captured.py": "import add\n"}
+    repo = make_repo(tmp_path / "one", {"add.py": CUTILE, **named, **captured})
+    assert target_of(repo, "add.py").tests == ("tests/test_add.py", "tests/test_add_captured.py")
+    importing = {"tests/test_more.py": "import add\n"}
+    repo = make_repo(tmp_path / "two", {"add.py": CUTILE, **named, **captured, **importing})
+    assert set(target_of(repo, "add.py").tests) == {*captured, *importing}
+
+
 OTHER = {"tests/test_softmax.py": "def test_softmax(): pass\n"}
 """A test that is only called like the kernel; one that imports it comes first."""
 

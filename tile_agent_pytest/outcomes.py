@@ -1,9 +1,12 @@
-"""What became of one test, as a message."""
+"""A test as it was collected, and what became of it, as messages."""
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from tile_agent_pytest.timed_through import TimingNames
 from tile_agent_pytest.wire import Message
 
 MAX_TEXT = 20_000
@@ -39,3 +42,21 @@ def clipped(text: str) -> str:
         return text
     half = MAX_TEXT // 2
     return f"{text[:half]}\n... {len(text) - MAX_TEXT} characters left out ...\n{text[-half:]}"
+
+
+def described(item: pytest.Item, names: TimingNames) -> Message:
+    """A test as it was collected; `names` finds what it times with."""
+    return {
+        "nodeid": item.nodeid,
+        "name": item.name,
+        "fixtures": sorted(getattr(item, "fixturenames", ())),
+        "through": names.of(item),
+        "bfloat16": _is_given_bfloat16(item),
+    }
+
+
+def _is_given_bfloat16(item: pytest.Item) -> bool:
+    """Whether a parameter of the test is that dtype: pytest may call it `dtype1`."""
+    torch = sys.modules.get("torch")
+    given = getattr(getattr(item, "callspec", None), "params", {})
+    return torch is not None and any(value is torch.bfloat16 for value in given.values())

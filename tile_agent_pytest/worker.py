@@ -48,7 +48,7 @@ from tile_agent_pytest.examining.tensors import give_back_cached
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
-from tile_agent_pytest.outcomes import clipped, outcome_of
+from tile_agent_pytest.outcomes import clipped, described, outcome_of
 from tile_agent_pytest.preloading import InstalledImports
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.stepper import Stepper, seed_generators
@@ -201,7 +201,7 @@ class PytestSession:
         self._channel.send(
             {
                 "event": "ready",
-                "items": [_describe(item, names) for item in session.items],
+                "items": [described(item, names) for item in session.items],
                 "errors": self._collect_errors,
                 "installed": self._installed(),
             }
@@ -370,15 +370,6 @@ class PytestSession:
             fixture = (getattr(item, "funcargs", None) or {}).get("benchmark")
             data = getattr(getattr(getattr(fixture, "stats", None), "stats", None), "data", None)
             self._benchmark_s.extend(thinned(data or ()))
-
-
-def _describe(item: pytest.Item, names: TimingNames) -> Message:
-    return {
-        "nodeid": item.nodeid,
-        "name": item.name,
-        "fixtures": sorted(getattr(item, "fixturenames", ())),
-        "through": names.of(item),
-    }
 
 
 def _give_back_memory() -> None:

@@ -95,11 +95,13 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         standing = "waiting for the assistant"
         command = next_command(state, pending(state)[0])
     kept = len(state.kept)
+    # the state of a run that has ended stands before the iteration that never came
+    iteration = max(0, len(state.rows) - 1) if done else state.iteration
     return to_result(state) | {
         "run": name,
         "standing": standing,
         "next": command,
-        "summary": f"{standing}, iteration {state.iteration}, {kept} kept",
+        "summary": f"{standing}, iteration {iteration}, {kept} kept",
     }
 
 

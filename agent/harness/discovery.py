@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,8 +122,9 @@ def discover(
         perf = tuple(p for p in perf if p.startswith(f"{selection.captured}::"))
     perf = (*perf, *scripts)
     if interpreted:
-        correctness, left = _without_bf16(correctness)
-        perf, left_perf = _without_bf16(perf)
+        opaque = frozenset(item.nodeid for item in everything.items if item.bfloat16)
+        correctness, left = _without_bf16(correctness, opaque)
+        perf, left_perf = _without_bf16(perf, opaque)
         if left + left_perf:
             notes.append(
                 f"{left + left_perf} bfloat16 tests are left out: Triton's interpreter computes "
@@ -240,6 +241,7 @@ def _timed_through(items: Sequence[Item], perf: Sequence[str]) -> list[str]:
     return [f"timed through {ways}: block by block, as with tile_bench"]
 
 
-def _without_bf16(nodeids: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
-    kept = tuple(nodeid for nodeid in nodeids if not _BF16.search(nodeid))
+def _without_bf16(nodeids: tuple[str, ...], opaque: Container[str]) -> tuple[tuple[str, ...], int]:
+    """Those that their names, and their parameters, say nothing of it; and how many others."""
+    kept = tuple(n for n in nodeids if n not in opaque and not _BF16.search(n))
     return kept, len(nodeids) - len(kept)

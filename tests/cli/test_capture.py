@@ -262,6 +262,7 @@ def test_no_file_is_replaced_unasked(repo: Path) -> None:
     ("command", "options", "said"),
     [
         (["no-such-program"], [], "no-such-program cannot be run"),
+        (["PYTHONPATH=src", "python"], [], "begin with `env PYTHONPATH=src`"),
         (["true"], ["--output", "tests/captured.py"], "name it so"),
         (["true"], ["--output", "nowhere/test_it.py"], "is no folder"),
     ],

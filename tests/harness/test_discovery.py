@@ -182,6 +182,23 @@ def test_bfloat16_is_left_out_in_the_interpreter_and_said(
     assert note.startswith("4 bfloat16 tests are left out: Triton's interpreter")
 
 
+def test_bfloat16_is_known_by_the_parameter_where_no_name_says_so(
+    project: Project, server: ForkServer
+) -> None:
+    """`parametrize("dtype", [torch.bfloat16])` makes ids such as `dtype0`."""
+    tests = """
+        import kernel, pytest, torch
+        @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+        def test_right(dtype): pass
+        @pytest.mark.parametrize("dtype, atol", [(torch.float32, 1), (torch.bfloat16, 2)])
+        def test_perf(dtype, atol): pass
+    """
+    plan = plan_of(project, server, tests, framework="triton", interpreted=True)
+    assert names(plan.correctness) == ["test_right[dtype1]"]
+    assert names(plan.perf) == ["test_perf[dtype0-1]"]
+    assert plan.notes[0].startswith("2 bfloat16 tests are left out")
+
+
 def test_bfloat16_stays_on_a_gpu(project: Project, server: ForkServer) -> None:
     plan = plan_of(project, server, BF16, framework="triton")
     assert (len(plan.correctness), len(plan.perf), plan.notes) == (4, 2, ())

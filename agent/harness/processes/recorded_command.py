@@ -61,9 +61,10 @@ def run_recorded(
         try:
             process = subprocess.Popen(command, env=environment, stdout=_ERRORS)
         except OSError as problem:
-            raise UsageError(
-                f"{command[0]} cannot be run ({problem.strerror}): name a program that is here"
-            ) from None
+            mend = "name a program that is here"
+            if "=" in command[0]:
+                mend = f"no shell sets variables here: begin with `env {command[0]}`"
+            raise UsageError(f"{command[0]} cannot be run ({problem.strerror}): {mend}") from None
         try:
             code = process.wait()
         finally:

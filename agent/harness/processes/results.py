@@ -204,6 +204,8 @@ class Item:
     fixtures: tuple[str, ...]
     through: tuple[str, ...] = ()
     """What times, of the names in its code."""
+    bfloat16: bool = False
+    """Whether that dtype is among its parameters, whatever pytest calls them."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,7 @@ def read_collection(message: Message) -> Collection:
                 str(item["name"]),
                 tuple(map(str, item["fixtures"])),
                 tuple(map(str, item["through"])),
+                bool(item["bfloat16"]),
             )
             for item in message["items"]
         ),
