@@ -158,7 +158,9 @@ RAN: dict[str, Any] = {
 }
 READY: dict[str, Any] = {
     "event": "ready",
-    "items": [{"nodeid": "a::b", "name": "b", "fixtures": ["x"], "through": ["y"]}],
+    "items": [
+        {"nodeid": "a::b", "name": "b", "fixtures": ["x"], "through": ["y"], "bfloat16": False}
+    ],
     "errors": [{"nodeid": "a", "text": "SyntaxError"}],
 }
 PLACES = st.lists(st.tuples(st.integers(0, 9_999), JSON), min_size=1, max_size=3)
