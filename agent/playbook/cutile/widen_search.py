@@ -27,6 +27,7 @@ from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.common.elements import with_elements
+from agent.rewriting.common.formatting import WIDTH
 from agent.syntax import Edits, Source, descendants, keyword
 from agent.tuning.templates import TEMPLATES, rows_for
 
@@ -34,7 +35,6 @@ PRODUCT = TEMPLATES["T3"]
 CAPABILITY = "torch.cuda.get_device_capability"
 ASSUMED_SM = 90
 """Where there is no GPU to ask."""
-WIDTH = 100
 
 
 class WidenSearch(OfEachKernel):
