@@ -128,7 +128,9 @@ class Candidates:
 def perf_tests(run: Run) -> tuple[str, ...]:
     """pytest arguments for the perf tests that comparisons run."""
     plan = started(run).tests
-    return plan.arguments_for(run.subset.tests if run.subset else plan.perf)
+    left_out = run.baseline.left_out if run.baseline else frozenset[str]()
+    all_of_them = tuple(nodeid for nodeid in plan.perf if nodeid not in left_out)
+    return plan.arguments_for(run.subset.tests if run.subset else all_of_them)
 
 
 def started(run: Run) -> Started:

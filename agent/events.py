@@ -158,6 +158,8 @@ class Baselined(Event):
     """Wall time of one pass of the perf tests in a ready worker."""
     skipped: tuple[str, ...] = ()
     """Tests that skip themselves on this machine; they judge nothing from here on."""
+    not_timed: tuple[str, ...] = ()
+    """Perf tests that the budget left no time for; nor do they."""
     compared: tuple[str, ...] = ()
     """The configs that the user chose for comparisons; empty: those that fit into the budgets."""
     launching: tuple[str, ...] = ()
@@ -174,6 +176,11 @@ class Baselined(Event):
     """Files of a commit that the tests themselves write to."""
     launches: tuple[ObservedLaunch, ...] = ()
     """Of the perf tests, each different one once."""
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """The tests that nothing is judged by."""
+        return frozenset((*self.skipped, *self.not_timed))
 
     @property
     def weights(self) -> dict[str, float]:

@@ -43,6 +43,7 @@ from agent.harness.measuring.budget import (
     final_subset,
 )
 from agent.harness.measuring.judge import Judge
+from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.confinement import failed_baseline
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
@@ -127,7 +128,7 @@ class Effects:
 
         def call(run: Run) -> Event:
             if baseline := run.baseline:
-                self.judge.leave_out(baseline.skipped)
+                self.judge.leave_out(baseline.left_out)
                 self.judge.expect_launches(baseline.launching)
                 self.judge.compare_on(run.subset)
                 self.judge.weigh(baseline.weights)
@@ -150,7 +151,8 @@ class Effects:
         verified.check(started(run).kernel)
         written = self.candidates.written()
         checkout = self.candidates.checkout(run, run.incumbent_sha)
-        timing = self.judge.time(checkout, deadline, may_skip=True)
+        limit = PassLimit(MeasuringBudget.of(run.options).calibration_s, run.options.compare_on)
+        timing = self.judge.time(checkout, deadline, may_skip=True, limit=limit)
         if isinstance(timing, Failure):
             raise failed_baseline("perf", run.options, timing.reason)
         return Baselined(
@@ -158,6 +160,7 @@ class Effects:
             correctness_tests=verified.passed,
             pass_s=timing.pass_s,
             skipped=(*verified.skipped, *timing.skipped),
+            not_timed=timing.left_out,
             launching=verified.launching,
             notes=(*verified.notes, *left_alone(self._source(run), timing.launches)),
             compared=chosen_configs(timing.costs, run.options.compare_on),

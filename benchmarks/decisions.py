@@ -25,7 +25,8 @@ from typing import Any
 from agent.environment import describe, probe
 from agent.events import TestPlan
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.judge import PytestJudge, TimedPass
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.events import Baselined, Event, Screened, StopReason
-from agent.harness.measuring.judge import TimedPass
+from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
@@ -22,6 +22,7 @@ from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
+from agent.report.progress import lines
 from agent.report.table import render
 from agent.state import Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
@@ -169,6 +170,42 @@ def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Pa
     assert judge.compared_on == {run.subset.configs}
     (screened,) = (e.event for e in read(journal.path) if isinstance(e.event, Screened))
     assert screened.configs == ("c0", "c7")
+
+
+class TooManyTests(ScriptedJudge):
+    """Has time for one perf test of two."""
+
+    def __init__(self) -> None:
+        self.limits: list[PassLimit | None] = []
+        self.without: set[str] = set()
+
+    def leave_out(self, nodeids: Collection[str]) -> None:
+        self.without |= set(nodeids)
+
+    def time(
+        self, checkout: Checkout, deadline: float, limit: PassLimit | None = None, **rest: Any
+    ) -> TimedPass | Failure:
+        self.limits.append(limit)
+        timed = super().time(checkout, deadline, **rest)
+        assert isinstance(timed, TimedPass)
+        return replace(timed, left_out=("test_kernel.py::test_slow",))
+
+
+def test_perf_tests_that_the_budget_has_no_time_for_are_left_out_of_the_run(
+    tmp_path: Path,
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    judge = TooManyTests()
+    scripted = ScriptedRun(repo, STEPS[:1], Options(calibration_budget_s=50.0, max_iterations=1))
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=judge)
+    told: list[str] = []
+    run = drive(run, journal, effects.table(), lambda run, event: told.extend(lines(run, event)))
+    assert judge.limits == [PassLimit(50.0)]
+    assert judge.without == {"test_kernel.py::test_slow"}
+    assert run.baseline is not None and run.baseline.left_out == judge.without
+    (note,) = (line for line in told if "left out" in line)
+    assert note.startswith("note       1 perf test left out, which the budget has no time for")
 
 
 class Tampers(ScriptedJudge):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import shutil
 import sys
@@ -133,6 +134,7 @@ class PytestSession:
     def __init__(self, channel: Channel, job: Message) -> None:
         self._channel = channel
         self._is_timed = False
+        self._within_s = math.inf
         self._wanted: list[str] | None = job["tests"]
         self._kernel_name = Path(job["kernel"]).name
         self._collect_errors: list[Message] = []
@@ -220,6 +222,7 @@ class PytestSession:
                 self._observer = None
                 if observes:
                     self._observer = LaunchObserver(self._kernel_name, self._tunings)
+                self._within_s = float(request.get("within_s", math.inf))
                 self._channel.send(self._run(wanted, records=bool(request.get("records"))))
         return True
 
@@ -238,6 +241,9 @@ class PytestSession:
         begin = time.perf_counter()
         tests = []
         for index, item in enumerate(items):
+            if index and time.perf_counter() - begin > self._within_s:
+                item.session._setupstate.teardown_exact(None)  # as after the last test of a pass
+                break
             item.user_properties.clear()
             item._report_sections.clear()
             self._reports.clear()

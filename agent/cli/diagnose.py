@@ -100,15 +100,17 @@ def _timed(
     """From all of it: one pass of the perf tests, what they compile to, counters."""
     from agent.harness.compiling.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
+    from agent.harness.measuring.timed_pass import PassLimit
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
-    from agent.options import Request
+    from agent.options import Options, Request
     from agent.session import opened
 
     request = Request(kernel, tuple(tests), python=python)
     with opened(request, output.progress, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
-        outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
+        limit = PassLimit(min(Options().calibration_budget_s, timeout_s / 2))
+        outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True, limit=limit)
         if isinstance(outcome, Failure):
             output.result({"correct": outcome.correct, "reason": outcome.reason}, outcome.reason)
             raise typer.Exit(FAILED)
@@ -116,7 +118,7 @@ def _timed(
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
         found = Diagnostician(wanted, gpu, session.compiler).diagnose(
             checkout,
-            session.plan.perf,
+            tuple(n for n in session.plan.perf if n not in outcome.left_out),
             {r.config: r.latency_ms for r in outcome.records},
             launches=outcome.launches,
         )

@@ -102,7 +102,7 @@ def representative(
     if scale * _pair_s(costs, None) <= most_pair_s:
         return None
     chosen: frozenset[str] = frozenset()
-    for index in _spread(len(ranked)):
+    for index in spread(len(ranked)):
         more = chosen.union(ranked[index])
         if not chosen or scale * _pair_s(costs, more) <= most_pair_s:
             chosen = more
@@ -117,7 +117,7 @@ def _pair_s(costs: Sequence[PerfTestCost], configs: frozenset[str] | None) -> fl
     return seconds
 
 
-def _spread(count: int) -> list[int]:
+def spread(count: int) -> list[int]:
     """Indices in the order first, last, middle, and so on: the widest gap is halved next."""
     order = [0, count - 1][:count]
     while len(order) < count:

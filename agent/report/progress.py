@@ -44,7 +44,7 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
                 f"baseline   {run.incumbent_ms:.6f} ms over {configs}; "
                 f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)",
                 *_launches(event),
-                *(f"note       {note}" for note in (*_skipped(event), *event.notes)),
+                *(f"note       {note}" for note in (*_left_out(event), *event.notes)),
             ]
         case Calibrated():
             text = describe_resolution(event.calibration, run.options.rules)
@@ -97,11 +97,17 @@ def _launches(event: Baselined) -> list[str]:
     return [*shown, *([f"           and {more} more"] if more > 0 else []), *costs]
 
 
-def _skipped(event: Baselined) -> list[str]:
-    if not event.skipped:
-        return []
-    count = _count(len(event.skipped), "test")
-    return [f"{count} left out, skipped on this machine: {event.skipped[0]}"]
+def _left_out(event: Baselined) -> list[str]:
+    lines = []
+    if event.skipped:
+        count = _count(len(event.skipped), "test")
+        lines.append(f"{count} left out, skipped on this machine: {event.skipped[0]}")
+    if event.not_timed:
+        lines.append(
+            f"{_count(len(event.not_timed), 'perf test')} left out, which the budget has no time "
+            f"for (--calibration-budget-s, --compare-on, --perf-k): {event.not_timed[0]}"
+        )
+    return lines
 
 
 def _diagnosed(diagnosis: Diagnosis | None) -> list[str]:

@@ -12,8 +12,9 @@ import pytest
 from agent.events import TestPlan
 from agent.harness.discovery import Selection, discover
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge, TimedPass, Verification
+from agent.harness.measuring.judge import PytestJudge, Verification
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
 from agent.harness.processes.worker_session import Checkout, deadline_in

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from agent.events import Record, Started, TestPlan
 from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
-from agent.harness.measuring.judge import TimedPass
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
+from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
@@ -57,8 +57,8 @@ def kernel(latency_ms: float, *flags: str) -> str:
 class ScriptedJudge:
     """Exact, repeatable verdicts; `noise` spreads the pairs."""
 
-    def leave_out(self, nodeids: tuple[str, ...]) -> None:
-        assert nodeids == ()
+    def leave_out(self, nodeids: Collection[str]) -> None:
+        assert not nodeids
 
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         pass
@@ -86,7 +86,12 @@ class ScriptedJudge:
         return Verification(1, launching=("test_kernel.py::test_right",))
 
     def time(
-        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+        self,
+        checkout: Checkout,
+        deadline: float,
+        *,
+        may_skip: bool = False,
+        limit: PassLimit | None = None,
     ) -> TimedPass | Failure:
         if "HANG" in _text(checkout):
             return Failure(Status.CRASH, correct=True, reason="timed out")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from agent.errors import WorkerError
-from agent.events import Record, TestPlan
+from agent.events import TestPlan
 from agent.harness.discovery import PERF
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.examiner import Examiner
@@ -35,11 +35,11 @@ from agent.harness.measuring.records import (
 )
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_calls import check_fresh
+from agent.harness.measuring.timed_pass import PassLimit, TimedPass, run_some
 from agent.harness.measuring.verifier import Verification, Verifier
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import TestResult
 from agent.harness.processes.worker_session import Checkout, WorkerSession
-from agent.launches import ObservedLaunch
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import (
     Calibration,
@@ -60,24 +60,11 @@ from agent.measuring.subset import PerfTestCost, Subset
 from tile_agent_pytest.plugin import PROPERTY
 
 
-@dataclass(frozen=True)
-class TimedPass:
-    """One pass of the perf tests: a record a config, and the wall time of the pass."""
-
-    records: tuple[Record, ...]
-    pass_s: float
-    skipped: tuple[str, ...] = ()
-    """Tests that skipped themselves, where that was allowed."""
-    costs: tuple[PerfTestCost, ...] = ()
-    """What each perf test costs, for choosing the configs that comparisons measure."""
-    launches: tuple[ObservedLaunch, ...] = ()
-
-
 class Judge(Protocol):
     """What the loop asks of a harness. A scripted one stands in for it in the loop's own tests."""
 
-    def leave_out(self, nodeids: tuple[str, ...]) -> None:
-        """Do without the tests that skipped themselves at the baseline."""
+    def leave_out(self, nodeids: Collection[str]) -> None:
+        """Do without the tests that skipped themselves at the baseline, or were not reached."""
 
     def compare_on(self, subset: Subset | None) -> None:
         """Compare on these configs only; on all where there is no subset."""
@@ -100,9 +87,14 @@ class Judge(Protocol):
         """Run the correctness tests once, and compare what is timed with the origin's."""
 
     def time(
-        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+        self,
+        checkout: Checkout,
+        deadline: float,
+        *,
+        may_skip: bool = False,
+        limit: PassLimit | None = None,
     ) -> TimedPass | Failure:
-        """Run the perf tests once, warmed up."""
+        """Run the perf tests once, warmed up; some of them, where there is a limit."""
 
     def calibrate(
         self,
@@ -172,8 +164,8 @@ class PytestJudge:
         """End the processes that it keeps from one comparison to the next."""
         self._examiner.close()
 
-    def leave_out(self, nodeids: tuple[str, ...]) -> None:
-        """Do without the tests that skipped themselves at the baseline."""
+    def leave_out(self, nodeids: Collection[str]) -> None:
+        """Do without the tests that skipped themselves at the baseline, or were not reached."""
         if left := set(nodeids):
             self._tests = replace(
                 self._tests,
@@ -216,15 +208,21 @@ class PytestJudge:
         )
 
     def time(
-        self, checkout: Checkout, deadline: float, *, may_skip: bool = False
+        self,
+        checkout: Checkout,
+        deadline: float,
+        *,
+        may_skip: bool = False,
+        limit: PassLimit | None = None,
     ) -> TimedPass | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
+        whole = perf = self._compared.perf
         try:
             with self._timing_worker(checkout) as arm:
                 if problem := import_failure(arm, deadline):
                     return problem
                 for _ in range(2):
-                    done = arm.run(self._compared.perf, deadline, observes=True, timed=True)
+                    done = run_some(arm, perf, deadline, limit, self._framework)
                     skipped = done.skipped(checkout.has_module) if may_skip else ()
                     ran = [test for test in done.tests if test.nodeid not in skipped]
                     if bad := [test for test in ran if test.outcome != "passed"]:
@@ -234,12 +232,19 @@ class PytestJudge:
                     ran = of_the_kernel(ran)
                     if all(_stepped(test) for test in ran):
                         break
+                    perf, limit = tuple(test.nodeid for test in done.tests), None
         except WorkerError as problem:
             return worker_failure(problem, correct=True)
+        reached = {test.nodeid for test in done.tests}
         try:
-            records = read_records(ran, self._framework, self._names)
-            costs = tuple(cost for test in ran for cost in self._cost(test))
-            return TimedPass(records, done.seconds, skipped, costs, done.launches)
+            return TimedPass(
+                records=read_records(ran, self._framework, self._names),
+                pass_s=done.seconds,
+                skipped=skipped,
+                costs=tuple(cost for test in ran for cost in self._cost(test)),
+                launches=done.launches,
+                left_out=tuple(nodeid for nodeid in whole if nodeid not in reached),
+            )
         except RecordError as problem:
             return crash(str(problem))
 

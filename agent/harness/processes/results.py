@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.errors import WorkerDied
@@ -90,6 +90,24 @@ class Pass:
     """What kernels of the file were launched with, where that was asked for."""
     calls: tuple[TestedCall, ...] = ()
     """What the worker keeps of the tests' calls, where it was asked to."""
+
+    def joined(self, other: Pass) -> Pass:
+        """With what another says; its calls are left out, since they are another worker's."""
+        return Pass(
+            tests=self.tests + other.tests,
+            modules=tuple(dict.fromkeys(self.modules + other.modules)),
+            seconds=self.seconds + other.seconds,
+            chosen={**self.chosen, **other.chosen},
+            notes=tuple(dict.fromkeys(self.notes + other.notes)),
+            replaced=tuple(dict.fromkeys(self.replaced + other.replaced)),
+            programs=tuple(dict.fromkeys(self.programs + other.programs)),
+            launches=self.launches + other.launches,
+            calls=self.calls,
+        )
+
+    def in_order(self, place: Mapping[str, int]) -> Pass:
+        """With its tests in another order: node id -> place."""
+        return replace(self, tests=tuple(sorted(self.tests, key=lambda t: place[t.nodeid])))
 
     def not_passed(self) -> tuple[TestResult, ...]:
         """The tests that failed or were skipped."""

@@ -33,6 +33,9 @@ class PassLooks(TypedDict, total=False):
     """What the kernels were launched with."""
     timed: bool
     """What the tests time with functions that are known."""
+    within_s: float
+    """After how long no further test is begun; the answer then lacks the others. One is begun in
+    any case."""
 
 
 @dataclass(frozen=True)

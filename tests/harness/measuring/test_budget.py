@@ -18,7 +18,8 @@ from agent.harness.measuring.budget import (
     final_subset,
     screened_subset,
 )
-from agent.harness.measuring.judge import PytestJudge, TimedPass
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules

@@ -12,8 +12,9 @@ import pytest
 
 from agent.events import Baselined, TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge, TimedPass
+from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.kept_folders import KeptFolders
