@@ -171,7 +171,9 @@ class Baselined(Event):
     costs: tuple[PerfTestCost, ...] = ()
     """What each perf test costs."""
     correctness_s: float = 0.0
-    """Wall time of the correctness tests."""
+    """Wall time of a candidate's correctness tests, about."""
+    workers: int = 1
+    """In how many workers at once those run."""
     written: tuple[str, ...] = ()
     """Files of a commit that the tests themselves write to."""
     launches: tuple[ObservedLaunch, ...] = ()

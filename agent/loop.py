@@ -130,6 +130,7 @@ class Effects:
             if baseline := run.baseline:
                 self.judge.leave_out(baseline.left_out)
                 self.judge.expect_launches(baseline.launching)
+                self.judge.verify_in(baseline.workers)
                 self.judge.compare_on(run.subset)
                 self.judge.weigh(baseline.weights)
             return effect(run)
@@ -166,7 +167,8 @@ class Effects:
             compared=chosen_configs(timing.costs, run.options.compare_on),
             comparison_s=round(USUAL_PAIRS * pair_s(timing.costs, None), 1),
             costs=timing.costs,
-            correctness_s=round(correctness_s, 1),
+            correctness_s=round((correctness_s - verified.tried_s) / verified.workers, 1),
+            workers=verified.workers,
             written=tuple(sorted({*written, *self.candidates.written()})),
             launches=timing.launches,
         )

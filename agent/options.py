@@ -227,6 +227,14 @@ class Options:
             form=ValueForm.SECONDS,
         ),
     ] = 120.0
+    correctness_workers: Annotated[
+        int | None,
+        Option(
+            "Run the correctness tests in so many workers at once, where the baseline's pass so; "
+            "when left out, up to 8 where they take over 20 s.",
+            min=1,
+        ),
+    ] = None
     allow_precision_loss: Annotated[
         bool, Option("Keep what is less precise than the origin where the tests let it pass.")
     ] = False

@@ -287,6 +287,7 @@ def _open(
         logs=logs,
         watch=_watch(stack, environment, say),
         other_layouts=not request.options.tested_shapes_only,
+        correctness_workers=request.options.correctness_workers,
     )
     source = workspace.repository.read(origin_sha, target.kernel).decode()
     return Session(

@@ -175,7 +175,7 @@ def verify(
     from agent.measuring.measurement import Failure
     from agent.session import opened
 
-    options = Options(sandbox=sandbox)
+    options = Options(sandbox=sandbox, correctness_workers=1)  # it tries nothing else
     request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
     with opened(request, output.progress, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)

@@ -60,6 +60,9 @@ class ScriptedJudge:
     def leave_out(self, nodeids: Collection[str]) -> None:
         assert not nodeids
 
+    def verify_in(self, workers: int) -> None:
+        assert workers == 1
+
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         pass
 

@@ -110,6 +110,10 @@ class Examiner:
             self._drop_origin()
         return bool(self._calls)
 
+    def kept_tests(self) -> frozenset[str]:
+        """The tests that make the calls which a candidate's are to be compared with."""
+        return frozenset(call.nodeid for call in self._calls)
+
     def ask_ahead(self, is_enough: Callable[[], bool], deadline: float) -> None:
         """Ask the origin in which layouts the candidate can be compared, while that is busy.
 
@@ -140,7 +144,7 @@ class Examiner:
         self,
         origin: Checkout,
         arm: WorkerSession,
-        calls: Sequence[TestedCall],
+        tested: Pass,
         deadline: float,
         allowance: Allowance,
         spent: SpentTime,
@@ -150,7 +154,7 @@ class Examiner:
         Args:
             origin: the code as the user gave it.
             arm: the candidate's worker, which has collected the perf tests, too.
-            calls: what it recorded of the correctness tests.
+            tested: what the correctness tests did, with the calls that this worker recorded.
             deadline: for all of it.
             allowance: how much less precise the candidate may be.
             spent: is told what the time goes to.
@@ -173,11 +177,11 @@ class Examiner:
                 with spent.on("timed shapes"):
                     ours.begin(tests, deadline)
                     arm.begin(tests, deadline, observes=True)
-                    found = self._walk(ours, arm, check, deadline)
+                    found = self._walk(ours, arm, tested, check, deadline)
             session, ours = ours, None
             if isinstance(found, Failure):
                 return found
-            self._compare_layouts(session, arm, calls, check, deadline, spent)
+            self._compare_layouts(session, arm, tested.calls, check, deadline, spent)
             return found
         except NotKept as refused:
             return Failure(refused.status, correct=False, reason=str(refused))
@@ -210,7 +214,12 @@ class Examiner:
                 asked = time.monotonic() < until and self._ask_one(check, deadline)
 
     def _walk(
-        self, ours: WorkerSession, arm: WorkerSession, check: ResultCheck, deadline: float
+        self,
+        ours: WorkerSession,
+        arm: WorkerSession,
+        tested: Pass,
+        check: ResultCheck,
+        deadline: float,
     ) -> Failure | tuple[ObservedLaunch, ...]:
         stops: set[str] = set()
         while True:
@@ -220,10 +229,10 @@ class Examiner:
             own = ours.next_stop(deadline)
             if isinstance(own, Pass) and isinstance(theirs, Pass):
                 self._stops = frozenset(stops)
-                return tampering(own, theirs) or theirs.launches
+                return tampering(own, theirs.joined(tested)) or theirs.launches
             if not isinstance(own, Stop) or own != theirs:
                 if isinstance(theirs, Pass) and (
-                    tampered := tampering(ours.finish(own, deadline), theirs)
+                    tampered := tampering(ours.finish(own, deadline), theirs.joined(tested))
                 ):
                     return tampered
                 raise NotKept("its perf tests time something else than the origin's do")

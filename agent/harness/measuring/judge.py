@@ -34,6 +34,7 @@ from agent.harness.measuring.records import (
     short_names,
 )
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
+from agent.harness.measuring.side_by_side import WorkerCount
 from agent.harness.measuring.timed_calls import check_fresh
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass, run_some
 from agent.harness.measuring.verifier import Verification, Verifier
@@ -74,6 +75,9 @@ class Judge(Protocol):
 
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """Of candidates too, these correctness tests must launch a kernel of the file."""
+
+    def verify_in(self, workers: int) -> None:
+        """Run a candidate's correctness tests in so many workers at once."""
 
     def verify(
         self,
@@ -141,6 +145,7 @@ class PytestJudge:
         watch: GpuWatch | None = None,
         other_layouts: bool = True,
         candidate_server: ForkServer | None = None,
+        correctness_workers: int | None = None,
     ) -> None:
         self._server = server
         self._candidate_server = candidate_server
@@ -159,6 +164,7 @@ class PytestJudge:
         self._numbers = itertools.count(1)
         self._examiner = Examiner(server, lambda: self._compared, self._new_log, other_layouts)
         self._verifier = Verifier(server, self._examiner, self._new_log)
+        self._verifier.most = WorkerCount.of(correctness_workers)
 
     def close(self) -> None:
         """End the processes that it keeps from one comparison to the next."""
@@ -187,6 +193,10 @@ class PytestJudge:
     def expect_launches(self, nodeids: tuple[str, ...]) -> None:
         """A result that no kernel of the file computed is not the candidate's."""
         self._verifier.launching = frozenset(nodeids)
+
+    def verify_in(self, workers: int) -> None:
+        """As many as the baseline found the tests to pass in."""
+        self._verifier.workers = workers
 
     def verify(
         self,

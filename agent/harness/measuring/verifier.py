@@ -7,8 +7,9 @@ do the tests' calls, and compiles for them; see `other_layouts`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
@@ -22,6 +23,13 @@ from agent.harness.measuring.failures import (
     worker_failure,
 )
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
+from agent.harness.measuring.side_by_side import (
+    WorkerCount,
+    joined,
+    pass_so,
+    sessions,
+    shares,
+)
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
@@ -44,6 +52,10 @@ class Verification:
     """Kernels that differ from themselves, where that was looked at."""
     launches: tuple[ObservedLaunch, ...] = ()
     """Of perf tests, where they were examined."""
+    workers: int = 1
+    """In how many workers at once the tests pass; more than one where that was tried."""
+    tried_s: float = 0.0
+    """What it took to try that."""
 
     def check(self, kernel: str) -> None:
         """Raise `UsageError` where no test launched a kernel of the file: none can judge it."""
@@ -63,6 +75,10 @@ class Verifier:
     new_log: Callable[[str], Path]
     launching: frozenset[str] = frozenset()
     """Tests that must launch a kernel of the file: a result that none computed is not its own."""
+    most: WorkerCount = field(default_factory=lambda: WorkerCount.of(None))
+    """In how many workers the tests may run at once."""
+    workers: int = 1
+    """In how many a candidate's do."""
 
     def verify(
         self,
@@ -85,29 +101,35 @@ class Verifier:
             allowance: how much less precise those may be.
         """
         log, spent = self.new_log("verify"), SpentTime()
+        others = self.workers - 1 if origin and not tunes_itself(checkout) else 0
         try:
-            with WorkerSession(
-                self.server,
-                checkout,
-                log,
-                arguments=plan.arguments,
-                tests=plan.correctness + (self.examiner.plan().perf if origin else ()),
-                detect_launches=True,
-                repeat=may_skip,
-            ) as arm:
+            with (
+                WorkerSession(
+                    self.server,
+                    checkout,
+                    log,
+                    arguments=plan.arguments,
+                    tests=plan.correctness + (self.examiner.plan().perf if origin else ()),
+                    detect_launches=True,
+                    repeat=may_skip,
+                ) as arm,
+                sessions(self.server, checkout, plan, others, self.new_log) as beside,
+            ):
                 with spent.on("origin"):  # it collects while the candidate's worker does
                     records = origin is not None and self.examiner.begin(origin, deadline)
                 with spent.on("collect"):
                     if problem := import_failure(arm, deadline):
                         return problem
                 with spent.on("tests"):
-                    done = self._run(plan, arm, deadline, spent, records=records)
+                    done = self._run(plan, arm, beside, deadline, spent, records=records)
                 outcome = self._outcome(checkout, done, may_skip=may_skip)
-                if origin is None or isinstance(outcome, Failure):
+                if isinstance(outcome, Failure):
                     return outcome
-                examine = self.examiner.examine
-                found = examine(origin, arm, done.calls, deadline, allowance, spent)
-                return found if isinstance(found, Failure) else replace(outcome, launches=found)
+                if origin is not None:
+                    examine = self.examiner.examine
+                    found = examine(origin, arm, done, deadline, allowance, spent)
+                    return found if isinstance(found, Failure) else replace(outcome, launches=found)
+            return self._side_by_side(plan, checkout, done, outcome) if may_skip else outcome
         except WorkerError as problem:
             return worker_failure(problem, correct=False)
         finally:
@@ -117,17 +139,44 @@ class Verifier:
         self,
         plan: TestPlan,
         arm: WorkerSession,
+        beside: Sequence[WorkerSession],
         deadline: float,
         spent: SpentTime,
         *,
         records: bool,
     ) -> Pass:
-        """A pass of the correctness tests, with the origin asked beside it."""
-        arm.order(plan.correctness, deadline, records=records)
+        """A pass of the correctness tests, with the origin asked beside it.
+
+        The first worker runs all tests whose calls are compared later: it keeps its own alone.
+        """
+        kept = self.examiner.kept_tests() if records else ()
+        mine, *theirs = shares(plan.correctness, 1 + len(beside), kept)
+        arm.order(mine, deadline, records=records)
+        for other, share in zip(beside, theirs, strict=True):
+            other.order(share, deadline)
         if records and not tunes_itself(arm.checkout):
             with spent.on("origin's layouts beside tests"):
                 self.examiner.ask_ahead(arm.has_answer, deadline)
-        return arm.fetch(deadline)
+        return joined(arm, beside, plan, deadline)
+
+    def _side_by_side(
+        self, plan: TestPlan, checkout: Checkout, done: Pass, found: Verification
+    ) -> Verification:
+        """Try whether the origin's tests can run in several workers, which pays for long ones."""
+        begin = time.monotonic()
+        count = 1 if tunes_itself(checkout) else self.most.fitting(found.passed, done.seconds)
+        if count == 1:
+            return found
+        passes = pass_so(self.server, checkout, plan, done, count, self.new_log)
+        note = f"the correctness tests do not pass in {count} workers at once: they run in one"
+        if passes:
+            note = (
+                f"the correctness tests of a candidate run in {count} workers at once: in one they "
+                f"take {done.seconds:.0f} s"
+            )
+        tried_s = time.monotonic() - begin
+        notes = (*found.notes, note)
+        return replace(found, workers=count if passes else 1, tried_s=tried_s, notes=notes)
 
     def _outcome(self, checkout: Checkout, done: Pass, *, may_skip: bool) -> Verification | Failure:
         """What a pass of the correctness tests says."""

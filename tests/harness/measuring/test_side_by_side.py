@@ -1,0 +1,222 @@
+"""Correctness tests in several workers at once: which run where, and that nobody gets away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agent.events import TestPlan
+from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.side_by_side import WorkerCount, shares
+from agent.harness.measuring.verifier import Verification
+from agent.harness.processes.confinement import Confinement
+from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.worker_session import Checkout, deadline_in
+from agent.measuring.decision import Rules, Status
+from agent.measuring.measurement import Failure
+from tests.support.repo import write
+
+KERNEL = """
+import os
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+
+HERE = Path(__file__).parent
+SEEN = []
+
+
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, columns, factor, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    mask = offsets < columns
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    tl.store(y_ptr + offsets, x * factor, mask=mask)
+
+
+def scale(x, factor):
+    SEEN.append(x.numel())
+    with open(HERE.parent / "calls", "a") as calls:
+        print(HERE.name, os.getpid(), x.numel(), file=calls)
+    y = torch.empty_like(x)
+    scale_kernel[(1,)](x, y, x.numel(), factor, BLOCK=triton.next_power_of_2(x.numel()))
+    return y
+"""
+TESTS = """
+import kernel
+import pytest
+import torch
+
+
+@pytest.mark.parametrize("columns", [8, 16, 24, 32, 40, 48])
+def test_right(columns):
+    x = torch.randn(columns)
+    torch.testing.assert_close(kernel.scale(x, 3.0), x * 3.0)
+
+
+def test_perf(tile_bench):
+    x = torch.randn(128)
+    tile_bench(lambda: kernel.scale(x, 3.0))
+"""
+SIZES = (8, 16, 24, 32, 40, 48)
+CORRECTNESS = tuple(f"test_kernel.py::test_right[{columns}]" for columns in SIZES)
+PLAN = TestPlan(("test_kernel.py",), CORRECTNESS, ("test_kernel.py::test_perf",))
+WORKERS = 3
+OF_ANOTHER_WORKER = 16
+"""A size whose test the first worker does not run: its own are 8, 32 and the largest."""
+BEGIN = "    SEEN.append(x.numel())\n"
+WRONG = (BEGIN, f"{BEGIN}    factor += x.numel() == {OF_ANOTHER_WORKER}\n")
+BLIND = (
+    BEGIN,
+    f"{BEGIN}    if x.numel() == {OF_ANOTHER_WORKER}:\n"
+    "        torch.testing.assert_close = lambda *given, **named: None\n",
+)
+RESTS_ON_ANOTHER = (
+    BEGIN,
+    f"{BEGIN}    assert x.numel() != 48 or {OF_ANOTHER_WORKER} in SEEN, 'too early'\n",
+)
+NEEDS_ALL_MEMORY = (
+    BEGIN,
+    f"""{BEGIN}    mark = HERE.parent / "waited"
+    if x.numel() == {OF_ANOTHER_WORKER} and not mark.exists():
+        mark.touch()
+        raise torch.OutOfMemoryError("others have it")
+""",
+)
+
+
+@pytest.fixture
+def judge(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PytestJudge]:
+    monkeypatch.setattr(server, "confinement", Confinement(write=(tmp_path,)))  # what was called
+    (tmp_path / "logs").mkdir()
+    judge = PytestJudge(
+        server,
+        PLAN,
+        framework="triton",
+        rules=Rules(),
+        logs=tmp_path / "logs",
+        correctness_workers=WORKERS,
+    )
+    with closing(judge):
+        yield judge
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Checkout:
+    return checkout(tmp_path / "origin")
+
+
+def checkout(folder: Path, *edits: tuple[str, str]) -> Checkout:
+    text = KERNEL
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    write(folder, {"kernel.py": text, "test_kernel.py": TESTS})
+    return Checkout(folder, (folder,), "kernel.py")
+
+
+def judged(judge: PytestJudge, origin: Checkout, *edits: tuple[str, str]) -> Verification | Failure:
+    """What the judge says of a candidate whose tests run in several workers."""
+    candidate = checkout(origin.root.parent / "candidate", *edits)
+    judge.verify_in(WORKERS)
+    return judge.verify(candidate, deadline_in(60), origin=origin)
+
+
+def sizes_by_worker(folder: Path, whose: str) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for line in (folder / "calls").read_text().splitlines():
+        name, worker, columns = line.split()
+        if name == whose:
+            found.setdefault(int(worker), []).append(int(columns))
+    return found
+
+
+def test_tests_are_dealt_out_in_turn() -> None:
+    names = tuple("abcdefg")
+    assert shares(names, 3) == [("a", "d", "g"), ("b", "e"), ("c", "f")]
+    assert shares(names, 1) == [names]
+    assert shares(names, 3, {"c", "e"}) == [("c", "e", "g"), ("a", "d"), ("b", "f")]
+    assert shares(names, 3, set(names)) == [names, (), ()]
+
+
+def test_how_many_workers_are_worth_it() -> None:
+    assert WorkerCount(8).fitting(84, 107.0) == 8
+    assert WorkerCount(8).fitting(84, 5.0) == 1
+    assert WorkerCount(8).fitting(5, 107.0) == 2
+    assert WorkerCount(1).fitting(84, 107.0) == 1
+    assert WorkerCount.of(4).fitting(84, 0.1) == 4
+    assert 0 <= WorkerCount.of(None).most <= 8
+
+
+def test_the_baseline_tries_whether_they_pass_so(judge: PytestJudge, origin: Checkout) -> None:
+    found = judge.verify(origin, deadline_in(60), may_skip=True)
+    assert isinstance(found, Verification)
+    assert (found.passed, found.workers) == (6, WORKERS)
+    assert found.tried_s > 0
+    assert found.notes[-1].startswith("the correctness tests of a candidate run in 3 workers")
+    alone, *together = sizes_by_worker(origin.root.parent, "origin").values()
+    assert alone == list(SIZES)
+    assert sorted(together) == [[8, 32], [16, 40], [24, 48]]
+
+
+def test_tests_that_rest_on_each_other_run_in_one(judge: PytestJudge, tmp_path: Path) -> None:
+    found = judge.verify(
+        checkout(tmp_path / "origin", RESTS_ON_ANOTHER), deadline_in(60), may_skip=True
+    )
+    assert isinstance(found, Verification)
+    assert (found.passed, found.workers) == (6, 1)
+    assert found.notes[-1] == (
+        "the correctness tests do not pass in 3 workers at once: they run in one"
+    )
+
+
+def test_a_candidate_is_right_in_all_of_them(judge: PytestJudge, origin: Checkout) -> None:
+    found = judged(judge, origin)
+    assert isinstance(found, Verification), found
+    assert found.passed == 6
+    by_worker = sizes_by_worker(origin.root.parent, "candidate")
+    assert len(by_worker) == WORKERS
+    tested = Counter(size for sizes in by_worker.values() for size in sizes if size in SIZES)
+    assert set(tested) == set(SIZES)
+    (first,) = (sizes for sizes in by_worker.values() if 128 in sizes)
+    assert 48 in first, "the call that is compared in other layouts is not its own"
+    assert OF_ANOTHER_WORKER not in first
+
+
+@pytest.mark.parametrize(
+    ("edit", "status", "reason"),
+    [
+        (WRONG, Status.REVERT, f"test_kernel.py::test_right[{OF_ANOTHER_WORKER}]: AssertionError"),
+        (BLIND, Status.TAMPERED, "puts something of its own in place of torch.testing"),
+    ],
+    ids=["wrong", "blinds its judge"],
+)
+def test_what_goes_wrong_in_another_worker_counts(
+    judge: PytestJudge, origin: Checkout, edit: tuple[str, str], status: Status, reason: str
+) -> None:
+    found = judged(judge, origin, edit)
+    assert isinstance(found, Failure)
+    assert (found.status, found.reason[: len(reason)]) == (status, reason)
+
+
+def test_what_found_no_memory_beside_others_runs_again_alone(
+    judge: PytestJudge, origin: Checkout
+) -> None:
+    found = judged(judge, origin, NEEDS_ALL_MEMORY)
+    assert isinstance(found, Verification), found
+    assert found.passed == 6
+    assert (origin.root.parent / "waited").exists()
+
+
+def test_what_tunes_itself_has_the_machine_for_itself(judge: PytestJudge, origin: Checkout) -> None:
+    found = judged(judge, origin, ("HERE = ", "# as triton.autotune would\nHERE = "))
+    assert isinstance(found, Verification), found
+    assert len(sizes_by_worker(origin.root.parent, "candidate")) == 1
