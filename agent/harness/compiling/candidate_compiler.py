@@ -20,6 +20,7 @@ from agent.errors import WorkerError, WorkerTimedOut
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, read
 from agent.harness.processes.fork_server import ForkServer, WorkerProcess
+from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.script import ScriptEnd, read_answers
 from agent.harness.processes.worker_session import Checkout
 
@@ -129,12 +130,13 @@ def fork(
         log: file for the output.
     """
     job, variables = prepare(checkout, tests, wanted, timeout_s, scratch)
+    kept = KeptFolders(scratch / "tuned", scratch / "caches")  # packages make theirs when imported
     job["answers"] = str(scratch / "answers")
     return server.fork(
         {
             "cwd": str(checkout.root),
             "log": str(log),
-            "env": variables | {"TMPDIR": str(scratch)},
+            "env": kept.variables() | variables | {"TMPDIR": str(scratch)},
             "artifacts": job,
         },
         write=[scratch],

@@ -83,6 +83,22 @@ def test_triton_that_asks_for_too_much(compiling_server: ForkServer, tmp_path: P
     assert out == {"sha": large.problem}
 
 
+def test_packages_that_make_a_cache_when_they_are_imported(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    """As TileGym does: a confined worker may not write to the user's."""
+    caching = (
+        "import os\nfrom pathlib import Path\n\n"
+        "folder = os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'\n"
+        "(Path(folder) / 'made-by-a-package').mkdir(parents=True)\n"
+    )
+    root = checkout(
+        tmp_path, "triton_softmax", "caching", "import torch\n", f"{caching}import torch\n"
+    )
+    (found,) = compiled(compiling_server, tmp_path, "triton", root)
+    assert found.complete
+
+
 def test_what_cannot_be_compiled_is_not_filtered_out(
     compiling_server: ForkServer, tmp_path: Path
 ) -> None:
