@@ -65,6 +65,10 @@ class NothingCaptured(UsageError):
     """A command of the user's made no call of which a test can be made."""
 
 
+class UnreadableCode(UsageError):
+    """A binary utility of this machine cannot read what a compiler made."""
+
+
 class JournalError(TileAgentError):
     """The journal cannot be read or written."""
 

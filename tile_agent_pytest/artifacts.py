@@ -271,9 +271,12 @@ def _attempt(work: Callable[[str, Path], Message], target: str, folder: Path) ->
 
 
 def find_tool(name: str) -> str | None:
-    """A CUDA binary utility: in Triton's wheel, NVIDIA's wheels, PATH, or CUDA_HOME."""
+    """A CUDA binary utility: in NVIDIA's wheels, Triton's wheel, PATH, or CUDA_HOME.
+
+    Who installs NVIDIA's does so since Triton's is older than cuTile's compiler.
+    """
     folders = []
-    for package, below in (("triton", "backends/nvidia/bin"), ("nvidia", "cu13/bin")):
+    for package, below in (("nvidia", "cu13/bin"), ("triton", "backends/nvidia/bin")):
         spec = importlib.util.find_spec(package)
         folders += (
             [Path(p) / below for p in (spec.submodule_search_locations or ())] if spec else []

@@ -27,7 +27,7 @@ class CompiledCommit:
         """Why it cannot run, in one line.
 
         Only where no launch of a kernel can: a tuner passes over the configs that fail. A compile
-        that was not done in time is no reason, since the machine may have been busy.
+        that was not done in time, or cannot be read here, is no reason.
         """
         for kernel in dict.fromkeys(result.launch.kernel for result in self.results):
             reasons = [_reason(r) for r in self.results if r.launch.kernel == kernel]
@@ -38,7 +38,7 @@ class CompiledCommit:
 
 def _reason(result: Result) -> str | None:
     if isinstance(result, NotCompiled):
-        reason = None if result.timed_out else result.reason
+        reason = None if result.inconclusive else result.reason
     else:
         reason = advice.problem(result)
     return None if reason is None else f"{result.launch} for {result.target}: {reason}"

@@ -136,7 +136,8 @@ class NotCompiled:
     sm: int
     reason: str
     """One line."""
-    timed_out: bool = False
+    inconclusive: bool = False
+    """It may well run: there was no time to compile it, or no tool here reads its code."""
 
     @property
     def target(self) -> str:

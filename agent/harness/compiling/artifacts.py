@@ -16,7 +16,7 @@ from typing import Any
 
 import tile_agent_pytest
 from agent.analysis.cutile.signature import ParameterKind, Signature, signatures
-from agent.errors import UsageError
+from agent.errors import UnreadableCode, UsageError
 from agent.evidence import advice, remarks, sass
 from agent.evidence.cubin import digest, resources
 from agent.evidence.model import (
@@ -29,7 +29,7 @@ from agent.evidence.model import (
 )
 from agent.harness.compiling.cutile import module_name, to_compile
 from agent.harness.processes.results import read_launch
-from agent.harness.processes.script import ScriptEnd, run_script, run_tool
+from agent.harness.processes.script import NEWER, ScriptEnd, run_script, run_tool
 from agent.harness.processes.worker_session import Checkout
 from agent.launches import ObservedLaunch
 from agent.syntax import Source
@@ -148,6 +148,9 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
     if not any(answer["event"] == "launch" for answer in ended.answers):
         raise UsageError(_nothing_launched(checkout, tested, ended))
     results = tuple(_results(checkout, wanted, ended, deadline))
+    unread = [r.reason for r in results if isinstance(r, NotCompiled) and r.inconclusive]
+    if len(unread) == len(results) and unread[0].endswith(NEWER):
+        raise UnreadableCode(unread[0])  # the tools fit none of what was compiled
     compiled = sum(answer["event"] == "launch" for answer in ended.answers)
     left_out = max(0, tested["launches"] - compiled)
     return Evidence(
@@ -253,12 +256,15 @@ def _results(
         for sm in wanted.targets:
             answer = done.get((index, f"sm_{sm}"))
             if answer is None:
-                yield NotCompiled(launch, sm, ended.fate, timed_out=ended.code is None)
+                yield NotCompiled(launch, sm, ended.fate, inconclusive=ended.code is None)
             elif not answer["ok"]:
                 timed_out = bool(answer.get("timed_out"))
-                yield NotCompiled(launch, sm, answer["error"], timed_out=timed_out)
+                yield NotCompiled(launch, sm, answer["error"], inconclusive=timed_out)
             else:
-                yield _artifact(launch, sm, answer, tools, checkout.kernel, deadline)
+                try:
+                    yield _artifact(launch, sm, answer, tools, checkout.kernel, deadline)
+                except UnreadableCode as problem:
+                    yield NotCompiled(launch, sm, str(problem), inconclusive=True)
 
 
 def _launch(answer: Mapping[str, Any]) -> CompiledLaunch:

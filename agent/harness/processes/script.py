@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.errors import UsageError
+from agent.errors import UnreadableCode, UsageError
 from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.process_tree import kill_tree
+
+NEWER = ": another version of it may read this"
+"""The end of what is said of a binary utility that does not know some code."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def run_tool(command: Sequence[str], timeout_s: float) -> str:
     """What a binary utility prints.
 
     Raises:
-        UsageError: it failed or did not end.
+        UnreadableCode: it refused what it was given.
+        UsageError: it cannot be run, or did not end.
     """
     try:
         ended = subprocess.run(
@@ -98,7 +102,8 @@ def run_tool(command: Sequence[str], timeout_s: float) -> str:
         raise UsageError(f"{command[0]} failed ({problem}): install another version") from None
     if ended.returncode != 0:
         said = (ended.stderr or ended.stdout).strip().splitlines() or ["without a word"]
-        raise UsageError(f"{command[0]} failed ({said[-1]}): install a newer version of it")
+        first = next((line for line in said if "error" in line), said[-1])
+        raise UnreadableCode(f"{command[0]} failed ({first}){NEWER}")
     return ended.stdout
 
 

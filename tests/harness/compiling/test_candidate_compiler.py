@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from agent.errors import UnreadableCode
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
-from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import ForkedCompiler
+from agent.evidence.model import Artifact, NotCompiled
+from agent.harness.compiling.artifacts import Wanted, read
+from agent.harness.compiling.candidate_compiler import ForkedCompiler, end, fork
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.workers import start_server
@@ -97,6 +100,32 @@ def test_packages_that_make_a_cache_when_they_are_imported(
     )
     (found,) = compiled(compiling_server, tmp_path, "triton", root)
     assert found.complete
+
+
+def test_code_that_no_tool_here_reads_says_nothing_of_the_rest(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    """As of TileGym's batched product, of whose configs an older nvdisasm reads all but one."""
+    pytest.importorskip("triton")
+    root = checkout(tmp_path, "triton_softmax", "some")
+    wanted = Wanted("triton", (80, 90), python="unused", has_gpu=False)
+    scratch, deadline = tmp_path / "scratch", time.monotonic() + 60
+    scratch.mkdir()
+    tests = ("tests", "-kperf")
+    worker = fork(compiling_server, root, tests, wanted, 60.0, scratch, tmp_path / "log")
+    ended = end(worker, scratch, deadline)
+    cubins = [Path(answer["cubin"]) for answer in ended.answers if answer["event"] == "done"]
+    cubins[0].write_bytes(b"of a newer compiler")
+    found = read(root, wanted, ended, deadline)
+    unread, *others = found.results
+    assert isinstance(unread, NotCompiled) and unread.inconclusive
+    assert "failed (" in unread.reason and unread.reason.endswith("another version of it may read this")
+    assert others and all(isinstance(other, Artifact) for other in others)
+    assert CompiledCommit(found.results, found.sequence, complete=False).problem is None
+    for cubin in cubins:
+        cubin.write_bytes(b"of a newer compiler")
+    with pytest.raises(UnreadableCode, match="another version of it may read this"):
+        read(root, wanted, ended, deadline)
 
 
 def test_what_cannot_be_compiled_is_not_filtered_out(
