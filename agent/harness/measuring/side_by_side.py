@@ -1,7 +1,7 @@
 """Correctness tests in several workers at once, where one after the other takes long.
 
-What such tests wait for is a compiler: TileGym's rotary embedding is compiled anew for most of its
-84 tests, which takes 107 s on one of 16 processors, in every iteration. Tests may rest on each
+What such tests wait for is a compiler: TileGym's rotary embedding is tuned anew in most of its 84
+tests, which takes 107 s on one of 16 processors, for every candidate. Tests may rest on each
 other, or want a GPU for themselves; so the origin's have to pass side by side first.
 """
 

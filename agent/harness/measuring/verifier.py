@@ -33,7 +33,12 @@ from agent.harness.measuring.side_by_side import (
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
-from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
+from agent.harness.processes.worker_session import (
+    Checkout,
+    WorkerSession,
+    tunes_for_other_tests,
+    tunes_itself,
+)
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
@@ -101,7 +106,7 @@ class Verifier:
             allowance: how much less precise those may be.
         """
         log, spent = self.new_log("verify"), SpentTime()
-        others = self.workers - 1 if origin and not tunes_itself(checkout) else 0
+        others = self.workers - 1 if origin and not tunes_for_other_tests(checkout) else 0
         try:
             with (
                 WorkerSession(
@@ -164,7 +169,9 @@ class Verifier:
     ) -> Verification:
         """Try whether the origin's tests can run in several workers, which pays for long ones."""
         begin = time.monotonic()
-        count = 1 if tunes_itself(checkout) else self.most.fitting(found.passed, done.seconds)
+        count = (
+            1 if tunes_for_other_tests(checkout) else self.most.fitting(found.passed, done.seconds)
+        )
         if count == 1:
             return found
         passes = pass_so(self.server, checkout, plan, done, count, self.new_log)

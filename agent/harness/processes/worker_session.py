@@ -239,11 +239,21 @@ def deadline_in(seconds: float) -> float:
     return time.monotonic() + seconds
 
 
-TUNERS = (b"autotune", b"exhaustive_search")
+TUNERS = (b"autotune", b"exhaustive_search", b"libtuner")
 """What the text of a kernel holds that tunes itself: nothing else may run while it times that."""
+TEST_BY_TEST = (b"exhaustive_search",)
+"""Those whose choice is held for the test that it was made in, see `tile_agent_pytest.tuned`."""
 
 
 def tunes_itself(checkout: Checkout) -> bool:
     """Whether its text says so. Where it hides that, it chooses beside another's compiler."""
     text = (checkout.root / checkout.kernel).read_bytes()
     return any(tuner in text for tuner in TUNERS)
+
+
+def tunes_for_other_tests(checkout: Checkout) -> bool:
+    """Whether what it chooses in one test may be what another is timed with."""
+    text = (checkout.root / checkout.kernel).read_bytes()
+    return tunes_itself(checkout) and not (
+        any(tuner in text for tuner in TEST_BY_TEST) and b"triton" not in text
+    )

@@ -119,7 +119,9 @@ def test_code_that_no_tool_here_reads_says_nothing_of_the_rest(
     found = read(root, wanted, ended, deadline)
     unread, *others = found.results
     assert isinstance(unread, NotCompiled) and unread.inconclusive
-    assert "failed (" in unread.reason and unread.reason.endswith("another version of it may read this")
+    assert "failed (" in unread.reason and unread.reason.endswith(
+        "another version of it may read this"
+    )
     assert others and all(isinstance(other, Artifact) for other in others)
     assert CompiledCommit(found.results, found.sequence, complete=False).problem is None
     for cubin in cubins:

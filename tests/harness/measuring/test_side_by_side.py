@@ -15,7 +15,11 @@ from agent.harness.measuring.side_by_side import WorkerCount, shares
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.worker_session import Checkout, deadline_in
+from agent.harness.processes.worker_session import (
+    Checkout,
+    deadline_in,
+    tunes_for_other_tests,
+)
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Failure
 from tests.support.repo import write
@@ -217,7 +221,24 @@ def test_what_found_no_memory_beside_others_runs_again_alone(
     assert (origin.root.parent / "waited").exists()
 
 
-def test_what_tunes_itself_has_the_machine_for_itself(judge: PytestJudge, origin: Checkout) -> None:
+def test_what_triton_tunes_has_the_machine_for_itself(judge: PytestJudge, origin: Checkout) -> None:
+    """Its choice in a correctness test is what a perf test is timed with."""
     found = judged(judge, origin, ("HERE = ", "# as triton.autotune would\nHERE = "))
     assert isinstance(found, Verification), found
     assert len(sizes_by_worker(origin.root.parent, "candidate")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "for_others"),
+    [
+        ("import triton\n@triton.autotune(configs, key=[])", True),
+        ("import triton\n@libentry()\n@libtuner(configs=[], key=[])", True),
+        ("import cuda.tile as ct\nfrom cuda.tile.tune import exhaustive_search", False),
+        ("from tilegym.autotune import off\nfrom cuda.tile.tune import exhaustive_search", False),
+        ("import triton\nfrom cuda.tile.tune import exhaustive_search", True),
+        ("import triton", False),
+    ],
+)
+def test_whose_choices_are_those_of_one_test(tmp_path: Path, text: str, for_others: bool) -> None:
+    write(tmp_path, {"kernel.py": text})
+    assert tunes_for_other_tests(Checkout(tmp_path, (), "kernel.py")) is for_others
