@@ -28,8 +28,9 @@ from agent.report import table
 from agent.repository import Repository
 from agent.runs import find_runs, read_run, runs_folder, table_path
 from agent.session import Session, begin, held, opened, reopened
-from agent.state import Phase, Row, Run, advance, stop_reason
+from agent.state import Phase, Row, Run, stop_reason
 from agent.syntax import Source
+from agent.transitions import advance
 from agent.workspace import Workspace
 
 BEGIN, NEXT, TRY, FINISH = "begin", "next", "try", "finish"

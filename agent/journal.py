@@ -24,7 +24,8 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from agent.errors import JournalError, TransitionError
 from agent.events import EVENTS, Event, Proposed, Started
 from agent.redaction import redact_values
-from agent.state import Run, advance
+from agent.state import Run
+from agent.transitions import advance
 
 SCHEMA = 1
 """Version of the events' layout; a journal of another version is refused, not guessed at."""

@@ -53,10 +53,11 @@ from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import pair_s
 from agent.proposers.base import Declined, Exhausted, Proposer
-from agent.state import Phase, Run, advance, stop_reason
+from agent.state import Phase, Run, stop_reason
 from agent.sweep import Sweep
 from agent.syntax import Source
 from agent.target import left_alone
+from agent.transitions import advance
 from agent.watched import JUDGED, TOLD, Watch
 from agent.workspace import Workspace
 

@@ -46,9 +46,10 @@ from agent.runs import (
     runs_folder,
     usual_branch,
 )
-from agent.state import Phase, Run, advance
+from agent.state import Phase, Run
 from agent.syntax import Source
 from agent.target import Target, find_target
+from agent.transitions import advance
 from agent.workspace import Setup, Workspace, state_dir
 
 COLLECT_TIMEOUT_S = 300.0

@@ -17,7 +17,8 @@ from agent.events import Event, Measured
 from agent.harness.measuring.other_layouts import ORIGIN
 from agent.journal import read
 from agent.measuring.statistics import Comparison
-from agent.state import Run, advance
+from agent.state import Run
+from agent.transitions import advance
 from benchmarks.spec import HERE, Spec
 
 ITERATION_S = 120.0

@@ -37,6 +37,7 @@ TIERS = """
     analysis
     evidence
     journal  repository  lock  environment  syntax
+    transitions
     settings  state
     events
     options

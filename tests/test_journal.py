@@ -33,7 +33,8 @@ from agent.events import (
 )
 from agent.journal import SCHEMA, Journal, read, replay
 from agent.report.table import render
-from agent.state import Phase, Run, advance
+from agent.state import Phase, Run
+from agent.transitions import advance
 from tests.support.history import HISTORY, STARTED
 
 ROOT = Path(__file__).parent.parent

@@ -10,7 +10,8 @@ from agent.events import Measured, Settled, Verified
 from agent.journal import replay
 from agent.launches import ObservedTuning, TunedConfig, by_cost, tuning_costs, tunings_of
 from agent.report import progress
-from agent.state import Run, advance
+from agent.state import Run
+from agent.transitions import advance
 from tests.support.history import BASELINED, CALIBRATED, LAUNCH, STARTED, comparison, proposed
 
 OTHER = replace(LAUNCH, grid=(16, 1))

@@ -36,7 +36,8 @@ from agent.measuring.decision import Gain, Status
 from agent.measuring.statistics import ConfigComparison, Effect
 from agent.options import Options
 from agent.report.result import notes
-from agent.state import Phase, Run, advance, stop_reason
+from agent.state import Phase, Run, stop_reason
+from agent.transitions import advance
 from tests.support.history import (
     BASELINED,
     CALIBRATED,

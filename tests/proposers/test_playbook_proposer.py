@@ -18,8 +18,9 @@ from agent.playbook import ordered
 from agent.playbook.base import Optimization
 from agent.proposers.base import Exhausted, Proposal
 from agent.proposers.playbook import PlaybookProposer
-from agent.state import Phase, Run, advance
+from agent.state import Phase, Run
 from agent.syntax import Source
+from agent.transitions import advance
 from tests.support.history import STARTED, comparison, proposed, run_in
 
 

@@ -36,7 +36,8 @@ from agent.measuring.measurement import Calibration
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.options import Options
-from agent.state import Phase, Run, advance
+from agent.state import Phase, Run
+from agent.transitions import advance
 
 STARTED = Started(
     run_id="softmax-20250102-030405",

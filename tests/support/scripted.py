@@ -32,7 +32,8 @@ from agent.measuring.subset import Subset
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
-from agent.state import Run, advance
+from agent.state import Run
+from agent.transitions import advance
 from agent.workspace import Workspace
 
 KERNEL = "kernel.py"

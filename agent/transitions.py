@@ -1,0 +1,242 @@
+"""The state machine of a run: what each event makes of it. Pure.
+
+A `Run` is never saved. It is rebuilt by folding `advance` over the events of the journal, so
+resuming is the normal path and not a feature. An event is written only after `advance` has
+accepted it; an effect can therefore be repeated after a crash and must not mind.
+
+    SETUP -> BASELINE -> CALIBRATE -> PROPOSE -> SCREEN -> VERIFY -> MEASURE -> SETTLE -+
+                                         ^  |   (a sweep)                               |
+                                         |  +-> FINISH -> DONE                          |
+                                         +----------------------------------------------+
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agent.errors import TransitionError
+from agent.events import (
+    Baselined,
+    Calibrated,
+    Dropped,
+    Event,
+    Failed,
+    Finished,
+    HandedOver,
+    Measured,
+    Offered,
+    Proposed,
+    Screened,
+    Settled,
+    Skipped,
+    Started,
+    Stopped,
+    Usage,
+    Verified,
+)
+from agent.measuring.decision import Gain, Status, Verdict, decide
+from agent.state import Phase, Row, Run
+
+
+def advance(run: Run, event: Event) -> Run:
+    """The next state.
+
+    Raises:
+        TransitionError: the event does not belong to the run's phase.
+    """
+    phase, took_s = run.phase.value, event.took_s
+    by_phase = {**run.spent_by_phase_s, phase: run.spent_by_phase_s.get(phase, 0.0) + took_s}
+    run = replace(run, spent_s=run.spent_s + took_s, spent_by_phase_s=by_phase)
+    if event.touched:
+        note = (
+            f"{', '.join(event.touched)} in your repository during iteration {run.iteration} "
+            f"({phase}): if it was not you, it was what ran there"
+        )
+        run = replace(run, notes=(*run.notes, note))
+    return _step(run, event)
+
+
+def _step(run: Run, event: Event) -> Run:
+    match run.phase, event:
+        case Phase.SETUP, Started():
+            return replace(run, phase=Phase.BASELINE, started=event, incumbent_sha=event.origin_sha)
+        case Phase.BASELINE, Baselined():
+            latency_ms = event.latency_ms()
+            row = Row(0, "baseline", latency_ms, True, Status.KEEP, sha=run.incumbent_sha)
+            return replace(
+                run,
+                phase=Phase.CALIBRATE,
+                baseline=event,
+                launches=event.launches,
+                incumbent_ms=latency_ms,
+                iteration=1,
+                notes=(*run.notes, *event.notes),
+                rows=(row,),
+            )
+        case ((Phase.CALIBRATE | Phase.PROPOSE), Calibrated()):
+            return replace(
+                run,
+                phase=Phase.PROPOSE,
+                calibration=event.calibration,
+                subset=event.subset,
+                **_of_the_compared(run, event),
+                calibrated_at=run.iteration,
+                diagnosis=event.diagnosis or run.diagnosis,
+            )
+        case Phase.PROPOSE, Skipped():
+            return replace(
+                run,
+                offer=None,
+                # before this iteration: what it may keep can open the optimization again
+                tried={**run.tried, event.optimization: run.iteration - 1},
+                spent_out=run.spent_out | {event.optimization},
+                skipped=(*(s for s in run.skipped if s.optimization != event.optimization), event),
+                refusals=run.refusals + (event.usage is not None),
+                usage=run.usage + (event.usage or Usage()),
+            )
+        case Phase.PROPOSE, Offered():
+            return replace(run, offer=event)
+        case Phase.PROPOSE, Dropped() if run.offer is not None:
+            return _step(run, Skipped(run.offer.optimization, f"dropped: {event.reason}"))
+        case Phase.PROPOSE, HandedOver():
+            return _hand_over(run)
+        case Phase.PROPOSE, Proposed():
+            return replace(
+                run,
+                phase=Phase.SCREEN if len(event.candidates) > 1 else Phase.VERIFY,
+                offer=None,
+                refusals=0,
+                usage=run.usage + (event.usage or Usage()),
+                proposal=event,
+                candidates=event.candidates,
+                candidate=None,
+                comparison=None,
+                verdict=None,
+                candidate_correct=False,
+                tried={**run.tried, event.optimization: run.iteration},
+                spent_out=run.spent_out - {event.optimization},
+            )
+        case Phase.PROPOSE, Stopped():
+            return replace(run, phase=Phase.FINISH, stopped=event)
+        case Phase.SCREEN, Screened():
+            by_sha = {candidate.sha: candidate for candidate in run.candidates}
+            return replace(
+                run, phase=Phase.VERIFY, candidates=tuple(by_sha[sha] for sha in event.order)
+            )
+        case Phase.VERIFY, Verified():
+            chosen = next(c for c in run.candidates if c.sha == event.sha)
+            return replace(
+                run,
+                phase=Phase.MEASURE,
+                candidate=chosen,
+                candidate_correct=True,
+                candidate_launches=event.launches,
+            )
+        case Phase.MEASURE, Measured():
+            floor = run.calibration.noise_floor if run.calibration else 0.0
+            saves = run.proposal.saves if run.proposal else ""
+            compared, rules, kept = event.comparison, run.options.rules, run.since_origin
+            verdict = decide(compared, rules, noise_floor=floor, saves=saves, since_origin=kept)
+            if run.subset is not None:
+                verdict = replace(verdict, reason=f"{verdict.reason}; on {run.subset.coverage}")
+            return replace(
+                run, phase=Phase.SETTLE, comparison=compared, verdict=verdict, unmeasured=0
+            )
+        case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed()):
+            return replace(
+                run,
+                phase=Phase.SETTLE,
+                candidate_correct=event.correct,
+                verdict=Verdict(event.status, Gain.NONE, event.reason),
+                unmeasured=run.unmeasured + 1 if event.unmeasured else 0,
+                escalation=_escalation(run, event),
+            )
+        case Phase.SETTLE, Settled():
+            return _settle(run, event)
+        case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE | Phase.SETTLE), Dropped()):
+            verdict = Verdict(Status.CRASH, Gain.NONE, f"dropped: {event.reason}")
+            left = replace(run, verdict=verdict, comparison=None, unmeasured=0)
+            return _settle(left, Settled(run.incumbent_sha))
+        case Phase.FINISH, Finished():
+            return replace(run, phase=Phase.DONE, finished=event)
+    raise TransitionError(f"{type(event).__name__} does not belong to phase {run.phase.value}")
+
+
+def _of_the_compared(run: Run, event: Calibrated) -> dict[str, Any]:
+    """The baseline's row over the configs that are compared: those of the other rows."""
+    if event.subset is None or run.baseline is None or len(run.rows) != 1:
+        return {}
+    latency_ms = run.baseline.latency_ms(event.subset.configs)
+    return {"incumbent_ms": latency_ms, "rows": (replace(run.rows[0], latency_ms=latency_ms),)}
+
+
+def _hand_over(run: Run) -> Run:
+    """The next proposer begins with a clean slate; what no program could do, it may.
+
+    What was tried stays tried: the incumbent has been compared with it.
+    """
+    if run.next_proposer is None:
+        raise TransitionError(f"nobody comes after the {run.proposer}")
+    passed_by = {skipped.optimization for skipped in run.skipped}
+    return replace(
+        run,
+        stage=run.stage + 1,
+        tried={name: when for name, when in run.tried.items() if name not in passed_by},
+        misses=0,
+        last_gain=Gain.NONE,
+        refusals=0,
+    )
+
+
+def _escalation(run: Run, event: Failed) -> str:
+    """Why a person must look, if one must: the incumbent fails, or nothing can be measured."""
+    hopeless = event.unmeasured and run.unmeasured + 1 >= run.options.patience
+    return event.reason if event.incumbent or hopeless else run.escalation
+
+
+def _settle(run: Run, event: Settled) -> Run:
+    if run.verdict is None or run.proposal is None:
+        raise TransitionError("Settled without a verdict")
+    verdict = run.verdict
+    shown = run.candidate or run.candidates[0]
+    single = run.candidate is not None or len(run.candidates) == 1
+    row = Row(
+        iteration=run.iteration,
+        optimization=shown.title if single else run.proposal.optimization,
+        latency_ms=run.comparison.candidate_ms if run.comparison else None,
+        correct=run.candidate_correct,
+        status=verdict.status,
+        reason=verdict.reason,
+        sha=event.sha if verdict.status is Status.KEEP else shown.sha,
+        saves=run.proposal.saves
+        if verdict.status is Status.KEEP and verdict.gain is Gain.NONE
+        else "",
+    )
+    after = replace(
+        run,
+        phase=Phase.PROPOSE,
+        iteration=run.iteration + 1,
+        rows=(*run.rows, row),
+        notes=(*run.notes, event.note) if event.note else run.notes,
+    )
+    if run.unmeasured:
+        return after
+    if verdict.status is not Status.KEEP or run.comparison is None:
+        return replace(after, misses=run.misses + 1, last_gain=Gain.NONE)
+    family = {run.proposal.family}
+    levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
+    return replace(
+        after,
+        branch_behind=event.note,
+        calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
+        incumbent_sha=event.sha,
+        incumbent_ms=run.comparison.candidate_ms,
+        since_origin=run.comparison.after(run.since_origin),
+        launches=run.candidate_launches,
+        diagnosis=event.diagnosis or run.diagnosis,
+        misses=0,
+        last_gain=verdict.gain,
+        kept_families={**run.kept_families, run.proposal.family: run.iteration},
+        demoted=run.demoted | family if verdict.gain is Gain.MINOR else run.demoted - family,
+    )
