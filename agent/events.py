@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.causes import Diagnosis
 from agent.launches import ObservedLaunch
-from agent.measuring.decision import Status
+from agent.measuring.decision import Status, Verdict
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison, weighted_latency_ms
@@ -297,6 +297,8 @@ class Verified(Event):
 @dataclass(frozen=True)
 class Measured(Event):
     comparison: Comparison
+    verdict: Verdict | None = None
+    """The decision on it, by the rules of its time; None in journals that do not hold it."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cattrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
@@ -29,6 +29,8 @@ from agent.transitions import advance
 
 SCHEMA = 1
 """Version of the events' layout; a journal of another version is refused, not guessed at."""
+
+Kind = TypeVar("Kind", bound=Event)
 
 _KEYS = {"crc", "seq", "time", "type", "data"}
 _TYPES = {kind.__name__: kind for kind in EVENTS}
@@ -144,7 +146,7 @@ def replay(events: Sequence[Event]) -> Run:
         raise TransitionError(f"the events do not fit together: {problem!r}") from problem
 
 
-def without_secrets(event: Event) -> Event:
+def without_secrets(event: Kind) -> Kind:
     """The event without the secrets that a provider, a model, a program or a test let into it.
 
     How a run began names files, which a secret may be called after, and nobody else's words; what

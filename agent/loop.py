@@ -53,7 +53,7 @@ from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import pair_s
 from agent.proposers.base import Declined, Exhausted, Proposer
-from agent.state import Phase, Run, stop_reason
+from agent.state import Phase, Run, decided, stop_reason
 from agent.sweep import Sweep
 from agent.syntax import Source
 from agent.target import left_alone
@@ -274,7 +274,7 @@ class Effects:
         return Failed.of(failure)
 
     def measure(self, run: Run) -> Event:
-        """Candidate against incumbent, interleaved."""
+        """Candidate against incumbent, interleaved, and the verdict that follows."""
         assert run.candidate is not None
         outcome = self.judge.compare(
             self.candidates.checkout(run, run.incumbent_sha),
@@ -286,7 +286,9 @@ class Effects:
             return Failed.of(outcome)
         if len(run.candidates) == 1:  # those of a sweep were remembered when they were ranked
             self.candidates.timed(run, {run.candidate.sha})
-        return Measured(outcome)
+        # a run knows configs by their names in the journal, where no secret is
+        measured = without_secrets(Measured(outcome))
+        return replace(measured, verdict=decided(run, measured.comparison))
 
     def settle(self, run: Run) -> Event:
         """Let git follow the verdict: the branch moves to a kept candidate, or does not."""

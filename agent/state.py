@@ -6,7 +6,7 @@ How an event changes it is in `agent.transitions`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from agent.causes import Diagnosis
@@ -23,7 +23,7 @@ from agent.events import (
     Usage,
 )
 from agent.launches import ObservedLaunch, by_cost
-from agent.measuring.decision import Gain, Status, Verdict
+from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration
 from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
@@ -160,6 +160,24 @@ class Run:
     def kept(self) -> tuple[Row, ...]:
         """The rows of the kept optimizations, without the baseline."""
         return tuple(r for r in self.rows if r.iteration > 0 and r.status is Status.KEEP)
+
+
+def decided(run: Run, comparison: Comparison) -> Verdict:
+    """The verdict on the candidate of this iteration, by the rules as they are now.
+
+    For who has just measured it: the event then holds the verdict, and the rules are asked again
+    only where an old journal holds none.
+    """
+    verdict = decide(
+        comparison,
+        run.options.rules,
+        noise_floor=run.calibration.noise_floor if run.calibration else 0.0,
+        saves=run.proposal.saves if run.proposal else "",
+        since_origin=run.since_origin,
+    )
+    if run.subset is None:
+        return verdict
+    return replace(verdict, reason=f"{verdict.reason}; on {run.subset.coverage}")
 
 
 def stop_reason(run: Run) -> StopReason | None:

@@ -35,8 +35,8 @@ from agent.events import (
     Usage,
     Verified,
 )
-from agent.measuring.decision import Gain, Status, Verdict, decide
-from agent.state import Phase, Row, Run
+from agent.measuring.decision import Gain, Status, Verdict
+from agent.state import Phase, Row, Run, decided
 
 
 def advance(run: Run, event: Event) -> Run:
@@ -134,14 +134,12 @@ def _step(run: Run, event: Event) -> Run:
                 candidate_launches=event.launches,
             )
         case Phase.MEASURE, Measured():
-            floor = run.calibration.noise_floor if run.calibration else 0.0
-            saves = run.proposal.saves if run.proposal else ""
-            compared, rules, kept = event.comparison, run.options.rules, run.since_origin
-            verdict = decide(compared, rules, noise_floor=floor, saves=saves, since_origin=kept)
-            if run.subset is not None:
-                verdict = replace(verdict, reason=f"{verdict.reason}; on {run.subset.coverage}")
             return replace(
-                run, phase=Phase.SETTLE, comparison=compared, verdict=verdict, unmeasured=0
+                run,
+                phase=Phase.SETTLE,
+                comparison=event.comparison,
+                verdict=event.verdict or decided(run, event.comparison),
+                unmeasured=0,
             )
         case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed()):
             return replace(

@@ -26,6 +26,7 @@ from agent.events import (
     Dropped,
     Event,
     HandedOver,
+    Measured,
     Offered,
     Skipped,
     Stopped,
@@ -387,6 +388,7 @@ def test_a_journal_of_version_1_still_reads(tmp_path: Path) -> None:
         HandedOver,
         Offered,
     }  # later
+    assert [e.verdict for e in events if isinstance(e, Measured)] == [None, None]
     run = replay(events)
     assert run.phase is Phase.DONE
     assert run.started is not None
@@ -411,6 +413,17 @@ def test_opening_a_journal_of_version_1_changes_nothing_in_it(tmp_path: Path) ->
     assert journal.events == events_of(ASSET)
     journal.close()
     assert copy.read_bytes() == ASSET.read_bytes()
+
+
+def test_an_event_of_a_journal_that_held_no_verdicts_reads_without_one(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    measured = next(e for e in HISTORY if isinstance(e, Measured) and e.verdict)
+    written(path, (*HISTORY[:2], measured))
+    *others, last = path.read_bytes().splitlines(keepends=True)
+    body = json.loads(last)
+    del body["crc"], body["data"]["verdict"]
+    path.write_bytes(b"".join(others) + signed_line(body))
+    assert events_of(path) == (*HISTORY[:2], dataclasses.replace(measured, verdict=None))
 
 
 def test_no_secret_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

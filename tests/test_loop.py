@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agent.events import Baselined, Event, Screened, StopReason
+from agent.events import Baselined, Event, Measured, Screened, StopReason
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import drive
-from agent.measuring.decision import Status
+from agent.measuring.decision import Gain, Status, Verdict
 from agent.measuring.measurement import Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
@@ -70,6 +70,38 @@ def test_a_run_meets_every_verdict(tmp_path: Path) -> None:
     assert run.demoted == {"cache"}
     assert run.finished is not None and run.finished.comparison is not None
     assert run.finished.comparison.overall.improvement == pytest.approx(0.42)
+
+
+def otherwise(*_: object, **__: object) -> Verdict:
+    """Rules that set everything aside."""
+    return Verdict(Status.REVERT, Gain.NONE, "nothing is good enough any more")
+
+
+def test_the_verdict_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the rules change between the measurement and its settlement, and afterwards."""
+    scripted = ScriptedRun(make_repo(tmp_path, {KERNEL: ORIGIN}), STEPS[:1])
+    run, journal = scripted.begin()
+    table = scripted.effects().table()
+    run = drive(run, journal, table, lambda *_: None, lambda run: run.phase is Phase.SETTLE)
+    journal.close()
+    assert run.verdict is not None and run.verdict.status is Status.KEEP
+    monkeypatch.setattr("agent.state.decide", otherwise)
+    journal = Journal(scripted.folder / "journal.jsonl")
+    assert replay(journal.events).verdict == run.verdict
+    run = drive(replay(journal.events), journal, scripted.effects().table(), lambda *_: None)
+    assert [row.status for row in run.rows] == [Status.KEEP, Status.KEEP]
+    assert git(scripted.repo, "rev-parse", scripted.branch) == run.incumbent_sha
+    assert replay(journal.events) == run
+
+
+def test_every_measured_event_holds_the_verdict_that_its_row_tells(tmp_path: Path) -> None:
+    scripted = ScriptedRun(make_repo(tmp_path, {KERNEL: ORIGIN}), STEPS)
+    run = finish(scripted)
+    events = [line.event for line in read(scripted.folder / "journal.jsonl")]
+    verdicts = [event.verdict for event in events if isinstance(event, Measured)]
+    timed = [row for row in run.rows[1:] if row.latency_ms is not None]
+    assert [(v.status, v.reason) for v in verdicts if v] == [(r.status, r.reason) for r in timed]
+    assert len(verdicts) == 4
 
 
 def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None:

@@ -32,11 +32,11 @@ from agent.events import (
     Verified,
 )
 from agent.journal import replay
-from agent.measuring.decision import Gain, Status
+from agent.measuring.decision import Gain, Status, Verdict
 from agent.measuring.statistics import ConfigComparison, Effect
 from agent.options import Options
 from agent.report.result import notes
-from agent.state import Phase, Run, stop_reason
+from agent.state import Phase, Run, decided, stop_reason
 from agent.transitions import advance
 from tests.support.history import (
     BASELINED,
@@ -359,6 +359,22 @@ def test_no_config_loses_by_several_keeps_what_it_may_not_by_one() -> None:
     assert run.rows[-1].reason.startswith("slow would be 3.8 % slower than the origin")
     assert run.since_origin["slow"].improvement == -0.019
     assert run.since_origin["fast"].improvement == 0.2
+
+
+def test_the_verdict_of_an_event_holds_whatever_the_rules_are_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = advance(advance(started(), proposed("x", "a1")), Verified("a1", 12))
+    then = decided(run, comparison(0.03))
+    assert (then.status, then.gain) == (Status.KEEP, Gain.MINOR)
+    monkeypatch.setattr("agent.state.decide", lambda *_, **__: Verdict(Status.HELD, Gain.NONE, ""))
+    after = advance(run, Measured(comparison(0.03), then))
+    assert after.verdict == then
+    after = advance(after, Settled("a2"))
+    assert (after.rows[-1].status, after.rows[-1].reason) == (Status.KEEP, then.reason)
+    assert (after.incumbent_sha, after.demoted) == ("a2", {"tiles"})
+    now = advance(run, Measured(comparison(0.03))).verdict
+    assert now is not None and now.status is Status.HELD, "none is held: the rules are asked"
 
 
 def test_the_summary_names_every_config_that_lost() -> None:

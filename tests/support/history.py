@@ -31,7 +31,7 @@ from agent.events import (
     Verified,
 )
 from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
-from agent.measuring.decision import Status
+from agent.measuring.decision import Gain, Status, Verdict
 from agent.measuring.measurement import Calibration
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Blocks, Comparison, compare
@@ -140,7 +140,11 @@ HISTORY: tuple[Event, ...] = (
     proposed("occupancy", "b1", "b2", "b3"),
     SCREENED,
     Verified("b1", 12, (ScreenResult("b3", None, "test_softmax: off by one"),), took_s=3.0),
-    Measured(comparison(-0.2), took_s=30.0),
+    Measured(
+        comparison(-0.2),
+        Verdict(Status.REVERT, Gain.NONE, "c is 20.0 % slower (at least 19.6 %)"),
+        took_s=30.0,
+    ),
     Settled("a2", took_s=0.2),
     proposed("reciprocal", "c1"),
     Failed(Status.REVERT, False, "test_softmax: assert 1.0 == 2.0", took_s=3.0),
@@ -152,7 +156,10 @@ HISTORY: tuple[Event, ...] = (
     Stopped(StopReason.NO_IMPROVEMENT, "after 2 of them"),
     Finished(comparison(0.1), "measured afresh", faded=(1,), took_s=30.0),
 )
-"""Every type of event, in an order that the state machine accepts."""
+"""Every type of event, in an order that the state machine accepts.
+
+One comparison lacks its verdict, as in journals that did not hold any.
+"""
 
 REACHING: dict[Phase, Sequence[Event]] = {
     Phase.SETUP: (),
