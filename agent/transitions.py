@@ -35,7 +35,7 @@ from agent.events import (
     Usage,
     Verified,
 )
-from agent.measuring.decision import Gain, Status, Verdict
+from agent.measuring.decision import Gain, Status, Verdict, as_settled
 from agent.state import Phase, Row, Run, decided
 
 
@@ -197,6 +197,9 @@ def _settle(run: Run, event: Settled) -> Run:
     if run.verdict is None or run.proposal is None:
         raise TransitionError("Settled without a verdict")
     verdict = run.verdict
+    if run.comparison is not None:
+        kept = event.sha != run.incumbent_sha  # what is kept is a commit of its own
+        verdict = as_settled(verdict, run.comparison, run.options.rules, kept=kept)
     shown = run.candidate or run.candidates[0]
     single = run.candidate is not None or len(run.candidates) == 1
     row = Row(
@@ -214,6 +217,7 @@ def _settle(run: Run, event: Settled) -> Run:
     after = replace(
         run,
         phase=Phase.PROPOSE,
+        verdict=verdict,
         iteration=run.iteration + 1,
         rows=(*run.rows, row),
         notes=(*run.notes, event.note) if event.note else run.notes,

@@ -21,7 +21,7 @@ def after(improvement: float) -> Run:
     run = advance(replay([STARTED, BASELINED, CALIBRATED]), proposed("x", "a1"))
     run = advance(run, Verified("a1", 12, launches=(OTHER,)))
     run = advance(run, Measured(comparison(improvement)))
-    return advance(run, Settled("a2"))
+    return advance(run, Settled("a2" if improvement > 0 else run.incumbent_sha))
 
 
 def test_the_baseline_shows_those_of_the_origin() -> None:

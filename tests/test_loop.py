@@ -16,7 +16,7 @@ from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import drive
-from agent.measuring.decision import Gain, Status, Verdict
+from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
@@ -102,6 +102,53 @@ def test_every_measured_event_holds_the_verdict_that_its_row_tells(tmp_path: Pat
     timed = [row for row in run.rows[1:] if row.latency_ms is not None]
     assert [(v.status, v.reason) for v in verdicts if v] == [(r.status, r.reason) for r in timed]
     assert len(verdicts) == 4
+
+
+def test_a_run_of_before_reads_as_git_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal holds no verdict, and the rules are others now."""
+    scripted = ScriptedRun(make_repo(tmp_path, {KERNEL: ORIGIN}), STEPS)
+    run = finish(scripted)
+    events = [
+        replace(line.event, verdict=None) if isinstance(line.event, Measured) else line.event
+        for line in read(scripted.folder / "journal.jsonl")
+    ]
+    assert replay(events) == run
+    monkeypatch.setattr("agent.state.decide", otherwise)
+    again = replay(events)
+    assert [(r.status, r.sha) for r in again.rows] == [(r.status, r.sha) for r in run.rows]
+    assert again.incumbent_sha == git(scripted.repo, "rev-parse", scripted.branch)
+
+
+def test_a_secret_in_the_name_of_a_config_is_nothing_that_a_verdict_goes_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was kept before is known by the names that are in the journal."""
+
+    class Named(ScriptedJudge):
+        def compare(self, *arguments: Any) -> Comparison | Failure:
+            found = super().compare(*arguments)
+            assert isinstance(found, Comparison)
+            (config,) = found.configs
+            return replace(found, configs=(replace(config, config="correct-horse-battery"),))
+
+    def noted(comparison: Comparison, *_: object, **given: Any) -> Verdict:
+        (config,) = comparison.configs
+        known.append((config.config, set(given["since_origin"])))
+        return decide(comparison, *_, **given)
+
+    known: list[tuple[str, set[str]]] = []
+    monkeypatch.setenv("MY_API_KEY", "correct-horse-battery")
+    monkeypatch.setattr("agent.state.decide", noted)
+    scripted = ScriptedRun(
+        make_repo(tmp_path, {KERNEL: ORIGIN}), (STEPS[0], Step("b", (kernel(0.6),)))
+    )
+    run, journal = scripted.begin()
+    drive(run, journal, replace(scripted.effects(), judge=Named()).table(), lambda *_: None)
+    (first, before), (second, kept) = known
+    assert first == second and "horse" not in first
+    assert (before, kept) == (set(), {first})
 
 
 def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None:

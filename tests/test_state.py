@@ -42,6 +42,7 @@ from tests.support.history import (
     BASELINED,
     CALIBRATED,
     HISTORY,
+    LAUNCH,
     SCREENED,
     STARTED,
     comparison,
@@ -104,7 +105,7 @@ def iterate(run: Run, outcome: float | Failed, family: str = "tiles", name: str 
         run = advance(run, Measured(comparison(outcome)))
     assert run.verdict is not None
     kept = run.verdict.status is Status.KEEP
-    return advance(run, Settled("a2" if kept else run.incumbent_sha))
+    return advance(run, Settled(f"kept-{run.iteration}" if kept else run.incumbent_sha))
 
 
 CRASHED = Failed(Status.CRASH, True, "timed out")
@@ -352,7 +353,8 @@ def test_no_config_loses_by_several_keeps_what_it_may_not_by_one() -> None:
             Measured(replace(found, configs=configs)),
         ):
             run = advance(run, event)
-        return advance(run, Settled(f"{name}2"))
+        kept = run.verdict is not None and run.verdict.status is Status.KEEP
+        return advance(run, Settled(f"{name}2" if kept else run.incumbent_sha))
 
     run = costly(costly(started(), "a"), "b")
     assert [row.status for row in run.rows[1:]] == [Status.KEEP, Status.REVERT]
@@ -375,6 +377,58 @@ def test_the_verdict_of_an_event_holds_whatever_the_rules_are_now(
     assert (after.incumbent_sha, after.demoted) == ("a2", {"tiles"})
     now = advance(run, Measured(comparison(0.03))).verdict
     assert now is not None and now.status is Status.HELD, "none is held: the rules are asked"
+
+
+@pytest.mark.parametrize(("improvement", "gain"), [(0.1, Gain.MAJOR), (0.0, Gain.NONE)])
+def test_what_was_kept_before_verdicts_were_journaled_stays_kept(
+    improvement: float, gain: Gain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Verdict(Status.REVERT, Gain.NONE, "slow is 3.8 % slower")
+    monkeypatch.setattr("agent.state.decide", lambda *_, **__: now)
+    run = advance(advance(started(), proposed("x", "a1")), Verified("a1", 12, launches=(LAUNCH,)))
+    run = advance(run, Measured(comparison(improvement)))
+    run = advance(run, Settled("a2", "the branch is checked out"))
+    row = run.rows[-1]
+    assert (row.status, row.sha) == (Status.KEEP, "a2")
+    assert row.reason == "it was kept; today's rules say: slow is 3.8 % slower"
+    assert (run.incumbent_sha, run.misses, run.last_gain) == ("a2", 0, gain)
+    assert run.incumbent_ms == pytest.approx(0.82 * (1 - improvement))
+    assert (run.since_origin.keys(), run.launches) == ({"c"}, (LAUNCH,))
+    assert run.branch_behind == "the branch is checked out"
+
+
+@pytest.mark.parametrize("sha", ["a2", STARTED.origin_sha])
+def test_what_was_set_aside_before_verdicts_were_journaled_stays_that(sha: str) -> None:
+    """A settlement that agrees with today's rules changes nothing of what they say."""
+    run = advance(advance(started(), proposed("x", "a1")), Verified("a1", 12))
+    run = advance(run, Measured(comparison(0.1)))
+    assert run.verdict is not None and run.verdict.status is Status.KEEP
+    after = advance(run, Settled(sha))
+    if sha == "a2":
+        assert (after.rows[-1].reason, after.verdict) == (run.verdict.reason, run.verdict)
+        return
+    row = after.rows[-1]
+    assert (row.status, row.sha) == (Status.REVERT, "a1")
+    assert row.reason.startswith("it was set aside; today's rules say: faster by +10.0 %")
+    assert (after.incumbent_sha, after.incumbent_ms) == (run.incumbent_sha, run.incumbent_ms)
+    assert (after.misses, after.kept, after.since_origin) == (1, (), {})
+
+
+def test_three_keeps_that_the_rules_of_today_would_not_all_allow() -> None:
+    """As written when no loss was added up: the run goes on from the last of them."""
+    effects = {"fast": Effect(0.2, 0.19, 0.21), "slow": Effect(-0.019, -0.02, -0.018)}
+    configs = tuple(ConfigComparison(c, 1.0, 1.0 - e.improvement, e) for c, e in effects.items())
+    measured = Measured(replace(comparison(0.1), configs=configs))
+    events: list[Event] = [STARTED, BASELINED, CALIBRATED]
+    for name in "abc":
+        events += [proposed(name, f"{name}1"), Verified(f"{name}1", 1), measured]
+        events.append(Settled(f"{name}2"))
+    run = replay(events)
+    assert [row.sha for row in run.kept] == ["a2", "b2", "c2"]
+    assert [row.reason.startswith("it was kept; ") for row in run.kept] == [False, True, True]
+    assert run.incumbent_sha == "c2"
+    assert run.since_origin["slow"].improvement == pytest.approx(1 - 1.019**3)
+    assert stop_reason(run) is None
 
 
 def test_the_summary_names_every_config_that_lost() -> None:
@@ -463,7 +517,7 @@ def test_what_is_as_fast_is_kept_for_what_else_it_saves(saves: str, kept: bool) 
     run = advance(run, replace(proposed("x", "a1"), saves=saves))
     run = advance(run, Verified("a1", 12))
     run = advance(run, Measured(comparison(0.0)))
-    run = advance(run, Settled("a2" if kept else "a1"))
+    run = advance(run, Settled("a2" if kept else run.incumbent_sha))
     row = run.rows[-1]
     assert (row.status is Status.KEEP, row.saves) == (kept, saves if kept else "")
     assert (f"iteration 1 was kept for what else it saves: {saves}" in notes(run)) is kept

@@ -71,6 +71,12 @@ class Rules:
         """Whether a config lost more than is allowed, beyond doubt; just that much is allowed."""
         return effect.improvement < -self.regression - ROUNDING and effect.high < 0
 
+    def gain(self, improvement: float) -> Gain:
+        """How much that is, of what is faster beyond doubt."""
+        if improvement >= self.major - ROUNDING:
+            return Gain.MAJOR
+        return Gain.MINOR if improvement >= self.minor - ROUNDING else Gain.MARGINAL
+
 
 IMPOSSIBLE = 0.999
 """No edit of a kernel makes it take a thousandth of its time: something is not done any more."""
@@ -141,11 +147,31 @@ def decide(
         and abs(comparison.equal_clock.improvement - overall.improvement) >= CLOCK_SHARE
     ):
         found += f", {signed(comparison.equal_clock.improvement)} at equal clocks"
-    if overall.improvement >= rules.major - ROUNDING:
-        return Verdict(Status.KEEP, Gain.MAJOR, f"faster by {found}")
-    if overall.improvement >= rules.minor - ROUNDING:
-        return Verdict(Status.KEEP, Gain.MINOR, f"faster by {found}")
-    return Verdict(Status.KEEP, Gain.MARGINAL, f"faster by {found}, under {percent(rules.minor)}")
+    gain = rules.gain(overall.improvement)
+    under = f", under {percent(rules.minor)}" if gain is Gain.MARGINAL else ""
+    return Verdict(Status.KEEP, gain, f"faster by {found}{under}")
+
+
+def as_settled(verdict: Verdict, comparison: Comparison, rules: Rules, *, kept: bool) -> Verdict:
+    """The verdict that git followed.
+
+    A verdict that is not journaled is decided again at every replay, and its rules may have changed
+    since: a candidate that was kept stays kept, and one that was set aside stays that.
+
+    Args:
+        verdict: what the rules say of it now.
+        comparison: what it is on.
+        rules: the thresholds.
+        kept: whether the candidate became the incumbent.
+    """
+    if kept is (verdict.status is Status.KEEP):
+        return verdict
+    now = f"today's rules say: {verdict.reason}"
+    if not kept:
+        return Verdict(Status.REVERT, Gain.NONE, f"it was set aside; {now}")
+    overall = comparison.overall
+    gain = rules.gain(overall.improvement) if overall.low > 0 else Gain.NONE
+    return Verdict(Status.KEEP, gain, f"it was kept; {now}")
 
 
 def _held(comparison: Comparison) -> str:

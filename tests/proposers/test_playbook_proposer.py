@@ -165,7 +165,7 @@ def test_an_entry_is_looked_at_once_an_incumbent(backend: str) -> None:
                 proposed(found.optimization, "a1", family=found.family),
                 Verified("a1", 12),
                 Measured(comparison(0.1 if kept else -0.2)),
-                Settled("a2"),
+                Settled(f"kept-{run.iteration}" if kept else run.incumbent_sha),
             ):
                 run = advance(run, event)
             if kept:
