@@ -1,6 +1,7 @@
 """What happens in a run: events, each a fact that the journal keeps, and what they are made of.
 
-Pure values. Their layout is the journal's schema: a change of it is a new version of the journal.
+Pure values. Their layout is the journal's schema: a change with which old journals cannot be read
+is a new version of the journal.
 """
 
 from __future__ import annotations
