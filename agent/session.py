@@ -49,7 +49,6 @@ from agent.runs import (
 from agent.state import Phase, Run
 from agent.syntax import Source
 from agent.target import Target, find_target
-from agent.transitions import advance
 from agent.workspace import Setup, Workspace, state_dir
 
 COLLECT_TIMEOUT_S = 300.0
@@ -363,7 +362,7 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
     except BaseException:
         session.workspace.undo_setup(setup)
         raise
-    return advance(Run(), started), journal, setup
+    return replay([started]), journal, setup
 
 
 def _check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
