@@ -26,7 +26,8 @@ The answers, one JSON object a line:
     {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
     {"event": "tools", "cuobjdump": path or null, "nvdisasm": path or null}
     {"event": "tested", "launches": how many there were, "sequence": a digest of all of them,
-     "failures": [text, ...], "work": [Work.describe(), ...]}
+     "failures": [text, ...], "uncollected": whether pytest ended before any test, which its output
+     tells of, "work": [Work.describe(), ...]}
     {"event": "launch", "index": ..., ...Launch.describe()}   without a test: what was assumed
     {"event": "done", "index": ..., "target": ..., "ok": ..., "error": ... or the files}
 """
@@ -85,12 +86,13 @@ def main(job: Message) -> None:
             return
     tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
     recorder = LaunchRecorder(job["kernel"])
-    failures = run_tests(job, recorder)
+    failures, uncollected = run_tests(job, recorder)
     tell(
         event="tested",
         launches=len(recorder.launches),
         sequence=recorder.sequence,
         failures=failures,
+        uncollected=uncollected,
         work=[work.describe() for work in recorder.work],
     )
     launches = list(recorder.launches) or list(assumed(job))
@@ -111,10 +113,10 @@ def main(job: Message) -> None:
 # --- the tests ----------------------------------------------------------------------------------
 
 
-def run_tests(job: Message, recorder: LaunchRecorder) -> list[str]:
-    """Run them under the recorder. Returns what failed, a line each."""
+def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
+    """Run them under the recorder. Returns what failed, a line each, and whether none could run."""
     if job["pytest"] is None:
-        return []
+        return [], False
     import pytest
 
     from tile_agent_pytest import plugin
@@ -136,9 +138,11 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> list[str]:
     plugin.gate = _calling_once(recorder)
     with _pretending(job), _recording(job)(recorder, sm=job["sm"]):
         code = int(pytest.main(arguments, plugins=[plugin, session]))
-    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        session.failures.append(f"pytest ended with exit code {code}")
-    return session.failures
+    if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        return session.failures, False
+    none = code == pytest.ExitCode.NO_TESTS_COLLECTED
+    session.failures.append("pytest finds no tests" if none else f"pytest ended with code {code}")
+    return session.failures, not session.began
 
 
 class _Session:
@@ -147,9 +151,11 @@ class _Session:
     def __init__(self, recorder: LaunchRecorder) -> None:
         self._recorder = recorder
         self.failures: list[str] = []
+        self.began = False
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """What is launched from here on is this test's."""
+        self.began = True
         self._recorder.test = item.nodeid
         fixtures = getattr(item, "fixturenames", ())  # a benchmark script has none
         self._recorder.timed = "perf" in item.name or bool(TIMING & {*fixtures})

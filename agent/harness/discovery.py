@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.backends import BACKENDS
 from agent.errors import UsageError, WorkerError
 from agent.events import TestPlan
-from agent.harness.processes.collection_errors import fault, missing_module
+from agent.harness.processes.collection_errors import fault, missing_module, with_remedy
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Item
 from agent.harness.processes.worker_session import Checkout, WorkerSession
@@ -103,8 +103,9 @@ def discover(
             nodeid, text = everything.errors[0]
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")  # the worker may have been ended before it printed it
-            said = fault(text, checkout.root, nodeid)
-            raise UsageError(f"the tests cannot be collected: {said} (see {log})")
+            said = f"{fault(text, checkout.root, nodeid)} (see {log})"
+            told = with_remedy(said, checkout.has_module)
+            raise UsageError(f"the tests cannot be collected: {told}")
         if not everything.items:
             raise UsageError(f"pytest finds no tests in {', '.join(selection.files)}")
         by_k = {k: collect("-k", k) for k in _expressions(selection, framework)}
@@ -113,7 +114,8 @@ def discover(
             raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
         items_by_k = {k: found.items for k, found in by_k.items()}
     except WorkerError as problem:
-        raise UsageError(f"the tests cannot be collected: {problem}") from problem
+        told = with_remedy(str(problem), checkout.has_module)
+        raise UsageError(f"the tests cannot be collected: {told}") from problem
     scripts = selection.bench_ids
     tests = [item for item in everything.items if item.nodeid not in scripts]
     perf = _perf(tests, selection, framework, items_by_k)

@@ -170,8 +170,27 @@ def test_a_compiler_that_dies_takes_nothing_along(tmp_path: Path) -> None:
 
 
 def test_the_first_failing_test_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the first that fails: test_kernel"):
-        evidence(tmp_path, TRITON, test=TEST.replace("import run", "import walk"))
+    with pytest.raises(UsageError, match="the first that fails: test_kernel.py::test_perf_run: "):
+        evidence(tmp_path, TRITON, test=TEST.replace("lambda: run()", "walk"))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("test_kernel.py", "from kernel import walk\n", "ImportError: cannot import name 'walk'"),
+        ("conftest.py", "raise RuntimeError('no')\n", "RuntimeError: no: mend and commit it"),
+        ("conftest.py", "import no_such\n", "No module named 'no_such': install what provides no"),
+    ],
+)
+def test_what_cannot_be_collected_is_told_with_a_remedy(
+    tmp_path: Path, file: str, text: str, said: str
+) -> None:
+    (tmp_path / "conftest.py").write_text(text if file == "conftest.py" else "")
+    with pytest.raises(UsageError) as caught:
+        evidence(tmp_path, TRITON, test=text if file == "test_kernel.py" else TEST)
+    where = f"no test launches a kernel of kernel.py: the tests cannot be collected: {file}:1: "
+    assert str(caught.value).startswith(where)
+    assert said in str(caught.value)
 
 
 def test_tests_that_launch_nothing(tmp_path: Path) -> None:

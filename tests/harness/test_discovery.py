@@ -258,8 +258,12 @@ def test_an_import_that_fails(project: Project, server: ForkServer, addopts: str
         "the tests cannot be collected: "
         "test_kernel.py:1: ModuleNotFoundError: No module named 'no_such_module' (see "
     )
-    log = Path(message.rpartition(" ")[2].removesuffix(")"))
+    log = Path(message.partition("(see ")[2].partition(")")[0])
     assert "No module named 'no_such_module'" in log.read_text()
+    assert message.endswith(
+        "): install what provides no_such_module for the tests' interpreter, or name another with "
+        "--python"
+    )
 
 
 def test_a_file_that_needs_what_is_not_installed_is_left_out(
@@ -315,6 +319,16 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
     project.write(file, text)
     message = refusal(project, server, text if file == "test_kernel.py" else IMPORTING)
     assert message.startswith(f"the tests cannot be collected: {said}")
+    remedies = ("): mend and commit it", " or name another with --python")
+    assert message.endswith(remedies) == (file != "pytest.ini"), message
+
+
+def test_a_module_of_the_checkout_is_not_to_be_installed(
+    project: Project, server: ForkServer
+) -> None:
+    project.write("conftest.py", "import helpers.none\n")
+    project.write("helpers/__init__.py", "")
+    assert refusal(project, server, IMPORTING).endswith("): mend and commit it")
 
 
 def test_a_file_that_is_not_there(project: Project, server: ForkServer) -> None:

@@ -28,6 +28,7 @@ from agent.evidence.model import (
     TimedWork,
 )
 from agent.harness.compiling.cutile import module_name, to_compile
+from agent.harness.processes.collection_errors import fault_of_log, with_remedy
 from agent.harness.processes.results import read_launch
 from agent.harness.processes.script import NEWER, ScriptEnd, run_script, run_tool
 from agent.harness.processes.worker_session import Checkout
@@ -145,8 +146,9 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
     tested = next((a for a in ended.answers if a["event"] == "tested"), None)
     if tested is None:
         raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
+    failures = _failures(checkout, tested, ended)
     if not any(answer["event"] == "launch" for answer in ended.answers):
-        raise UsageError(_nothing_launched(checkout, tested, ended))
+        raise UsageError(_nothing_launched(checkout, tested, failures, ended))
     results = tuple(_results(checkout, wanted, ended, deadline))
     unread = [r.reason for r in results if isinstance(r, NotCompiled) and r.inconclusive]
     if len(unread) == len(results) and unread[0].endswith(NEWER):
@@ -157,7 +159,7 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
         results,
         tested["launches"],
         left_out,
-        tuple(tested["failures"]),
+        failures,
         tested["sequence"],
         tuple(map(_work, tested["work"])),
     )
@@ -234,10 +236,23 @@ def _check_missing(ended: ScriptEnd, wanted: Wanted) -> None:
         raise UsageError(f"{wanted.python} has no {name}: {wanted.python} {NEEDS[name]}")
 
 
-def _nothing_launched(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> str:
+def _failures(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> tuple[str, ...]:
+    """What the tests failed for; pytest names the fault of a session that ran none in its log."""
+    said = fault_of_log(ended.log, checkout.root) if tested["uncollected"] and ended.log else ""
+    if not said:
+        return tuple(tested["failures"])
+    told = f"the tests cannot be collected: {with_remedy(said, checkout.has_module)}"
+    return (told,)
+
+
+def _nothing_launched(
+    checkout: Checkout, tested: Mapping[str, Any], failures: Sequence[str], ended: ScriptEnd
+) -> str:
     said = f"no test launches a kernel of {checkout.kernel}"
-    if tested["failures"]:
-        return f"{said}; the first that fails: {tested['failures'][0]}"
+    if tested["uncollected"]:
+        return f"{said}: {failures[0]}"
+    if failures:
+        return f"{said}; the first that fails: {failures[0]}"
     if ended.code != 0:
         return f"{said}: {ended.fate}"
     return f"{said}: name others with --tests FILE[::TEST]"

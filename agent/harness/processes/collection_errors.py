@@ -1,9 +1,9 @@
-"""The line of pytest's output that says why tests cannot be collected."""
+"""The line of pytest's output that says why tests cannot be collected, and what to do then."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -16,6 +16,8 @@ _PLACE = re.compile(
 )
 _REFUSAL = re.compile(r"(?:^ERROR: |: error: )(?!usage:)(.+)", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'$")
+_LACKING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_IN_A_FILE = re.compile(r"[^\s:]+\.py\b")
 _INTERNAL = "INTERNALERROR> "
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
 """Python's own: of what ends a worker before pytest has begun."""
@@ -46,6 +48,20 @@ def missing_module(text: str) -> str:
     """The module that an account ends with the want of; empty where it ends otherwise."""
     found = _NO_MODULE.match(_exception(text.splitlines()))
     return found[1] if found else ""
+
+
+def with_remedy(said: str, has_module: Callable[[str], bool]) -> str:
+    """What was said of a fault, and how to mend it, where that is to be done in a file.
+
+    Args:
+        said: what `fault` found, and perhaps where the log is.
+        has_module: whether the checkout has a module of that name: then it is not to be installed.
+    """
+    lacking = _LACKING.search(said)
+    if lacking and not has_module(lacking[1]):
+        what = f"install what provides {lacking[1]} for the tests' interpreter"
+        return f"{said}: {what}, or name another with --python"
+    return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
 
 
 def fault_of_log(log: Path, root: Path) -> str:

@@ -29,6 +29,8 @@ class ScriptEnd:
     """In one line."""
     code: int | None
     """Its exit code, below zero for a signal; None when it passed its deadline."""
+    log: Path | None = None
+    """What it printed, where that is kept."""
 
 
 def run_script(
@@ -84,7 +86,7 @@ def run_script(
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    return ScriptEnd(tuple(read_answers(answers)), fate, code)
+    return ScriptEnd(tuple(read_answers(answers)), fate, code, log)
 
 
 def run_tool(command: Sequence[str], timeout_s: float) -> str:
