@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.errors import UsageError
+from agent.errors import BaselineFailed, UsageError
 from agent.events import Dropped, Event, Offered, Skipped, Stopped, StopReason
 from agent.journal import Journal
 from agent.loop import Observer, drive
@@ -115,8 +115,10 @@ def begin_run(
         run, journal, made = begin(session)
         try:
             run = drive(run, journal, session.effects().table(), observer(session), _waits)
-        except UsageError:
+        except UsageError as problem:
             session.workspace.undo_setup(made)
+            if isinstance(problem, BaselineFailed):
+                raise UsageError(session.with_log(str(problem))) from problem
             raise
         finally:
             journal.close()

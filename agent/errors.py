@@ -2,6 +2,7 @@
 
     TileAgentError
     ├── UsageError          the user can mend it: one line, exit code 2, nothing changed
+    │   ├── BaselineFailed
     │   ├── CommandFailed
     │   └── NothingCaptured
     ├── JournalError        a journal that cannot be read or written
@@ -55,6 +56,10 @@ class UsageError(TileAgentError):
     The message is one line that says what is wrong and how to mend it. Nothing has been changed
     when it is raised.
     """
+
+
+class BaselineFailed(UsageError):
+    """The user's own tests fail on the user's own code."""
 
 
 class CommandFailed(UsageError):

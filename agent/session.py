@@ -1,8 +1,7 @@
 """Before a run and around it: what is needed is found, checked and opened, and closed again.
 
 `opened` changes nothing of the user's: it looks, starts the fork server and checks out the commit
-in a worktree of its own. `begin` is the one step that writes into the repository, and `abandon`
-takes it back.
+in a worktree of its own. `begin` is the one step that writes into the repository.
 """
 
 from __future__ import annotations
@@ -93,6 +92,11 @@ class Session:
         """A commit on disk."""
         root = self.workspace.checkout(sha)
         return Checkout(root, self.target.sys_path(root), self.target.kernel)
+
+    def with_log(self, reason: str) -> str:
+        """Why tests failed just now, and the log that holds all that they said."""
+        logs = sorted(self.logs.glob("[0-9]*.log"))
+        return reason if not logs or " (see /" in reason else f"{reason} (see {logs[-1]})"
 
     def effects(self, **proposers: Proposer) -> Effects:
         """What the phases do; `proposers` are taken beside those of the options."""
@@ -265,13 +269,8 @@ def _open(
             server,
             Checkout(root, target.sys_path(root), target.kernel),
             Selection(
-                target.tests,
-                request.correctness_k,
-                request.perf_k,
-                needs,
-                target.benches,
-                captured,
-            ),
+                target.tests, request.correctness_k, request.perf_k, needs, target.benches, captured
+            ),  # fmt: skip
             framework=target.backend,
             interpreted=environment.gpu is None,
             log=log,

@@ -112,7 +112,8 @@ def _timed(
         limit = PassLimit(min(Options().calibration_budget_s, timeout_s / 2))
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True, limit=limit)
         if isinstance(outcome, Failure):
-            output.result({"correct": outcome.correct, "reason": outcome.reason}, outcome.reason)
+            reason = session.with_log(outcome.reason)
+            output.result({"correct": outcome.correct, "reason": reason}, reason)
             raise typer.Exit(FAILED)
         gpu = session.environment.gpu
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)

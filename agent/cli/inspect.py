@@ -27,6 +27,7 @@ from agent.options import Options, Request, Sandbox
 
 if TYPE_CHECKING:
     from agent.measuring.measurement import Failure
+    from agent.session import Session
     from agent.syntax import Source
 
 Targets = Annotated[
@@ -181,7 +182,7 @@ def verify(
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
     if isinstance(outcome, Failure):
-        _fail(outcome, options)
+        _fail(outcome, session)
     else:
         outcome.check(session.target.kernel)
         output.result(
@@ -215,7 +216,7 @@ def bench(
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         meaning = session.latency_meaning
     if isinstance(outcome, Failure):
-        _fail(outcome, options)
+        _fail(outcome, session)
     else:
         lines = [f"{r.latency_ms:.6f} ms  {r.config}  ({r.method})" for r in outcome.records]
         output.result(
@@ -253,7 +254,7 @@ def calibrate(
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
     if isinstance(outcome, Failure):
-        _fail(outcome, options)
+        _fail(outcome, session)
     else:
         output.result(to_json(outcome), describe_resolution(outcome, Options().rules))
 
@@ -315,9 +316,9 @@ def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:
     return source if targets or only_compiles(backend.name, probe()) else None
 
 
-def _fail(failure: Failure, options: Options) -> None:
+def _fail(failure: Failure, session: Session) -> None:
     from agent.harness.processes.confinement import remedy
 
-    reason = f"{failure.reason}{remedy(options, failure.reason)}"
+    reason = session.with_log(f"{failure.reason}{remedy(session.options, failure.reason)}")
     output.result({"correct": failure.correct, "reason": reason}, reason)
     raise typer.Exit(FAILED)

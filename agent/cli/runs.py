@@ -12,7 +12,7 @@ from agent.cli.observe import announce, observer
 from agent.cli.run_parameters import asking
 from agent.cli.shared_options import Json
 from agent.cli.status import state_of
-from agent.errors import Interrupted, UsageError
+from agent.errors import BaselineFailed, Interrupted, UsageError
 
 if TYPE_CHECKING:
     from agent.journal import Journal
@@ -85,6 +85,8 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
         session.workspace.close()
         output.progress(f"interrupted; go on with: tile-agent resume {session.workspace.run_id}")
         raise
+    except BaselineFailed as problem:
+        raise UsageError(session.with_log(str(problem))) from problem
     assert state.started is not None
     result = to_result(state) | {
         "table": str(table_path(session.workspace.repository)),

@@ -127,13 +127,28 @@ def test_no_perf_tests(repo: Path) -> None:
 
 def test_tests_that_fail_before_any_change(repo: Path) -> None:
     edit("tests/test_double.py", TEST.replace("2 * x)", "3 * x)"))(repo)
-    refused(repo, "--kernel", "double.py", saying="fail before any change")
+    said = (
+        "the correctness tests fail before any change: tests/test_double.py::test_double_triton: "
+        "AssertionError: Tensor-likes are not close!: mend it, or leave it out, such as with "
+        "--correctness-k 'not test_double_triton and not perf' (see /"
+    )
+    refused(repo, "--kernel", "double.py", saying=said, json=False)
+    end = tile_agent(repo, "verify", "--kernel", "double.py")
+    assert end.code == 3
+    log = Path(end.out.partition(" (see ")[2].rpartition(")")[0])
+    assert "Greatest absolute difference" in log.read_text()
+
+
+def test_perf_tests_that_fail_before_any_change(repo: Path) -> None:
+    edit("tests/test_double.py", TEST.replace("ones(1024)", "ones(1024, 'no')"))(repo)
+    said = "mend it, or leave test_perf_double_triton out with --perf-k (see /"
+    refused(repo, "--kernel", "double.py", saying=said, json=False)
 
 
 def test_perf_tests_that_record_nothing(repo: Path) -> None:
     silent = TEST.partition("    tile_bench")[0] + "    assert double(x) is not None\n"
     edit("tests/test_double.py", silent)(repo)
-    refused(repo, "--kernel", "double.py", saying="recorded no timing")
+    refused(repo, "--kernel", "double.py", saying="recorded no timing", json=False)
 
 
 @pytest.mark.parametrize("value", others_full(["float('nan')", "0.0", "-1.0", "float('inf')"]))

@@ -170,7 +170,7 @@ def test_a_compiler_that_dies_takes_nothing_along(tmp_path: Path) -> None:
 
 
 def test_the_first_failing_test_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the first that fails: test_kernel.py::test_perf_run: "):
+    with pytest.raises(UsageError, match=r"the first that fails: test_kernel\.py::test_perf_run: "):
         evidence(tmp_path, TRITON, test=TEST.replace("lambda: run()", "walk"))
 
 

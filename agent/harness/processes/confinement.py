@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.environment import describe_sandbox
-from agent.errors import UsageError
+from agent.errors import BaselineFailed, UsageError
 from agent.options import Options, Sandbox
 from tile_agent_pytest.sandbox import SYSCALLS
 from tile_agent_pytest.watchdog import allowed_bytes
@@ -19,6 +19,7 @@ _LOST = re.compile(r"KeyError: '([A-Za-z_][A-Za-z0-9_]*)'")
 _REFUSED = re.compile(
     r"PermissionError|Permission denied|Operation not permitted|Errno 1\]|EPERM|OS call failed"
 )
+_TEST = re.compile(r"\S+\.py::(?:\w+::)*(\w+)")
 _REMEDY = (
     "workers are confined: they write only where their temporary files are, and reach no network; "
     "let the tests use tmp_path, or give --sandbox off"
@@ -94,7 +95,17 @@ def remedy(options: Options, reason: str) -> str:
     return f" ({_REMEDY})" if refused else ""
 
 
-def failed_baseline(kind: str, options: Options, reason: str) -> UsageError:
+def failed_baseline(kind: str, options: Options, reason: str) -> BaselineFailed:
     """The error of a run whose tests, of this kind, fail on the user's own code."""
-    why = f"{reason}{remedy(options, reason)}"
-    return UsageError(f"the {kind} tests fail before any change: {why}")
+    way_out = remedy(options, reason) or _others(kind, reason)
+    return BaselineFailed(f"the {kind} tests fail before any change: {reason}{way_out}")
+
+
+def _others(kind: str, reason: str) -> str:
+    """How to do without the test that fails; empty where the reason names none."""
+    test = _TEST.match(reason)
+    if test is None:
+        return ""
+    if kind == "perf":
+        return f": mend it, or leave {test[1]} out with --perf-k"
+    return f": mend it, or leave it out, such as with --correctness-k 'not {test[1]} and not perf'"

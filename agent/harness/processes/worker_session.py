@@ -24,6 +24,10 @@ from agent.harness.processes.results import (
 )
 
 
+MOST_ACCOUNTS = 20
+"""Of failures of one pass, that are written to the log."""
+
+
 class PassLooks(TypedDict, total=False):
     """What a pass over tests tells besides their outcomes; nothing that is not asked for."""
 
@@ -192,8 +196,18 @@ class WorkerSession(CallOrders):
     def _finished(self, message: dict[str, Any]) -> Pass:
         with understood():
             done = read_pass(message)
+        self._write_down(done)
         self._check_import(done)
         return done
+
+    def _write_down(self, done: Pass) -> None:
+        """Why tests failed: pytest would print it at the end of a session, which is killed."""
+        failed = [test for test in done.tests if test.outcome == "failed"]
+        if not failed:
+            return
+        with self._log.open("a", encoding="utf-8", errors="backslashreplace") as log:
+            for test in failed[:MOST_ACCOUNTS]:
+                log.write(f"\n\n{test.nodeid} fails:\n{test.text}\n")
 
     def _check_import(self, done: Pass) -> None:
         """A test that imports the user's own copy would judge the wrong code, silently."""
