@@ -270,7 +270,7 @@ def _open(
             Checkout(root, target.sys_path(root), target.kernel),
             Selection(
                 target.tests, request.correctness_k, request.perf_k, needs, target.benches, captured
-            ),  # fmt: skip
+            ),
             framework=target.backend,
             interpreted=environment.gpu is None,
             log=log,

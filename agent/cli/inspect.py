@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -36,6 +36,8 @@ Targets = Annotated[
 ]
 RightResult = Annotated[str | None, REFERENCE]
 Shapes = Annotated[str | None, SHAPES]
+MOST_SKIPPED = 10
+"""Tests that skipped themselves and are named to a person."""
 FAILED = 3
 """Exit code of `verify` and `bench` when the tests fail: an answer, not a fault."""
 
@@ -185,10 +187,11 @@ def verify(
         _fail(outcome, session)
     else:
         outcome.check(session.target.kernel)
-        output.result(
-            {"correct": True, "passed": outcome.passed},
-            f"right: {outcome.passed} correctness tests pass",
-        )
+        notes = (*session.notes, *outcome.notes)
+        right = f"right: {outcome.passed} correctness tests pass"
+        value = {"correct": True, "passed": outcome.passed, "skipped": list(outcome.skipped)}
+        told = [right, *_skipped(outcome.skipped), *(f"note: {note}" for note in notes)]
+        output.result(value | {"notes": list(notes)}, "\n".join(told))
 
 
 def bench(
@@ -314,6 +317,17 @@ def _to_compile(kernel: Path, targets: list[str] | None) -> Source | None:
     if targets and backend.name != "cutile":
         raise UsageError(f"--target compiles cuTile kernels, and {kernel} holds {backend.name}'s")
     return source if targets or only_compiles(backend.name, probe()) else None
+
+
+def _skipped(nodeids: Sequence[str]) -> Iterator[str]:
+    """The tests that skipped themselves, each of its cases' in one line."""
+    from collections import Counter
+
+    counts = Counter(nodeid.partition("[")[0] for nodeid in nodeids)
+    for name, count in list(counts.items())[:MOST_SKIPPED]:
+        yield f"skipped on this machine: {name}{f' ({count} cases)' if count > 1 else ''}"
+    if len(counts) > MOST_SKIPPED:
+        yield f"and {len(counts) - MOST_SKIPPED} more tests, which --json names"
 
 
 def _fail(failure: Failure, session: Session) -> None:

@@ -67,6 +67,29 @@ def test_tests_that_skip_themselves(tmp_path: Path) -> None:
         assert f"all 1 {kind} tests skip themselves here: needs a GPU" in end.err + end.out
 
 
+def test_verify_names_the_tests_that_skip_themselves(tmp_path: Path) -> None:
+    skipping = TEST + (
+        "\n\nimport pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_large_triton(n):\n"
+        "    pytest.skip('small GPU')\n\n\ndef test_reference_triton():\n    import no_such_reference\n"
+    )
+    root = repo(tmp_path, skipping)
+    end = tile_agent(root, "verify", "--kernel", "double.py")
+    assert (end.code, end.out.splitlines()) == (
+        ExitCode.DONE,
+        [
+            "right: 1 correctness tests pass",
+            "skipped on this machine: tests/test_double.py::test_large_triton (2 cases)",
+            "skipped on this machine: tests/test_double.py::test_reference_triton",
+            "note: not installed, but needed by tests: no_such_reference",
+        ],
+    ), end.err
+    assert tile_agent(root, "verify", "--kernel", "double.py", "--json").json["skipped"] == [
+        "tests/test_double.py::test_large_triton[1]",
+        "tests/test_double.py::test_large_triton[2]",
+        "tests/test_double.py::test_reference_triton",
+    ]
+
+
 @pytest.mark.full
 def test_tests_that_need_what_is_not_installed(tmp_path: Path) -> None:
     needing = "\n\ndef test_against_another_triton():\n    import no_such_reference\n"

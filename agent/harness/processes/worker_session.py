@@ -23,7 +23,6 @@ from agent.harness.processes.results import (
     understood,
 )
 
-
 MOST_ACCOUNTS = 20
 """Of failures of one pass, that are written to the log."""
 
