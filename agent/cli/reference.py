@@ -22,14 +22,19 @@ if TYPE_CHECKING:
 
 REFERENCE = typer.Option(
     "--reference",
-    help="What is right: an expression over the arguments and torch, or FILE.py:function.",
+    help="What is right: an expression over the arguments and torch, or FILE.py:function. "
+    "Of several results, None stands for one that is not compared.",
 )
 SHAPES = typer.Option(
     help='JSON, argument -> shape or value: {"x": ["N", 4096], "eps": 1e-5}. '
     "A letter stands for each of --sizes."
 )
 Function = Annotated[
-    str | None, typer.Option(help="Which function to call; the one that launches when left out.")
+    str | None,
+    typer.Option(
+        help="Which function to call, or Class.apply of an autograd function; the one that "
+        "launches when left out."
+    ),
 ]
 Dtypes = Annotated[
     str | None, typer.Option(help='JSON, argument -> dtype: {"x": "bfloat16"}; else float32.')

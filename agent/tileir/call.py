@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import libcst as cst
+
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.operations import entry_kernels
 from agent.errors import UsageError
@@ -19,6 +21,8 @@ DTYPES = (
 DEFAULT_DTYPE = "float32"
 DEFAULT_SIZES = (128, 1024, 8192)
 """Small, medium and large, as the skill has them."""
+APPLY, FORWARD = "apply", "forward"
+"""Of an autograd function: what is called, and what that runs, after a context."""
 RAGGED = 1
 """`verify` also tries each size less this, so that masks are tested."""
 
@@ -73,10 +77,12 @@ def read_call(
     Raises:
         UsageError: what is wrong and how to mend it.
     """
-    wrapper = _function(source, function)
+    name, wrapper, parameters = _function(source, function)
     given = _object(shapes, "--shapes", '{"x": [4096, 1024]}')
     types = _object(dtypes or "{}", "--dtypes", '{"x": "bfloat16"}')
-    _check_names(wrapper, given)
+    _check_names(name, wrapper, parameters, given)
+    if name != wrapper.name:
+        given = _in_places(name, parameters, given)
     tensors = {n: v for n, v in given.items() if isinstance(v, list)}
     if wrong := next((n for n in types if n not in tensors), None):
         raise UsageError(f"--dtypes names {wrong}, to which --shapes gives no shape")
@@ -90,15 +96,30 @@ def read_call(
     if not tensors:
         raise UsageError("--shapes gives no tensor: name one, such as '{\"x\": [4096, 1024]}'")
     kernels = tuple(k.name for k in entry_kernels(source))
-    return KernelCall(wrapper.name, kernels, arguments, _cases(tensors, sizes, ragged=ragged))
+    return KernelCall(name, kernels, arguments, _cases(tensors, sizes, ragged=ragged))
 
 
-def _function(source: Source, name: str | None) -> Function:
+def _function(source: Source, name: str | None) -> tuple[str, Function, tuple[cst.Param, ...]]:
+    """What is called, the function of the file that this runs, and the parameters to be given."""
     by_name = {f.name: f for f in source.functions}
-    if name is not None:
-        if name not in by_name:
-            raise UsageError(f"--function {name}: {source.path} has no such function")
-        return by_name[name]
+    owner, _, method = (name or "").rpartition(".")
+    forward = by_name.get(f"{owner}.{FORWARD}") if method in (APPLY, FORWARD) else None
+    if forward is not None and f"{owner}.{APPLY}" not in by_name and _is_static(forward):
+        return f"{owner}.{APPLY}", forward, forward.parameters[1:]
+    if name is not None and name not in by_name:
+        raise UsageError(f"--function {name}: {source.path} has no such function")
+    found = by_name[name] if name is not None else _launching(source, by_name)
+    return found.name, found, found.parameters
+
+
+def _is_static(function: Function) -> bool:
+    """Whether it is a static method, as `forward` of an autograd function is, and of no module."""
+    decorators = (each.decorator for each in function.node.decorators)
+    return any(isinstance(d, cst.Name) and d.value == "staticmethod" for d in decorators)
+
+
+def _launching(source: Source, by_name: Mapping[str, Function]) -> Function:
+    """The one that launches."""
     launching = dict.fromkeys(
         where for k in TRITON.functions(source) for where in k.launched_from if where in by_name
     )
@@ -111,14 +132,28 @@ def _function(source: Source, name: str | None) -> Function:
     return by_name[next(iter(launching))]
 
 
-def _check_names(wrapper: Function, given: Mapping[str, Any]) -> None:
-    names = [p.name.value for p in wrapper.parameters]
+def _in_places(
+    name: str, parameters: Sequence[cst.Param], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments in the order of the parameters: torch takes them by their places alone."""
+    names = [p.name.value for p in parameters]
+    last = max((names.index(n) for n in given if n in names), default=-1)
+    if lacking := next((n for n in names[: last + 1] if n not in given), None):
+        raise UsageError(f"--shapes lacks {lacking}: {name} takes its arguments by their places, "
+                         "so give all before the last")  # fmt: skip
+    return {n: given[n] for n in names[: last + 1]}
+
+
+def _check_names(
+    name: str, wrapper: Function, parameters: Sequence[cst.Param], given: Mapping[str, Any]
+) -> None:
+    names = [p.name.value for p in parameters]
     takes_more = wrapper.node.params.star_kwarg is not None
     if wrong := next((n for n in given if n not in names and not takes_more), None):
-        raise UsageError(f"--shapes names {wrong}; {wrapper.name} takes {', '.join(names)}")
-    missing = [p.name.value for p in wrapper.parameters if p.default is None]
+        raise UsageError(f"--shapes names {wrong}; {name} takes {', '.join(names)}")
+    missing = [p.name.value for p in parameters if p.default is None]
     if lacking := next((n for n in missing if n not in given), None):
-        raise UsageError(f"--shapes lacks {lacking}, which {wrapper.name} needs: give it a shape, "
+        raise UsageError(f"--shapes lacks {lacking}, which {name} needs: give it a shape, "
                          "or a value")  # fmt: skip
 
 

@@ -73,6 +73,55 @@ def test_results_in_place(tmp_path: Path) -> None:
     assert second.startswith("x 130: result 0: 130 of 130 elements differ")
 
 
+SEVERAL = (
+    ADD.replace("return out", "return out, x, 64, 'a mode'")
+    + """
+
+class Add(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y, mode="a mode"):
+        return add(x, y)[0]
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("x + y", "gives 3 results (float32[130], float32[130], 64), the reference 1: let it give "
+                  "as many in a tuple, None for what is not to be compared"),
+        ("(x + y, None, None)", ""),
+        ("(x + y, x, 64, None)", ""),
+        ("(x + y, None, 65, None)", "result 2: 1 of 1 elements differ, first at []: 64, not 65"),
+        ("(x, None, None)", "result 0: 130 of 130 elements differ"),
+        ("(x + y, x, 64, y)", "result 3: is no tensor, and the reference is"),
+        ("(None, None, None)", "the reference gives None for each result"),
+    ],
+)  # fmt: skip
+def test_what_is_returned_beside_the_result(tmp_path: Path, reference: str, said: str) -> None:
+    """As the forward functions of libraries do: what was saved, a block size, a mode."""
+    given = ("--reference", reference, "--shapes", '{"x": [130], "y": [130]}', "--function", "add")
+    done = verify(tmp_path, SEVERAL, *given)
+    assert done.code == (FAILED if said else ExitCode.DONE), done.err
+    assert said in done.out
+
+
+@pytest.mark.parametrize("name", ["Add.apply", "Add.forward"])
+def test_apply_of_an_autograd_function(tmp_path: Path, name: str) -> None:
+    shapes = ("--shapes", '{"y": [130], "x": [130]}', "--function", name)
+    done = verify(tmp_path, SEVERAL, "--reference", "x + y", *shapes)
+    assert done.code == ExitCode.DONE, done.err
+    done = verify(tmp_path, SEVERAL, "--reference", "x - y", *shapes)
+    assert (done.code, "result 0: 130 of 130 elements differ" in done.out) == (FAILED, True)
+
+
+def test_apply_takes_its_arguments_by_their_places(tmp_path: Path) -> None:
+    text = SEVERAL.replace("ctx, x, y, mode", "ctx, x, scale=1.0, y=None, mode")
+    done = verify(tmp_path, text, *ADDED, "--function", "Add.apply")
+    assert done.code == ExitCode.USAGE
+    assert "--shapes lacks scale: Add.apply takes its arguments by their places" in done.err
+
+
 def test_every_config_is_run(tmp_path: Path) -> None:
     """Those that the interpreter cannot tell apart count once."""
     half = TUNED.replace("meta['BLOCK'])", "64)")  # right with blocks of 64 only

@@ -22,6 +22,7 @@ from tile_agent_pytest.sandbox import FILES, probe
 pytest.importorskip("triton")
 BOTH = {"x": [130], "y": [130]}
 AFTER = "argument x after the call"
+TWICE = "float32[130], float32[130]"
 
 
 def verify(
@@ -68,7 +69,11 @@ def test_a_right_kernel_on_ragged_sizes(tmp_path: Path) -> None:
                 ("return out", "return out[:1]", "has shape [1], the reference [130]"),
                 ("return out", "return out[None]", "has shape [1, 130], the reference [130]"),
                 ("return out", "return out.half()", "is float16, the reference float32"),
-                ("return out", "return out, out", "gives 2 tensors, the reference 1"),
+                (
+                    "return out",
+                    "return out, out",
+                    f"gives 2 results ({TWICE}), the reference 1: let it",
+                ),
                 ("return out", "return None", "returns nothing and changes none of its arguments"),
                 ("return out", "x += 1\n    return out", f"{AFTER}: 130 of 130 elements"),
                 ("offsets < n", "offsets < n + 3", "writes outside"),

@@ -14,7 +14,7 @@ import pytest
 
 from tile_agent_pytest.bench import TileBench
 from tile_agent_pytest.tile_ir import RESULTS
-from tile_agent_pytest.tile_ir.calls import device, insist_on_backend, load, run
+from tile_agent_pytest.tile_ir.calls import device, function_of, insist_on_backend, load, run
 from tile_agent_pytest.tile_ir.inputs import make
 
 HERE = Path(__file__).parent
@@ -34,6 +34,6 @@ def test_call(number: int, record_property: Callable[[str, object], None]) -> No
 @each_case
 def test_perf(number: int, tile_bench: TileBench) -> None:
     """Time it."""
-    function = getattr(MODULE, JOB["function"])
+    function = function_of(MODULE, JOB["function"])
     made = make(JOB["arguments"], JOB["cases"][number], device())
-    tile_bench(lambda: function(**made))
+    tile_bench(lambda: function(made))

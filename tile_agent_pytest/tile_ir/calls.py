@@ -6,6 +6,7 @@ Triton's interpreter cannot time the configs of an autotuned kernel, so it runs 
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +33,20 @@ def load(file: str, name: str) -> Any:
     if found != os.path.realpath(file):
         raise ImportError(f"{name} is {found} and not {file}")
     return module
+
+
+def function_of(module: Any, name: str) -> Callable[[dict[str, Any]], Any]:
+    """A function of a module, to be called with its arguments by name.
+
+    `apply` of an autograd function takes them by their places.
+    """
+    import torch
+
+    function = operator.attrgetter(name)(module)
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, type) and issubclass(owner, torch.autograd.Function):
+        return lambda made: function(*made.values())
+    return lambda made: function(**made)
 
 
 def insist_on_backend() -> None:
@@ -67,7 +82,8 @@ def run(module: Any, job: Message, number: int, folder: Path) -> Iterator[Messag
     for index, config in enumerate(_each_config(module) if interpreted else (None,)):
         error = None
         try:
-            did = _once(getattr(module, job["function"]), job["arguments"], job["cases"][number])
+            function = function_of(module, job["function"])
+            did = _once(function, job["arguments"], job["cases"][number])
             torch.save(did, folder / f"{number}-{index}.pt")
         except Exception as failure:
             error = in_one_line(failure)
@@ -100,26 +116,28 @@ def _each_config(module: Any) -> Iterator[str | None]:
         tuner.configs = configs
 
 
-def _once(function: Callable[..., Any], arguments: list[Message], case: Message) -> Message:
+def _once(
+    function: Callable[[dict[str, Any]], Any], arguments: list[Message], case: Message
+) -> Message:
     """Tensors on the CPU, so that the judge's process can read them: results, and arguments after.
 
-    `changed` names the arguments that differ now, `aliases` those that are results, and `broken`
-    those beside which something was written.
+    Of results, None stands for what is no tensor. `changed` names the arguments that differ now,
+    `aliases` those that are results, and `broken` those beside which something was written.
     """
     import torch
 
     made = make(arguments, case, device())
     before = {k: v.clone() for k, v in made.items() if isinstance(v, torch.Tensor)}
     with torch.no_grad():
-        results = flattened(function(**made))
+        results = flattened(function(made))
     if device() == "cuda":
         torch.cuda.synchronize()
     pointers = {made[k].data_ptr(): k for k in before}
     return {
-        "results": [r.cpu() for r in results],
+        "results": [None if r is None else r.cpu() for r in results],
         "after": {k: made[k].clone().cpu() for k in before},
         "changed": [k for k, v in before.items() if not _same(v, made[k])],
-        "aliases": [pointers.get(r.data_ptr()) for r in results],
+        "aliases": [None if r is None else pointers.get(r.data_ptr()) for r in results],
         "broken": list(broken_bands(made)),
     }
 

@@ -69,15 +69,18 @@ def broken_bands(made: dict[str, Any]) -> Iterator[str]:
 
 
 def flattened(result: Any) -> list[Any]:
-    """The tensors of a result, in order; a number counts as one without dimensions."""
+    """The tensors of a result, in order, and None in the place of each part that is something else.
+
+    A number counts as a tensor without dimensions; of a result that is None nothing is left.
+    """
     import torch
 
     if isinstance(result, torch.Tensor):
         return [result.detach()]
     if isinstance(result, tuple | list):
-        return [tensor for part in result for tensor in flattened(part)]
+        return [tensor for part in result for tensor in flattened(part) or [None]]
     if isinstance(result, dict):
-        return [tensor for part in result.values() for tensor in flattened(part)]
+        return [tensor for part in result.values() for tensor in flattened(part) or [None]]
     if isinstance(result, bool | int | float):
         return [torch.tensor(result)]
     return []

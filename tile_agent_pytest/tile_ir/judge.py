@@ -14,6 +14,8 @@ from tile_agent_pytest.tile_ir.closeness import Tolerance
 from tile_agent_pytest.tile_ir.inputs import flattened, make
 
 Message = dict[str, Any]
+NAMED = 8
+"""Results that are named where there are more or fewer than the reference gives."""
 
 
 def reference_of(named: Message) -> Callable[[dict[str, Any]], Any]:
@@ -48,7 +50,7 @@ def judged(
         in_double = {k: _doubled(v) for k, v in made.items()}
         before = {k: v.cpu().clone() for k, v in made.items() if isinstance(v, torch.Tensor)}
         with torch.no_grad():
-            expected = [e.cpu() for e in flattened(reference(made))]
+            expected = _on_cpu(flattened(reference(made)))
         after = {k: v.cpu() for k, v in made.items() if isinstance(v, torch.Tensor)}
         exact = _exact(reference, in_double, expected)
         given = torch.load(folder / f"{number}-{index}.pt", weights_only=True)
@@ -76,11 +78,18 @@ def _exact(
 
     try:
         with torch.no_grad():
-            exact = [e.cpu() for e in flattened(reference(in_double))]
+            exact = _on_cpu(flattened(reference(in_double)))
     except Exception:  # it is somebody's own: it may want the dtypes of the case
         return expected
-    alike = [(tensor.shape, tensor.is_complex()) for tensor in exact]
-    return exact if alike == [(e.shape, e.is_complex()) for e in expected] else expected
+    return exact if [*map(_kind, exact)] == [*map(_kind, expected)] else expected
+
+
+def _on_cpu(tensors: list[Any]) -> list[Any]:
+    return [None if tensor is None else tensor.cpu() for tensor in tensors]
+
+
+def _kind(tensor: Any) -> Any:
+    return None if tensor is None else (tensor.shape, tensor.is_complex())
 
 
 def _compared(
@@ -93,14 +102,21 @@ def _compared(
 ) -> tuple[list[str], list[tuple[float, float]]]:
     """What is wrong, and the largest differences of each pair that could be compared.
 
-    What the reference leaves as it was, in `kept`, has to be as it was to the last bit.
+    What the reference leaves as it was, in `kept`, has to be as it was to the last bit. Where it
+    gives None in the place of a result, that is not compared.
     """
     problems = [f"writes outside {name}" for name in given["broken"]]
-    results: list[Any] = given["results"]
+    places = [*zip(given["results"], given["aliases"], strict=True)]
+    count, wanted = len(expected), [*zip(expected, exact, strict=True)]
+    if len(places) != count:  # it speaks of the tensors alone
+        places = [(result, alias) for result, alias in places if result is not None]
+    if len(places) != count:
+        wanted = [(one, truth) for one, truth in wanted if one is not None]
+    results = [result for result, _ in places]
     settled = {
         name
-        for name, result in zip(given["aliases"], results, strict=True)
-        if name is not None and result.numel() == given["after"][name].numel()
+        for (result, name), (one, _) in zip(places, wanted, strict=False)
+        if name is not None and one is not None and result.numel() == given["after"][name].numel()
     }
     if not results and given["changed"]:  # in place: what it changed are its results
         if expected:
@@ -108,12 +124,18 @@ def _compared(
             settled = set(given["changed"])
     elif not results:
         problems.append("returns nothing and changes none of its arguments")
-    if len(results) != len(expected) and (results or expected):
-        problems.append(f"gives {_tensors(len(results))}, the reference {len(expected)}")
+    if len(results) != len(wanted):
+        problems.append(
+            f"gives {_described(results)}, the reference {count}: let it give as many in a "
+            "tuple, None for what is not to be compared"
+        )
     pairs = [
-        (f"result {n}", *triple)
-        for n, triple in enumerate(zip(results, expected, exact, strict=False))
+        (f"result {n}", result, one, truth)
+        for n, (result, (one, truth)) in enumerate(zip(results, wanted, strict=False))
+        if one is not None
     ]
+    if expected and all(one is None for one in expected):
+        problems.append("the reference gives None for each result: let it say what one has to be")
     for name, after in expected_after.items():
         if name in settled:
             continue
@@ -124,6 +146,9 @@ def _compared(
             pairs.append((f"argument {name} after the call", here, after, after))
     differences: list[tuple[float, float]] = []
     for what, one, other, truth in pairs:
+        if one is None:
+            problems.append(f"{what}: is no tensor, and the reference is")
+            continue
         problem, difference = tolerance.difference(one, other, truth)
         if problem is not None:
             problems.append(f"{what}: {problem}")
@@ -152,5 +177,17 @@ def _changed(here: Any, after: Any) -> str:
     return f"{changed} of {after.numel()} elements are changed, which the reference leaves alone"
 
 
-def _tensors(count: int) -> str:
-    return f"{count} tensor" if count == 1 else f"{count} tensors"
+def _described(results: list[Any]) -> str:
+    """How many there are, and the first few: a tensor's dtype and shape, or a number."""
+    if not results:
+        return "no result"
+    named = [_short(result) for result in results[:NAMED]]
+    more = [f"{len(results) - NAMED} more"] if len(results) > NAMED else []
+    count = f"{len(results)} result{'s' if len(results) > 1 else ''}"
+    return f"{count} ({', '.join([*named, *more])})"
+
+
+def _short(result: Any) -> str:
+    if result is None or not result.dim():
+        return "no tensor" if result is None else f"{result.item():g}"
+    return f"{str(result.dtype).removeprefix('torch.')}{[*result.shape]}"
