@@ -8,17 +8,20 @@ from agent.measuring.decision import Rules
 from agent.measuring.measurement import Calibration
 from agent.measuring.resolution import describe_resolution
 
+FORECAST = "; forecast from this noise: an improvement of"
+OF_ONE = "in one config would be found"
+
 
 @pytest.mark.parametrize(
     ("floor", "resolvable", "said"),
     [
-        (0.001, {"a": 0.001}, "; an improvement of 0.1 % would be found"),
-        (0.001, {"a": 0.01, "b": 0.003}, "; an improvement of 0.3 % to 1.0 % (a) would be found"),
-        (0.015, {"a": 0.01}, "; an improvement of 1.5 % would be found"),
+        (0.001, {"a": 0.001}, f"{FORECAST} 0.1 % would be found"),
+        (0.001, {"a": 0.01, "b": 0.003}, f"{FORECAST} 0.3 % to 1.0 % (a) {OF_ONE}"),
+        (0.015, {"a": 0.01}, f"{FORECAST} 1.5 % would be found"),
         (0.001, {}, ""),
         (0.025, {"a": 0.01}, ": improvements under 2.5 % cannot be believed here; larger"),
         (0.025, {"a": 0.01, "b": 0.02}, ": improvements under 2.5 % cannot be believed"),
-        (0.025, {"a": 0.05, "b": 0.01}, "; an improvement of 2.5 % to 5.0 % (a) would be found: "),
+        (0.025, {"a": 0.05, "b": 0.01}, f"{FORECAST} 2.5 % to 5.0 % (a) {OF_ONE}: "),
         (0.025, {}, ": improvements under 2.5 % cannot be believed here; larger"),
     ],
 )

@@ -36,12 +36,15 @@ def announce(session: Session, *, ask: bool) -> None:
 def observer(session: Session) -> Observer:
     """Shows each event and keeps the table up to date."""
     from agent.events import Stopped, StopReason
-    from agent.report import progress, table
+    from agent.report import table
     from agent.report.escalation import escalation
+    from agent.report.progress import Commentary
     from agent.runs import table_path
 
+    commentary = Commentary()
+
     def observe(run: Run, event: Event) -> None:
-        for line in progress.lines(run, event):
+        for line in commentary.lines(run, event):
             output.progress(line)
         if run.rows:
             session.folder.mkdir(parents=True, exist_ok=True)  # `git clean` may have been here

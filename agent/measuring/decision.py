@@ -131,10 +131,12 @@ def decide(
         reason = f"not shown to be as fast to within {within}: {found}"
         return Verdict(Status.REVERT, Gain.NONE, reason)
     if not overall.low > 0:
+        over = " over all configs" if len(comparison.configs) > 1 else ""
         return Verdict(
             Status.REVERT,
             Gain.NONE,
-            f"no improvement found: {found}; {percent(comparison.resolvable)} would have shown",
+            f"no improvement found: {found}; by the noise of this comparison itself, "
+            f"{percent(comparison.resolvable)}{over} would have shown",
         )
     if overall.improvement <= noise_floor:
         return Verdict(

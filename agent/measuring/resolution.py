@@ -7,7 +7,11 @@ from agent.measuring.measurement import Calibration
 
 
 def describe_resolution(calibration: Calibration, rules: Rules) -> str:
-    """What a run can tell apart here, for a person."""
+    """What a run can tell apart here, for a person.
+
+    The figure of each config is a forecast: a comparison has pairs of its own, and its verdict says
+    what all configs together would have shown in those.
+    """
     floor = calibration.noise_floor
     text = f"the same code against itself differs by up to {percent(floor)}"
     blurred = floor > rules.minor
@@ -17,7 +21,8 @@ def describe_resolution(calibration: Calibration, rules: Rules) -> str:
         low, high = (max(floor, v) for v in (min(calibration.resolvable.values()), worst))
         span = percent(high) if low == high else f"{percent(low)} to {percent(high)} ({config})"
         if high > floor or not blurred:
-            text += f"; an improvement of {span} would be found"
+            where = " in one config" if len(calibration.resolvable) > 1 else ""
+            text += f"; forecast from this noise: an improvement of {span}{where} would be found"
     if blurred:
         text += (
             f": improvements under {percent(floor)} cannot be believed here; larger problem sizes,"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from agent.causes import Diagnosis
 from agent.events import (
     Baselined,
@@ -23,11 +25,41 @@ from agent.measuring.decision import signed
 from agent.measuring.resolution import describe_resolution
 from agent.measuring.screening import ScreenResult
 from agent.measuring.subset import in_brief
+from agent.options import PLAYBOOK
 from agent.report.forecast import forecast
 from agent.state import Run
 
 LAUNCHES = 3
 """Lines that tell what the perf tests launch."""
+
+
+@dataclass
+class Commentary:
+    """The lines of a run as it goes on, in one process.
+
+    What the playbook passes over is told in one line until something else happens, and once: the
+    summary gives the reasons, and an entry that is looked at again mostly has the same one.
+    """
+
+    _passed: list[Skipped] = field(default_factory=list)
+    _told: set[tuple[str, str]] = field(default_factory=set)
+
+    def lines(self, run: Run, event: Event) -> list[str]:
+        """The lines for an event, after those that were held back; `run` is the state after it."""
+        if isinstance(event, Skipped) and run.proposer == PLAYBOOK and not event.touched:
+            what = (event.optimization, event.reason)
+            self._passed += [event] if what not in self._told else []
+            self._told.add(what)
+            return []
+        passed, self._passed = self._passed, []
+        return [*_passed_over(run, passed), *lines(run, event)]
+
+
+def _passed_over(run: Run, passed: list[Skipped]) -> list[str]:
+    if len(passed) < 2:
+        return [line for event in passed for line in lines(run, event)]
+    names = ", ".join(event.optimization for event in passed)
+    return [f"skip       {len(passed)} optimizations do not apply, the summary says why: {names}"]
 
 
 def lines(run: Run, event: Event) -> list[str]:

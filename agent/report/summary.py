@@ -8,6 +8,17 @@ from agent.report.table import render as render_table
 from agent.state import Run
 
 
+def _by_reason(run: Run) -> list[tuple[str, str]]:
+    """What does not apply, and why: many entries lack the same."""
+    names: dict[str, list[str]] = {}
+    for skipped in run.skipped:
+        names.setdefault(skipped.reason, []).append(skipped.optimization)
+    return [
+        (f"{', '.join(some)} {'does' if len(some) == 1 else 'do'} not apply", reason)
+        for reason, some in names.items()
+    ]
+
+
 def summarize(run: Run, machine: str) -> str:
     """The summary as text.
 
@@ -41,7 +52,7 @@ def summarize(run: Run, machine: str) -> str:
         kept=len(run.kept),
         table=render_table(run.rows),
         reasons=[row for row in run.rows if row.reason],
-        skipped=run.skipped,
+        passed_over=_by_reason(run),
         stopped=stopped,
         diagnosis=run.diagnosis,
         usage=run.usage if run.usage.requests else None,

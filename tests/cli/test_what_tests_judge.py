@@ -70,7 +70,8 @@ def test_tests_that_skip_themselves(tmp_path: Path) -> None:
 def test_verify_names_the_tests_that_skip_themselves(tmp_path: Path) -> None:
     skipping = TEST + (
         "\n\nimport pytest\n\n\n@pytest.mark.parametrize('n', [1, 2])\ndef test_large_triton(n):\n"
-        "    pytest.skip('small GPU')\n\n\ndef test_reference_triton():\n    import no_such_reference\n"
+        "    pytest.skip('small GPU')\n\n\ndef test_reference_triton():\n"
+        "    import no_such_reference\n"
     )
     root = repo(tmp_path, skipping)
     end = tile_agent(root, "verify", "--kernel", "double.py")
