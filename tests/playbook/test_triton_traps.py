@@ -431,13 +431,18 @@ def test_a_log_sum_exp_keeps_its_base(stored: str, tmp_path: Path) -> None:
     agree("lse", [[[3, 40]], [[5, 16]], [[2, 1]]], old, new, tmp_path)
 
 
+SCALED = "looks for exponents with a scale, as in tl.exp(x * scale - m), and line "
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (("        x *= scale\n", ""), "is no scaled exponent"),
-        (("x *= scale", "x = x * scale + x"), "is no scaled exponent"),
-        (("-1.0e30", "0.0"), "is no scaled exponent"),
-        (("tl.max(x, axis=0)", "tl.sum(x, axis=0)"), "is no scaled exponent"),
+        (("        x *= scale\n", ""), SCALED),
+        (("tl.exp(", "tl.log("), "looks for tl.exp, and lse_kernel calls none"),
+        (("        x *= scale\n", "        x = tl.load(x_ptr)\n"), SCALED),
+        (("x *= scale", "x = x * scale + x"), SCALED),
+        (("-1.0e30", "0.0"), SCALED),
+        (("tl.max(x, axis=0)", "tl.sum(x, axis=0)"), SCALED),
     ],
 )
 def test_exponents_without_one_scale(change: tuple[str, str], reason: str) -> None:
@@ -496,6 +501,10 @@ def test_rows_hold_what_passes_share() -> None:
                         "        tl.store", "y_ptr + cols, mask=cols < n_cols, other=0.0)\n"
                         "        tl.store")  # fmt: skip
     assert "load from the same addresses" in refusal("row-in-registers", once)
+    held = playbook.get("folded-exp2").before
+    assert refusal("row-in-registers", held) == (
+        "looks for two or more loops that pass over one row, and scaled_softmax_kernel has no loop"
+    )
     grid = text.replace("[(n_rows,)]", "[(n_rows, 1024 // 1024)]").replace("BLOCK=1024", "BLOCK=B")
     grid = grid.replace("    y = torch", "    B = 1024\n    y = torch").replace("1024 //", "B //")
     assert "depends on BLOCK" in refusal("row-in-registers", grid)

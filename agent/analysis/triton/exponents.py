@@ -21,6 +21,8 @@ EXP = (f"{TL}exp", f"{TL}math.exp")
 CHOOSE, LARGER, LARGEST = f"{TL}where", f"{TL}maximum", f"{TL}max"
 FILLED = {f"{TL}full": (1, "value")}
 ZEROS = f"{TL}zeros"
+LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
+"""What a refusal begins with."""
 NEGLIGIBLE = -1e4
 """A number below it stands for minus infinity: no power of it differs from zero."""
 
@@ -53,14 +55,14 @@ class Exponents:
         body = kernel.function.node.body
         found.calls = [c for c in descendants(body, cst.Call) if source.name(c.func) in EXP]
         if not found.calls:
-            raise NotApplicable(f"{kernel.name} takes no tl.exp")
+            raise NotApplicable(f"looks for tl.exp, and {kernel.name} calls none")
         for call in found.calls:
             given = argument(call, 0, "x")
             if given is None:
                 raise NotApplicable(f"line {source.line(call)} takes tl.exp of what is not shown")
             found._trace(given)
         if not found.scales:
-            raise NotApplicable(f"no exponent of {kernel.name} has a scale to fold log2(e) into")
+            raise NotApplicable(f"{LOOKED_FOR}, and those of {kernel.name} have none")
         found._look_around(body)
         return found
 
@@ -146,7 +148,8 @@ class Exponents:
             child = parent
         body = self.kernel.function.node.body
         if any(p.name.value == name.value for p in self.kernel.function.parameters):
-            raise NotApplicable(f"`{name.value}` of {self.kernel.name} is a parameter")
+            what = f"`{name.value}` of {self.kernel.name} is handed over as it is"
+            raise NotApplicable(f"{LOOKED_FOR}, and {what}")
         plain = list(_assigning(body, name.value))
         if len(plain) != sum(_binds(t, name.value) for t, _ in assigned(body)):
             raise self._refusal(name)
@@ -175,7 +178,7 @@ class Exponents:
 
     def _refusal(self, node: cst.CSTNode) -> NotApplicable:
         line, code = self.source.line(node), self.source.code(node)
-        return NotApplicable(f"line {line} of {self.kernel.name} is no scaled exponent: `{code}`")
+        return NotApplicable(f"{LOOKED_FOR}, and line {line} of {self.kernel.name} gives `{code}`")
 
 
 def _assigning(node: cst.CSTNode, name: str) -> Iterator[cst.CSTNode]:

@@ -115,7 +115,9 @@ def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
             raise NotApplicable(f"line {source.line(attribute)} computes with 64 bits")
     stores = list(TRITON.find(source, body, (STORE,)))
     if len(stores) != 1:
-        raise NotApplicable(f"{kernel.name} has {len(stores)} stores, not one")
+        raise NotApplicable(
+            f"looks for the one tl.store, and {kernel.name} has {len(stores) or 'none'}"
+        )
     (call,) = stores
     access = tile_access(source, kernel, call)
     line = next(source.ancestors(call))

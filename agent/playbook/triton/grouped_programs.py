@@ -160,7 +160,10 @@ def _renumbered(
         raise NotApplicable(f"row and column of {kernel.name} are not on axes side by side")
     own = [i for i in indices if i.axis in (rows.axis, columns.axis)]
     if len(own) != 2:
-        raise NotApplicable(f"{kernel.name} asks {len(own)} times which row or column it is")
+        raise NotApplicable(
+            f"looks for one tl.program_id for the row and one for the column, and {kernel.name} "
+            f"has {len(own)} in all"
+        )
     first = next(s for s in kernel.function.node.body.body if _holds(s, own))
     if not isinstance(first, cst.SimpleStatementLine):
         raise NotApplicable(f"line {source.line(first)} asks which program it is in a branch")

@@ -168,7 +168,10 @@ def _passes(source: Source, kernel: Kernel) -> Passes:
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
     loops = list(descendants(kernel.function.node.body, cst.For))
     if len(loops) < 2:
-        raise NotApplicable(f"{kernel.name} has {len(loops)} loops; two passes or more share a row")
+        there = "one loop" if loops else "no loop"
+        raise NotApplicable(
+            f"looks for two or more loops that pass over one row, and {kernel.name} has {there}"
+        )
     found = [_bound(source, kernel, loop) for loop in loops]
     lengths = {(length, block) for length, block, _ in found}
     if len(lengths) > 1:

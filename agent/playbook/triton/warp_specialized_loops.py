@@ -220,8 +220,8 @@ def _loop(source: Source, kernel: Kernel) -> tuple[cst.For, cst.Call, cst.Call]:
         found += [(loop, load) for load in loads if loop in source.ancestors(load)][:1]
     if len(found) != 1:
         raise NotApplicable(
-            f"{kernel.name} has {len(found)} loops that multiply what descriptors load; "
-            "the compiler takes one apart"
+            "looks for the one loop that multiplies what descriptors load, and "
+            f"{kernel.name} has {len(found) or 'none'}"
         )
     ((loop, load),) = found
     called = loop.iter
