@@ -169,7 +169,7 @@ def commit_captured(
     known = any(test == path or path == "." or test.startswith(f"{path}/") for path in target.tests)
     told = (
         f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
-        f"as {shown(test)}"
+        f"as {shown(test)}; `git cherry-pick {sha[:12]}` takes them alone, whatever the run gains"
     )
     tests = target.tests if known else (*target.tests, test)
     return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.notes))

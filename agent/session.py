@@ -170,8 +170,9 @@ def opened(
             needs=needs,
             captured=captured.test if captured else "",
         )
-        notes = (*found.notes, *(captured.notes if captured else ()), *session.plan.notes)
-        yield replace(session, notes=notes)
+        notes = (*(captured.notes if captured else ()), *session.plan.notes)
+        plan = replace(session.plan, notes=notes)  # that the summary tells them too
+        yield replace(session, plan=plan, notes=(*found.notes, *notes))
 
 
 @contextmanager

@@ -62,6 +62,10 @@ def test_perf_tests_give_way_to_what_is_captured(
     from_files = "tests/test_double.py, tests/test_double_captured.py"
     assert f"tests      2 correctness, 1 perf from {from_files}" in end.err
     assert "swordfish" not in git(repo, "log", "-p", "faster") + end.err + end.out
+    (told,) = (note for note in end.json["notes"] if note.startswith("captured: "))
+    git(repo, "branch", "--delete", "--force", "faster")
+    git(repo, *told.partition("`git ")[2].partition("`")[0].split())  # a run without a gain
+    assert (repo / "tests/test_double_captured.py").exists()
 
 
 @pytest.mark.parametrize(
