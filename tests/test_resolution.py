@@ -8,7 +8,7 @@ from agent.measuring.decision import Rules
 from agent.measuring.measurement import Calibration
 from agent.measuring.resolution import describe_resolution
 
-FORECAST = "; forecast from this noise: an improvement of"
+FORECAST = "; as a forecast, an improvement of"
 OF_ONE = "in one config would be found"
 
 

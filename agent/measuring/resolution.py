@@ -22,7 +22,7 @@ def describe_resolution(calibration: Calibration, rules: Rules) -> str:
         span = percent(high) if low == high else f"{percent(low)} to {percent(high)} ({config})"
         if high > floor or not blurred:
             where = " in one config" if len(calibration.resolvable) > 1 else ""
-            text += f"; forecast from this noise: an improvement of {span}{where} would be found"
+            text += f"; as a forecast, an improvement of {span}{where} would be found"
     if blurred:
         text += (
             f": improvements under {percent(floor)} cannot be believed here; larger problem sizes,"
