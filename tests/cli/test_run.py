@@ -255,7 +255,8 @@ def test_a_run_in_a_src_layout_and_from_a_subfolder(tmp_path: Path) -> None:
 def test_verify_and_bench(clocked: Path) -> None:
     before = snapshot(clocked)
     verified = tile_agent(clocked, "verify", "--kernel", "double.py", "--json")
-    assert (verified.code, verified.json) == (0, {"correct": True, "passed": 1})
+    right = {"correct": True, "passed": 1, "skipped": [], "notes": []}
+    assert (verified.code, verified.json) == (0, right)
     benched = tile_agent(clocked, "bench", "--kernel", "double.py", "--json")
     assert benched.code == 0
     (record,) = benched.json["records"]
