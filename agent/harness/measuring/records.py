@@ -210,7 +210,7 @@ def _kernel_times(times: _Field) -> tuple[float, ...]:
 
 def _nothing(tests: Sequence[TestResult], framework: str) -> str:
     others = {
-        str(name)
+        " ".join(str(name).split())
         for test in tests
         for row in [*_benchmark_properties(test), *_printed(test)]
         for name in row.value
