@@ -13,7 +13,7 @@ SIZE_CHANGE = 0.02
 _COUNTS: tuple[tuple[str, Callable[[Artifact], int]], ...] = (
     ("cp.async", lambda a: a.instructions.async_copies),
     ("floating-point operations", lambda a: a.instructions.float_ops),
-    ("special functions", lambda a: a.instructions.special),
+    ("special functions", lambda a: a.instructions.special_functions),
     ("barriers", lambda a: a.instructions.barriers),
     ("atomics", lambda a: a.instructions.atomics),
 )
@@ -50,7 +50,10 @@ def unchanged(before: Sequence[Result], after: Sequence[Result]) -> bool:
     """Whether two sources give the same code for the same launches, in the same order.
 
     Then the kernel's own time cannot differ. What the host does between launches is not seen here.
+    Of code that nobody has seen nothing is said, though the reason is the same.
     """
+    if any(isinstance(r, NotCompiled) and r.inconclusive for r in (*before, *after)):
+        return False
     return bool(after) and [_identity(r) for r in before] == [_identity(r) for r in after]
 
 
@@ -102,6 +105,7 @@ def _changes(before: Artifact, after: Artifact) -> Iterator[str]:
             {f"{bits}-bit {what}": of.get(bits, 0) for bits in widths} for of in (was_of, now_of)
         ]
         yield from _mix(*named)
+    yield from _mix(old.special, new.special)
     for what, count in _COUNTS:
         if count(before) != count(after):
             yield f"{what} {count(before)} -> {count(after)}"

@@ -42,10 +42,15 @@ class InstructionMix:
     """Lines of the source with the most spilling, at most three."""
     float_ops: int = 0
     """Additions, multiplications and multiply-adds outside the tensor cores."""
-    special: int = 0
-    """MUFU: exp2, rsqrt, reciprocal and the like."""
+    special: Mapping[str, int] = field(default_factory=dict)
+    """By name: MUFU.EX2, MUFU.RCP, MUFU.RSQ and the like."""
     barriers: int = 0
     atomics: int = 0
+
+    @property
+    def special_functions(self) -> int:
+        """Of all kinds."""
+        return sum(self.special.values())
 
     @property
     def spills(self) -> int:
@@ -73,7 +78,7 @@ class InstructionMix:
             for what, count in (
                 ("spills", self.spills),
                 ("floating-point operations", self.float_ops),
-                ("special functions", self.special),
+                (f"special functions ({_listed(self.special)})", self.special_functions),
                 ("atomics", self.atomics),
             )
             if count
@@ -104,7 +109,7 @@ def count(text: str, source_file: str = "") -> InstructionMix:
 
 
 def _mix(names: Counter[str], spill_lines: tuple[int, ...]) -> InstructionMix:
-    families: dict[str, Counter[str]] = {"tensor": Counter(), "tma": Counter()}
+    families: dict[str, Counter[str]] = {"tensor": Counter(), "tma": Counter(), "mufu": Counter()}
     widths: dict[str, Counter[int]] = {name: Counter() for name in _ACCESSES}
     plain: Counter[str] = Counter()
     for name, n in names.items():
@@ -115,6 +120,8 @@ def _mix(names: Counter[str], spill_lines: tuple[int, ...]) -> InstructionMix:
             families["tensor"][head] += n
         elif _TMA.match(name):
             families["tma"][head] += n
+        elif head == "MUFU":
+            families["mufu"][".".join(parts[:2])] += n
         elif head in widths:
             widths[head][next((_WIDTHS[p] for p in parts[1:] if p in _WIDTHS), 32)] += n
     return InstructionMix(
@@ -128,7 +135,13 @@ def _mix(names: Counter[str], spill_lines: tuple[int, ...]) -> InstructionMix:
         spill_stores=plain["STL"],
         spill_lines=spill_lines,
         float_ops=sum(n for name, n in names.items() if _FLOAT.match(name)),
-        special=plain["MUFU"],
+        special=dict(families["mufu"]),
         barriers=plain["BAR"],
         atomics=plain["RED"] + plain["ATOM"] + plain["ATOMG"] + plain["REDG"],
     )
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """The most frequent first: '16 MUFU.EX2, 4 MUFU.RCP'."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} {name}" for name, count in ordered)

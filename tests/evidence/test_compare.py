@@ -65,6 +65,22 @@ def test_a_failure_for_another_reason_is_a_change() -> None:
     assert not unchanged([one], [BASE])
 
 
+def test_code_that_nobody_has_seen_may_differ() -> None:
+    late = NotCompiled(LAUNCH, 90, "not done within 60 s", inconclusive=True)
+    assert not unchanged([late], [late])
+    assert not unchanged([BASE, late], [BASE, late])
+
+
+def test_special_functions_are_told_by_kind() -> None:
+    exact = replace(BASE, instructions=InstructionMix(special={"MUFU.EX2": 4, "MUFU.RCP": 4}))
+    other = InstructionMix(special={"MUFU.EX2": 4, "MUFU.TANH": 1})
+    assert list(changes(exact, replace(exact, digest="b", instructions=other))) == [
+        "MUFU.RCP 4 -> 0",
+        "MUFU.TANH 0 -> 1",
+        "special functions 8 -> 5",
+    ]
+
+
 def test_launches_are_paired_by_what_they_are_then_by_their_order() -> None:
     small = replace(BASE, launch=replace(LAUNCH, grid=(1,)))
     moved = replace(BETTER, launch=replace(LAUNCH, arguments=(("x", "*fp16"), ("B", "= 128"))))

@@ -26,7 +26,9 @@ CODE = """\
 \t//## File "/home/me/k.py", line 12
         /*00a0*/                   FFMA R4, R5, R6, R7 ;
         /*00b0*/                   FADD.FTZ R4, R5, R6 ;
-        /*00c0*/                   MUFU.EX2 R4, R5 ;
+        /*00c0*/                   MUFU.EX2.F16 R4, R5 ;
+        /*00c8*/                   MUFU.RCP R4, R5 ;
+        /*00cc*/                   MUFU.EX2 R4, R5 ;
         /*00d0*/                   LDGSTS.E.BYPASS.128 [R4], desc[UR8][R2.64] ;
         /*00e0*/             @!UP0 UBLKCP.S.G [UR8], [UR4] ;
         /*00f0*/                   STG.E desc[UR8][R2.64], R4 ;
@@ -42,15 +44,16 @@ def test_instructions() -> None:
     assert mix.global_loads == {128: 1, 16: 1}
     assert mix.global_stores == {32: 1}
     assert (mix.spill_stores, mix.spill_loads, mix.spill_lines) == (2, 1, (9,))
-    assert (mix.float_ops, mix.special, mix.async_copies, mix.atomics) == (2, 1, 1, 1)
-    assert mix.total == 17  # all but the NOP
+    assert (mix.float_ops, mix.async_copies, mix.atomics) == (2, 1, 1)
+    assert mix.special == {"MUFU.EX2": 2, "MUFU.RCP": 1}
+    assert mix.total == 19  # all but the NOP
 
 
 def test_instructions_in_words() -> None:
     assert str(sass.count(CODE, "k.py")) == (
-        "17 instructions; 1 HGMMA; 1 UTCHMMA; 1 HMMA; 1 UTMALDG; 1 UBLKCP; 1 cp.async; "
+        "19 instructions; 1 HGMMA; 1 UTCHMMA; 1 HMMA; 1 UTMALDG; 1 UBLKCP; 1 cp.async; "
         "loads 1 of 128 bits, 1 of 16 bits; stores 1 of 32 bits; 3 spills; "
-        "2 floating-point operations; 1 special functions; 1 atomics"
+        "2 floating-point operations; 3 special functions (2 MUFU.EX2, 1 MUFU.RCP); 1 atomics"
     )
 
 
