@@ -41,7 +41,7 @@ def test_every_bit_comes_back(name: str) -> None:
     inputs = Inputs(tensors)
     for seed in range(6):
         inputs.refresh(seed)
-        inputs.jitter()
+        inputs.jitter(1 + seed % 3)
         inputs.specialize(seed)
         assert {key: (id(t), t._version) for key, t in tensors.items()} == identities
     inputs.restore()
@@ -60,6 +60,22 @@ def test_the_bytes_are_fresh_and_the_same_in_every_process() -> None:
         assert digest(ours) == digest(theirs)
         assert digest(ours) not in seen
         seen.add(digest(ours))
+
+
+def test_each_draw_turns_the_last_bit_of_others() -> None:
+    x = torch.randn(64, 64)
+    inputs, plain = Inputs({"x": x}), x.clone()
+    turned = []
+    for draw in (1, 2, 3, 2):
+        inputs.jitter(draw)
+        turned.append((x.view(torch.int32) ^ plain.view(torch.int32)).bool())
+        assert (x - plain).abs().max() <= 2.0**-22 * plain.abs().max()
+        inputs.restore()
+        assert torch.equal(x, plain)
+    assert turned[0].all()
+    assert torch.equal(turned[1], turned[3])
+    assert all(0.4 < mask.double().mean() < 0.6 for mask in turned[1:])
+    assert not torch.equal(turned[1], turned[2])
 
 
 def test_an_odd_seed_moves_and_an_even_one_does_not() -> None:

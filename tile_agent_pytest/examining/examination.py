@@ -140,7 +140,7 @@ class Examination:
         """Call it once on the bytes of a seed and say what was seen.
 
         `seed` may be null: then the bytes are the test's own. `poison` names written tensors whose
-        bytes are not read. `jitter`: the last bits of the inputs are other ones. `special`:
+        bytes are not read. `jitter`: the last bits of the inputs are those of a draw. `special`:
         there are rows of special values. `idle`: nothing is launched; what its result owes to the
         kernel is missing then. `fill`: the byte that new memory holds. `unseen`: as anybody would
         call it, with nothing in place of what launches, by code that drops the result; only the
@@ -178,8 +178,8 @@ class Examination:
     def _examined(self, request: Mapping[str, Any]) -> Message:
         inputs = self.inputs
         self._fresh(request["seed"], request.get("poison", ()))
-        if request.get("jitter"):
-            inputs.jitter()
+        if draw := request.get("jitter"):
+            inputs.jitter(draw)
         if request.get("special"):
             inputs.specialize(request["seed"])
         before = {name: digest(tensor) for name, tensor in inputs.tensors.items()}

@@ -58,7 +58,7 @@ class Inputs:
         self.tensors = dict(tensors)
         self.may_move = may_move and not _mentions_addresses(self.tensors.values())
         self._changes: dict[str, ByteChange] = {}
-        self._jittered = False
+        self._jittered = 0
         self._plain: dict[str, Any] = {}
         """Tensor -> its bytes without special values."""
         self._saved: dict[str, Any] = {}
@@ -109,7 +109,7 @@ class Inputs:
             self.tensors[name].data.copy_(plain)
         self._plain = {}
         if self._jittered:
-            self.jitter()
+            self.jitter(self._jittered)
         for name, change in reversed(self._changes.items()):
             if name not in self._saved:
                 self._undo(self.tensors[name], change, self._factors[name])
@@ -136,18 +136,23 @@ class Inputs:
             tensor.data = memory
         self._left = {}
 
-    def jitter(self) -> None:
-        """Turn the last bit of every float32: what a result owes to rounding moves with it.
+    def jitter(self, draw: int) -> None:
+        """Turn the last bit of float32s: what a result owes to rounding moves with it.
 
-        A second time it turns them back. Narrower types have no bits to spare: their last one
+        Of all of them by the first draw, of every other one by the following, each of others. A
+        second time it turns them back. Narrower types have no bits to spare: their last one
         counts for more than the rounding of the sums over them.
         """
-        for name in reversed(self._factors) if self._jittered else self._factors:
+        for name in self._factors:
             tensor = self.tensors[name]
             if tensor.dtype == torch().float32 and name not in self._saved:
                 bits = tensor.data.view(torch().int32)
-                bits.bitwise_xor_(torch().isfinite(tensor.data).to(torch().int32))
-        self._jittered = not self._jittered
+                turned = torch().isfinite(tensor.data).to(torch().int32)
+                if draw > 1:
+                    generator = torch().Generator(tensor.device).manual_seed(draw)
+                    turned.bitwise_and_(torch().empty_like(turned).random_(2, generator=generator))
+                bits.bitwise_xor_(turned)
+        self._jittered = 0 if self._jittered else draw
 
     def specialize(self, seed: int) -> None:
         """In each matrix, a row of zeros, one of tiny values and one of large ones.

@@ -94,7 +94,7 @@ class CallOrders:
         deadline: float,
         *,
         poison: Sequence[str] = (),
-        jitter: bool = False,
+        jitter: int = 0,
         special: bool = False,
         idle: bool = False,
         fill: int | None = None,
@@ -106,7 +106,7 @@ class CallOrders:
             seed: says how the inputs differ from the test's.
             deadline: for the answer.
             poison: written tensors whose bytes are spoilt before.
-            jitter: with other last bits in the inputs of type float32.
+            jitter: with other last bits in the inputs of type float32, by this draw.
             special: with rows of zeros, of tiny and of large values.
             idle: launch nothing.
             fill: byte that memory holds before anything is written to it; anything if not given.
