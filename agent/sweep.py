@@ -82,7 +82,7 @@ class Sweep:
             correct=False,
             reason=f"none of {len(results)} variants could be timed: {reason}",
             incumbent=blamed is not None,
-            unmeasured=bool(failures) and all(failure.unmeasured for failure in failures),
+            unmeasured=all(failure.unmeasured for failure in failures),  # of none: out of time
         )
 
     def _interleaved(self, run: Run, stop: float) -> Mapping[str, Look]:

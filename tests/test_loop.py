@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -249,6 +250,26 @@ def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Pa
     assert judge.compared_on == {run.subset.configs}
     (screened,) = (e.event for e in read(journal.path) if isinstance(e.event, Screened))
     assert screened.configs == ("c0", "c7")
+
+
+class SlowLooks(ScriptedJudge):
+    """The first look at a sweep takes longer than all of it may."""
+
+    def interleaved_screen(self, *args: Any) -> Mapping[str, Look]:
+        time.sleep(0.6)
+        return {}
+
+
+def test_a_sweep_that_ran_out_of_time_says_nothing_of_its_variants(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    variants = tuple(kernel(0.5, f"V{n}") for n in range(4))
+    scripted = ScriptedRun(repo, (Step("sweep", variants),), Options(iteration_timeout_s=1.0))
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=SlowLooks())
+    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 1)
+    assert run.rows[1].status is Status.CRASH
+    assert run.rows[1].reason.startswith("none of 4 variants could be timed")
+    assert (run.misses, run.unmeasured) == (0, 1)
 
 
 class TooManyTests(ScriptedJudge):

@@ -39,8 +39,8 @@ REPEATS = 4
 """More calls of an origin that differs from itself: of two one cannot tell by how much."""
 JITTERS = (1, 2, 3, 4)
 """Draws of other last bits before a candidate is refused: by one of them a few sums may hardly
-move. Of 60,000 comparisons of four row sums, in blocks of 256 and of 128 columns, 12 would have been
-refused after one draw, and 1 after four."""
+move. Of 60,000 comparisons of four row sums, in blocks of 256 and of 128 columns, 12 would have
+been refused after one draw, and 1 after four."""
 
 
 class NotKept(Exception):
