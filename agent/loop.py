@@ -168,7 +168,7 @@ class Effects:
             compared=chosen_configs(timing.costs, run.options.compare_on),
             comparison_s=round(USUAL_PAIRS * pair_s(timing.costs, None), 1),
             costs=timing.costs,
-            correctness_s=round((correctness_s - verified.tried_s) / verified.workers, 1),
+            correctness_s=round(verified.took_s if verified.workers > 1 else correctness_s, 1),
             workers=verified.workers,
             written=tuple(sorted({*written, *self.candidates.written()})),
             launches=timing.launches,

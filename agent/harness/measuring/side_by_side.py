@@ -19,7 +19,7 @@ from agent.errors import WorkerError
 from agent.events import TestPlan
 from agent.harness.measuring.failures import OUT_OF_MEMORY
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Pass
+from agent.harness.processes.results import Pass, TestResult
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 
 LONG_S = 20.0
@@ -27,8 +27,6 @@ LONG_S = 20.0
 MOST_WORKERS = 8
 LEAST_TESTS = 2
 """Of a worker: fewer are not worth its start."""
-START_S = 30.0
-"""What the workers may take to start and to collect."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +43,9 @@ class WorkerCount:
             return cls(asked, 0.0)
         return cls(min(MOST_WORKERS, len(os.sched_getaffinity(0)) // 2))
 
-    def fitting(self, tests: int, took_s: float) -> int:
-        """How many for so many tests, which took so long one after the other."""
-        return max(1, min(self.most, tests // LEAST_TESTS)) if took_s > self.long_s else 1
+    def fitting(self, tests: int) -> int:
+        """How many for so many tests."""
+        return max(1, min(self.most, tests // LEAST_TESTS))
 
 
 def shares(
@@ -78,8 +76,11 @@ def sessions(
     plan: TestPlan,
     count: int,
     new_log: Callable[[str], Path],
+    *,
+    repeat: bool = False,
 ) -> Iterator[list[WorkerSession]]:
-    """So many workers that collect the correctness tests of a checkout, all at once."""
+    """So many workers that collect the correctness tests of a checkout, all at once; see
+    `WorkerSession`."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(
@@ -90,6 +91,7 @@ def sessions(
                     arguments=plan.arguments,
                     tests=plan.correctness,
                     detect_launches=True,
+                    repeat=repeat,
                 )
             )
             for _ in range(count)
@@ -115,33 +117,70 @@ def joined(
     return done.in_order({nodeid: index for index, nodeid in enumerate(plan.correctness)})
 
 
-def pass_so(
-    server: ForkServer,
-    checkout: Checkout,
-    plan: TestPlan,
-    alone: Pass,
-    count: int,
-    new_log: Callable[[str], Path],
-) -> bool:
-    """Whether the tests pass in so many workers as they do in one, and are over as soon, about.
+@dataclass(frozen=True)
+class FirstPass:
+    """The origin's tests, in one worker or in several."""
 
-    Args:
-        server: forks the workers.
-        checkout: of the origin.
-        plan: its correctness tests.
-        alone: what they did in one worker.
-        count: of the workers.
-        new_log: gives files for their output.
-    """
-    passed = {test.nodeid: test.launched for test in alone.tests if test.outcome == "passed"}
-    wanted = replace(plan, correctness=tuple(n for n in plan.correctness if n in passed))
-    deadline = time.monotonic() + START_S + alone.seconds
-    try:
-        with sessions(server, checkout, wanted, count, new_log) as workers:
-            for worker, share in zip(workers, shares(wanted.correctness, count), strict=True):
+    done: Pass
+    workers: int = 1
+    """In how many the tests pass at once; 1 where that was not tried."""
+    took_s: float = 0.0
+    """What they took in those."""
+    tried: int = 1
+    """In how many it was tried."""
+
+
+@dataclass(frozen=True)
+class OriginsTests:
+    """The correctness tests of the origin, which nobody knows yet."""
+
+    server: ForkServer
+    checkout: Checkout
+    plan: TestPlan
+    most: WorkerCount
+    new_log: Callable[[str], Path]
+
+    def run(self, arm: WorkerSession, deadline: float) -> FirstPass:
+        """In one worker for a while. Where that is not enough, all of them in several at once, the
+        first ones too; what fails there and not alone shows that they do not bear it.
+
+        Args:
+            arm: a worker that has collected them.
+            deadline: for all of it.
+
+        Raises:
+            WorkerError: as `WorkerSession.run`.
+        """
+        nodeids, count = self.plan.correctness, self.most.fitting(len(self.plan.correctness))
+        if count == 1:
+            return FirstPass(arm.run(nodeids, deadline))
+        first = arm.run(nodeids, deadline, within_s=self.most.long_s)
+        left = nodeids[len(first.tests) :]
+        if not left:
+            return FirstPass(first)
+        begin = time.monotonic()
+        try:
+            together = self._at_once(count, deadline)
+        except WorkerError:
+            return FirstPass(first.joined(arm.run(left, deadline)), tried=count)
+        took_s = time.monotonic() - begin
+        alone = {test.nodeid: test for test in first.tests}
+        if failed := [t.nodeid for t in together.tests if t.outcome == "failed"]:
+            again = [nodeid for nodeid in failed if nodeid not in alone]
+            alone |= {t.nodeid: t for t in (arm.run(again, deadline).tests if again else ())}
+        bears_it = all(_alike(t, alone[t.nodeid]) for t in together.tests if t.nodeid in alone)
+        done = replace(together, tests=tuple(alone.get(t.nodeid, t) for t in together.tests))
+        return FirstPass(done, count if bears_it else 1, took_s, count)
+
+    def _at_once(self, count: int, deadline: float) -> Pass:
+        """A pass in several workers, in the order of the tests."""
+        several = sessions(self.server, self.checkout, self.plan, count, self.new_log, repeat=True)
+        with several as workers:
+            for worker, share in zip(workers, shares(self.plan.correctness, count), strict=True):
                 worker.order(share, deadline)
-            done = [worker.fetch(deadline) for worker in workers]
-    except WorkerError:
-        return False
-    seen = {t.nodeid: t.launched for p in done for t in p.tests if t.outcome == "passed"}
-    return seen == passed
+            done = reduce(Pass.joined, [worker.fetch(deadline) for worker in workers])
+        return done.in_order({nodeid: n for n, nodeid in enumerate(self.plan.correctness)})
+
+
+def _alike(one: TestResult, other: TestResult) -> bool:
+    return (one.outcome, one.launched) == (other.outcome, other.launched)

@@ -7,7 +7,6 @@ do the tests' calls, and compiles for them; see `other_layouts`.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,9 +23,9 @@ from agent.harness.measuring.failures import (
 )
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.side_by_side import (
+    OriginsTests,
     WorkerCount,
     joined,
-    pass_so,
     sessions,
     shares,
 )
@@ -59,8 +58,8 @@ class Verification:
     """Of perf tests, where they were examined."""
     workers: int = 1
     """In how many workers at once the tests pass; more than one where that was tried."""
-    tried_s: float = 0.0
-    """What it took to try that."""
+    took_s: float = 0.0
+    """What the tests took in those."""
 
     def check(self, kernel: str) -> None:
         """Raise `UsageError` where no test launched a kernel of the file: none can judge it."""
@@ -126,15 +125,15 @@ class Verifier:
                     if problem := import_failure(arm, deadline):
                         return problem
                 with spent.on("tests"):
+                    if may_skip:
+                        return self._first(plan, arm, deadline)
                     done = self._run(plan, arm, beside, deadline, spent, records=records)
-                outcome = self._outcome(checkout, done, may_skip=may_skip)
-                if isinstance(outcome, Failure):
+                outcome = self._outcome(checkout, done, may_skip=False)
+                if origin is None or isinstance(outcome, Failure):
                     return outcome
-                if origin is not None:
-                    examine = self.examiner.examine
-                    found = examine(origin, arm, done, deadline, allowance, spent)
-                    return found if isinstance(found, Failure) else replace(outcome, launches=found)
-            return self._side_by_side(plan, checkout, done, outcome) if may_skip else outcome
+                examine = self.examiner.examine
+                found = examine(origin, arm, done, deadline, allowance, spent)
+                return found if isinstance(found, Failure) else replace(outcome, launches=found)
         except WorkerError as problem:
             return worker_failure(problem, correct=False)
         finally:
@@ -164,26 +163,24 @@ class Verifier:
                 self.examiner.ask_ahead(arm.has_answer, deadline)
         return joined(arm, beside, plan, deadline)
 
-    def _side_by_side(
-        self, plan: TestPlan, checkout: Checkout, done: Pass, found: Verification
-    ) -> Verification:
-        """Try whether the origin's tests can run in several workers, which pays for long ones."""
-        begin = time.monotonic()
-        count = (
-            1 if tunes_for_other_tests(checkout) else self.most.fitting(found.passed, done.seconds)
-        )
-        if count == 1:
-            return found
-        passes = pass_so(self.server, checkout, plan, done, count, self.new_log)
-        note = f"the correctness tests do not pass in {count} workers at once: they run in one"
-        if passes:
+    def _first(self, plan: TestPlan, arm: WorkerSession, deadline: float) -> Verification | Failure:
+        """The origin's tests, and whether a candidate's can run in several workers."""
+        checkout = arm.checkout
+        most = WorkerCount(1) if tunes_for_other_tests(checkout) else self.most
+        first = OriginsTests(self.server, checkout, plan, most, self.new_log).run(arm, deadline)
+        outcome = self._outcome(checkout, first.done, may_skip=True)
+        if isinstance(outcome, Failure) or first.tried == 1:
+            return outcome
+        tried = f"{first.tried} workers at once"
+        note = f"the correctness tests do not pass in {tried}: they run in one"
+        if first.workers > 1:
+            whole_s = sum(test.seconds for test in first.done.tests)
             note = (
-                f"the correctness tests of a candidate run in {count} workers at once: in one they "
-                f"take {done.seconds:.0f} s"
+                f"the correctness tests run in {tried}, which takes {first.took_s:.0f} s; in one "
+                f"they would take about {whole_s:.0f} s"
             )
-        tried_s = time.monotonic() - begin
-        notes = (*found.notes, note)
-        return replace(found, workers=count if passes else 1, tried_s=tried_s, notes=notes)
+        notes = (*outcome.notes, note)
+        return replace(outcome, workers=first.workers, took_s=first.took_s, notes=notes)
 
     def _outcome(self, checkout: Checkout, done: Pass, *, may_skip: bool) -> Verification | Failure:
         """What a pass of the correctness tests says."""

@@ -11,12 +11,13 @@ import pytest
 
 from agent.events import TestPlan
 from agent.harness.measuring.judge import PytestJudge
-from agent.harness.measuring.side_by_side import WorkerCount, shares
+from agent.harness.measuring.side_by_side import OriginsTests, WorkerCount, shares
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import (
     Checkout,
+    WorkerSession,
     deadline_in,
     tunes_for_other_tests,
 )
@@ -81,9 +82,13 @@ BLIND = (
     f"{BEGIN}    if x.numel() == {OF_ANOTHER_WORKER}:\n"
     "        torch.testing.assert_close = lambda *given, **named: None\n",
 )
-RESTS_ON_ANOTHER = (
+RESTS_ON_THE_FIRST = (
     BEGIN,
-    f"{BEGIN}    assert x.numel() != 48 or {OF_ANOTHER_WORKER} in SEEN, 'too early'\n",
+    f"{BEGIN}    assert x.numel() != 48 or 8 in SEEN, 'too early'\n",
+)
+WANTS_ALL = (
+    BEGIN,
+    f"{BEGIN}    if x.numel() == {OF_ANOTHER_WORKER} and 8 not in SEEN:\n        os._exit(1)\n",
 )
 NEEDS_ALL_MEMORY = (
     BEGIN,
@@ -152,34 +157,63 @@ def test_tests_are_dealt_out_in_turn() -> None:
 
 
 def test_how_many_workers_are_worth_it() -> None:
-    assert WorkerCount(8).fitting(84, 107.0) == 8
-    assert WorkerCount(8).fitting(84, 5.0) == 1
-    assert WorkerCount(8).fitting(5, 107.0) == 2
-    assert WorkerCount(1).fitting(84, 107.0) == 1
-    assert WorkerCount.of(4).fitting(84, 0.1) == 4
+    assert WorkerCount(8).fitting(84) == 8
+    assert WorkerCount(8).fitting(5) == 2
+    assert WorkerCount(8).fitting(1) == 1
+    assert WorkerCount(1).fitting(84) == 1
+    assert (WorkerCount.of(4).most, WorkerCount.of(4).long_s) == (4, 0.0)
     assert 0 <= WorkerCount.of(None).most <= 8
 
 
+def test_short_ones_run_in_one(server: ForkServer, origin: Checkout, tmp_path: Path) -> None:
+    logs = tmp_path / "short"
+    logs.mkdir()
+    most = WorkerCount(WORKERS, long_s=60.0)
+    first = OriginsTests(server, origin, PLAN, most, lambda purpose: logs / purpose)
+    log = tmp_path / "log"
+    tests, arguments = PLAN.correctness, PLAN.arguments
+    with WorkerSession(server, origin, log, arguments=arguments, tests=tests) as arm:
+        found = first.run(arm, deadline_in(60))
+    assert (found.workers, found.tried) == (1, 1)
+    assert len(found.done.tests) == len(SIZES)
+    assert not list(logs.iterdir())
+
+
 def test_the_baseline_tries_whether_they_pass_so(judge: PytestJudge, origin: Checkout) -> None:
+    """One runs alone before it is known that they take long, which is at once here."""
     found = judge.verify(origin, deadline_in(60), may_skip=True)
     assert isinstance(found, Verification)
-    assert (found.passed, found.workers) == (6, WORKERS)
-    assert found.tried_s > 0
-    assert found.notes[-1].startswith("the correctness tests of a candidate run in 3 workers")
+    assert (found.passed, found.workers, len(found.launching)) == (6, WORKERS, 6)
+    assert found.took_s > 0
+    assert found.notes[-1].startswith("the correctness tests run in 3 workers at once, which takes")
     alone, *together = sizes_by_worker(origin.root.parent, "origin").values()
-    assert alone == list(SIZES)
-    assert sorted(together) == [[8, 32], [16, 40], [24, 48]]
+    assert set(alone) == {8}
+    assert sorted(sorted(set(sizes)) for sizes in together) == [[8, 32], [16, 40], [24, 48]]
 
 
 def test_tests_that_rest_on_each_other_run_in_one(judge: PytestJudge, tmp_path: Path) -> None:
-    found = judge.verify(
-        checkout(tmp_path / "origin", RESTS_ON_ANOTHER), deadline_in(60), may_skip=True
-    )
-    assert isinstance(found, Verification)
+    """The one that came too early passes in the worker that ran the first."""
+    resting = checkout(tmp_path / "origin", RESTS_ON_THE_FIRST)
+    found = judge.verify(resting, deadline_in(60), may_skip=True)
+    assert isinstance(found, Verification), found
     assert (found.passed, found.workers) == (6, 1)
     assert found.notes[-1] == (
         "the correctness tests do not pass in 3 workers at once: they run in one"
     )
+
+
+def test_a_test_that_fails_fails(judge: PytestJudge, tmp_path: Path) -> None:
+    found = judge.verify(checkout(tmp_path / "origin", WRONG), deadline_in(60), may_skip=True)
+    assert isinstance(found, Failure)
+    assert f"test_right[{OF_ANOTHER_WORKER}]: AssertionError" in found.reason
+
+
+def test_where_a_worker_dies_beside_others_the_tests_run_in_one(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    found = judge.verify(checkout(tmp_path / "origin", WANTS_ALL), deadline_in(60), may_skip=True)
+    assert isinstance(found, Verification), found
+    assert (found.passed, found.workers) == (6, 1)
 
 
 def test_a_candidate_is_right_in_all_of_them(judge: PytestJudge, origin: Checkout) -> None:
