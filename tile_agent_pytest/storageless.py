@@ -31,6 +31,11 @@ def storageless(sm: int) -> Iterator[None]:
             stack.enter_context(mock.patch.object(torch.cuda, name, stand_in, create=True))
         stack.enter_context(mock.patch.object(torch, "Generator", _StoragelessGenerator))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", _agree))
+        if hasattr(torch.library, "wrap_triton"):  # what it wraps is traced on meta, not launched
+            traced = mock.patch.object(
+                torch._library.triton, "is_wrap_triton_enabled", _not_so, create=True
+            )
+            stack.enter_context(traced)
         stack.enter_context(_OnMeta())
         yield
 
@@ -108,6 +113,10 @@ class _StoragelessGenerator(torch.Generator):  # type: ignore[misc]
 
 def _agree(*_: Any, **__: Any) -> None:
     """Values are not compared: there are none."""
+
+
+def _not_so() -> bool:
+    return False
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -55,6 +55,19 @@ def run():
 """
 
 
+OPERATOR = TRITON.replace(
+    'def run():\n    x = torch.ones(2**20, device="cuda")\n',
+    """\
+def run():
+    return scaled(torch.ones(2**20, device="cuda"))
+
+
+@torch.library.triton_op("tests_of_tile_agent::scaled", mutates_args={})
+def scaled(x: torch.Tensor) -> torch.Tensor:
+""",
+).replace("scale_kernel[grid]", "torch.library.wrap_triton(scale_kernel)[grid]")
+
+
 @pytest.fixture(scope="module")
 def scaled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     return only(evidence(tmp_path_factory.mktemp("scaled"), TRITON))
@@ -214,3 +227,9 @@ def test_an_interpreter_without_triton(tmp_path: Path) -> None:
     python = str(bare / "bin" / "python")
     with pytest.raises(UsageError, match=f"{python} has no triton: {python} -m pip install"):
         evidence(tmp_path, TRITON, python=python)
+
+
+def test_an_operator_of_torch_launches_as_a_function_does(scaled: Artifact, tmp_path: Path) -> None:
+    """On tensors without storage torch would trace the launch, and make none."""
+    assert "wrap_triton" in OPERATOR and "triton_op" in OPERATOR
+    assert only(evidence(tmp_path, OPERATOR)).digest == scaled.digest
