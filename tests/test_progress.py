@@ -8,7 +8,8 @@ from agent.events import Proposed, Skipped, Started, Stopped, StopReason
 from agent.options import MODEL, Options
 from agent.report.progress import Commentary
 from agent.report.summary import summarize
-from agent.state import Run, advance
+from agent.state import Run
+from agent.transitions import advance
 from tests.support.history import HISTORY, STARTED
 
 SKIPS = [Skipped("warps", "no warps"), Skipped("stages", "no loop"), Skipped("tma", "no warps")]
