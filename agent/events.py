@@ -181,6 +181,15 @@ class Baselined(Event):
     """Of the perf tests, each different one once."""
 
     @property
+    def kernels(self) -> dict[str, frozenset[str]]:
+        """Perf test -> the kernels of the file that it was the first to launch so."""
+        tests = {launch.test for launch in self.launches}
+        return {
+            test: frozenset(launch.kernel for launch in self.launches if launch.test == test)
+            for test in tests
+        }
+
+    @property
     def left_out(self) -> frozenset[str]:
         """The tests that nothing is judged by."""
         return frozenset((*self.skipped, *self.not_timed))

@@ -9,7 +9,7 @@ out, never pairs: the error rates of the decisions are those of as many pairs as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -87,26 +87,56 @@ def of_names(costs: Sequence[PerfTestCost], names: Collection[str]) -> Subset | 
 
 
 def representative(
-    costs: Sequence[PerfTestCost], most_pair_s: float, scale: float = 1.0
+    costs: Sequence[PerfTestCost],
+    most_pair_s: float,
+    scale: float = 1.0,
+    kernels: Mapping[str, Collection[str]] | None = None,
 ) -> Subset | None:
     """The configs whose pair takes so long at most; at least one, and None where all fit.
+
+    What a config does not launch it cannot show. So after the shortest those come that launch
+    another kernel, the cheapest of each, before the gaps between latencies are filled.
 
     Args:
         costs: of the perf tests.
         most_pair_s: what a process pair may take.
         scale: how much longer pairs take than these costs say, as far as one has been measured.
+        kernels: perf test -> the kernels that it was seen to launch.
     """
     latency_ms = {name: ms for cost in costs for name, ms in cost.latencies_ms.items()}
     units = [unit for cost in costs for unit in cost.units()]
     ranked = sorted(units, key=lambda unit: min(latency_ms[config] for config in unit))
     if scale * _pair_s(costs, None) <= most_pair_s:
         return None
+    order = [ranked[index] for index in spread(len(ranked))]
     chosen: frozenset[str] = frozenset()
-    for index in spread(len(ranked)):
-        more = chosen.union(ranked[index])
+    for unit in [*order[:1], *_of_other_kernels(costs, order[:1], kernels or {}), *order[1:]]:
+        more = chosen.union(unit)
         if not chosen or scale * _pair_s(costs, more) <= most_pair_s:
             chosen = more
     return of_names(costs, chosen)
+
+
+def _of_other_kernels(
+    costs: Sequence[PerfTestCost],
+    chosen: Sequence[tuple[str, ...]],
+    kernels: Mapping[str, Collection[str]],
+) -> list[tuple[str, ...]]:
+    """For each kernel that the chosen configs do not launch, the cheapest that does."""
+    launched = {
+        kernel
+        for cost in costs
+        if any(unit in chosen for unit in cost.units())
+        for kernel in kernels.get(cost.nodeid, ())
+    }
+    found = []
+    for cost in sorted(costs, key=lambda cost: cost.pair_s(1)):
+        own = set(kernels.get(cost.nodeid, ()))
+        if own - launched and cost.latencies_ms:
+            shortest = min(cost.latencies_ms, key=cost.latencies_ms.__getitem__)
+            found += [unit for unit in cost.units() if shortest in unit]
+            launched |= own
+    return found
 
 
 def _pair_s(costs: Sequence[PerfTestCost], configs: frozenset[str] | None) -> float:

@@ -41,6 +41,8 @@ class Forecast:
             total_s = self.iterations * self.iteration_s
             whole = f"{total_s:.0f} s" if total_s < 120 else f"{total_s / 60:.0f} min"
             return f"{text}; all {self.iterations} would take {whole}"
+        if self.left_s == 0:
+            return f"{text}; nothing is left of the time budget"
         budget = f"the {self.left_s:.0f} s that are left of the time budget"
         if self.iterations == 0:
             return f"{text}; not one fits into {budget}, which the first will overrun"

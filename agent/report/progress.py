@@ -24,7 +24,7 @@ from agent.launches import tuning_costs
 from agent.measuring.decision import signed
 from agent.measuring.resolution import describe_resolution
 from agent.measuring.screening import ScreenResult
-from agent.measuring.subset import in_brief
+from agent.measuring.subset import Subset, in_brief
 from agent.options import PLAYBOOK
 from agent.report.forecast import forecast
 from agent.state import Run
@@ -169,7 +169,17 @@ def _compared(run: Run, event: Calibrated) -> list[str]:
     return [
         f"compared   {subset.coverage}: {in_brief(subset.configs)} ({how})",
         f"left out   {in_brief(subset.left_out)}: until the final comparison",
+        *_not_compared(baseline, subset),
     ]
+
+
+def _not_compared(baseline: Baselined, subset: Subset) -> list[str]:
+    """Kernels of which the comparisons of iterations see nothing."""
+    shown = {k for test in subset.tests for k in baseline.kernels.get(test, ())}
+    rest = sorted({kernel for kernels in baseline.kernels.values() for kernel in kernels} - shown)
+    if not rest or not shown:
+        return []
+    return [f"note       {', '.join(rest)}: no config that is compared was seen to launch it"]
 
 
 def _plan(run: Run) -> list[str]:

@@ -42,6 +42,21 @@ def test_one_in_any_case() -> None:
     assert configs(representative(SIXTEEN, 1)) == ("t[0]",)
 
 
+def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
+    kernels = {cost.nodeid: {"forward"} for cost in SIXTEEN}
+    kernels |= {"t[3]": {"forward", "backward"}, "t[4]": {"backward"}, "t[9]": {"other"}}
+    assert configs(representative(SIXTEEN, 40, kernels=kernels)) == (
+        "t[0]",
+        "t[3]",
+        "t[9]",
+        "t[15]",
+    )
+    assert configs(representative(SIXTEEN, 20, kernels=kernels)) == ("t[0]", "t[3]")
+    assert configs(representative(SIXTEEN, 1, kernels=kernels)) == ("t[0]",)
+    same = {cost.nodeid: {"forward"} for cost in SIXTEEN}
+    assert representative(SIXTEEN, 30, kernels=same) == representative(SIXTEEN, 30)
+
+
 def test_the_choice_is_the_same_whatever_the_order_of_the_tests() -> None:
     found = representative(SIXTEEN[::-1], 30)
     assert set(configs(found)) == {"t[0]", "t[7]", "t[15]"}

@@ -99,7 +99,7 @@ class BudgetedCalibration:
             return self.judge.calibrate(checkout, deadline)
         ends = time.monotonic() + self.budget.calibration_s
         if pair_s(costs, None) > self.budget.pair_s(self.budget.calibration_s):
-            self.subset = representative(costs, TRIAL_SHARE * self.budget.calibration_s)
+            self.subset = self._fitting(TRIAL_SHARE * self.budget.calibration_s)
         for attempt in range(ATTEMPTS):
             self.judge.compare_on(self.subset)
             look = partial(self._look, ends, attempt)
@@ -110,12 +110,15 @@ class BudgetedCalibration:
         self.judge.compare_on(self.subset)
         return self.judge.calibrate(checkout, deadline)
 
+    def _fitting(self, most_pair_s: float, scale: float = 1.0) -> Subset | None:
+        return representative(self.baseline.costs, most_pair_s, scale, self.baseline.kernels)
+
     def _look(self, ends: float, attempt: int, took_s: float) -> None:
         """After the first pair: go on, or leave with the configs that fit."""
         costs, left_s = self.baseline.costs, ends - time.monotonic()
         scale = took_s / max(pair_s(costs, self.subset), 1e-9)
         fits = took_s <= self.budget.pair_s(left_s + took_s)
-        other = representative(costs, self.budget.pair_s(left_s), scale)
+        other = self._fitting(self.budget.pair_s(left_s), scale)
         grows = _size(other, costs) - _size(self.subset, costs)
         if (fits and attempt == 0 and grows > 0) or (not fits and grows < 0):
             raise _OtherConfigs(other)
@@ -143,7 +146,8 @@ def final_subset(run: Run) -> Subset | None:
         return None
     costs = run.baseline.costs
     scale = _scale(costs, subset, calibration)
-    whole = representative(costs, run.options.iteration_timeout_s / USUAL_PAIRS, scale)
+    most_pair_s = run.options.iteration_timeout_s / USUAL_PAIRS
+    whole = representative(costs, most_pair_s, scale, run.baseline.kernels)
     return subset if _size(whole, costs) < len(subset.configs) else whole
 
 
@@ -156,7 +160,7 @@ def screened_subset(run: Run) -> Subset | None:
     names = set(run.subset.configs) if run.subset else {n for c in costs for n in c.latencies_ms}
     compared = [part for cost in costs if (part := cost.of(names)).latencies_ms]
     scale = _scale(costs, run.subset, run.calibration)
-    few = representative(compared, SCREEN_PAIR_S, scale)
+    few = representative(compared, SCREEN_PAIR_S, scale, run.baseline.kernels)
     if few is None:
         return run.subset
     latencies_ms = {name: ms for cost in compared for name, ms in cost.latencies_ms.items()}
