@@ -304,3 +304,50 @@ def forward_kernel(q_ptr, k_ptr, v_ptr, o_ptr, n, M: tl.constexpr, D: tl.constex
     ),
 }
 """Attention and data movement, which the skill does not know, and what looks like them."""
+
+
+def described(body: str, *, made: str = "", parameters: str = "") -> str:
+    """A kernel over tiles of x through a descriptor of its own, `desc`, of ROWS by COLS."""
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    more = f", {parameters}" if parameters else ""
+    return f"""\
+{HEAD}@triton.jit
+def tiles_kernel(x_ptr, y_ptr, m, n{more}, ROWS: tl.constexpr, COLS: tl.constexpr):
+    desc = tl.make_tensor_descriptor(x_ptr, [m, n], [n, 1], [ROWS, COLS]{made})
+    out = tl.make_tensor_descriptor(y_ptr, [m, n], [n, 1], [ROWS, COLS])
+    row = tl.program_id(0) * ROWS
+    col = tl.program_id(1) * COLS
+{lines}
+"""
+
+
+GROUPED_PRODUCT = (
+    HEAD
+    + """\
+@triton.jit
+def partial_products(
+    left_ptr, right_ptr, sums_ptr, rows, cols, depth, share,
+    R: tl.constexpr, C: tl.constexpr, D: tl.constexpr,
+):
+    left = tl.make_tensor_descriptor(left_ptr, [rows, depth], [depth, 1], [R, D])
+    right = tl.make_tensor_descriptor(right_ptr, [depth, cols], [cols, 1], [D, C])
+    sums = tl.make_tensor_descriptor(sums_ptr, [rows, cols], [cols, 1], [R, C])
+    at = tl.program_id(2) * share * D
+    total = tl.zeros((R, C), dtype=tl.float32)
+    for step in range(share):
+        a = left.load([tl.program_id(0) * R, at])
+        total = tl.dot(a, right.load([at, tl.program_id(1) * C]), total)
+        at += D
+    sums.atomic_add([tl.program_id(0) * R, tl.program_id(1) * C], total)
+
+
+def multiply(a, b):
+    out = torch.zeros((a.shape[0], b.shape[1]), device=a.device, dtype=torch.float32)
+    (rows, depth), cols = a.shape, b.shape[1]
+    grid = (triton.cdiv(rows, 64), triton.cdiv(cols, 64), 4)
+    share = triton.cdiv(depth, 4 * 32)
+    partial_products[grid](a, b, out, rows, cols, depth, share, R=64, C=64, D=32)
+    return out
+"""
+)
+"""Split K: blocks add up one tile through a descriptor."""

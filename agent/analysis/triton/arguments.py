@@ -72,11 +72,11 @@ def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
     loaded, stored, added = set[str](), set[str](), set[str]()
     for function in TRITON.reached(source, kernel):
         for call in descendants(function.node.body, cst.Call):
-            called = source.name(call.func)
+            called = TRITON.called(source, call)
             if called in LOCKS:
                 raise NotApplicable(f"line {source.line(call)} may wait for another program")
             writes = TRITON.stored(source, call) is not None
-            reads = TRITON.called(source, call) in TRITON.loads
+            reads = called in TRITON.loads
             if not writes and not reads:
                 continue
             where = _root(source, kernel, call) if function is kernel.function else None

@@ -11,12 +11,21 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Launch
-from agent.syntax import Function, Source, positional
+from agent.syntax import Function, Source, argument, positional
 
 TL = "triton.language."
-ATOMICS = tuple(
+POINTER_ATOMICS = tuple(
     f"{TL}atomic_{name}" for name in ("add", "and", "cas", "max", "min", "or", "xchg", "xor")
 )
+THROUGH_DESCRIPTOR = "_tensor_descriptor"
+"""Ends the names that stand here for methods of a descriptor, as Triton ends those of its own."""
+DESCRIPTOR_ATOMICS = tuple(
+    f"{TL}atomic_{name}{THROUGH_DESCRIPTOR}" for name in ("add", "and", "max", "min", "or", "xor")
+)
+"""`descriptor.atomic_add(offsets, value)`, for which Triton has no function."""
+ATOMICS = (*POINTER_ATOMICS, *DESCRIPTOR_ATOMICS)
+GATHER, SCATTER = f"{TL}gather{THROUGH_DESCRIPTOR}", f"{TL}scatter{THROUGH_DESCRIPTOR}"
+MAKE_DESCRIPTOR = f"{TL}make_tensor_descriptor"
 GUARDS = ("mask", "boundary_check")
 
 
@@ -25,11 +34,13 @@ class Triton(Dialect):
 
     decorator = "triton.jit"
     constant = f"{TL}constexpr"
-    loads = (f"{TL}load", f"{TL}load_tensor_descriptor")
+    loads = (f"{TL}load", f"{TL}load_tensor_descriptor", GATHER)
     stores: ClassVar[Mapping[str, ArgumentSlot]] = {
         f"{TL}store": ArgumentSlot(1, "value"),
         f"{TL}store_tensor_descriptor": ArgumentSlot(2, "value"),
-        **{name: ArgumentSlot(1, "val") for name in ATOMICS},
+        SCATTER: ArgumentSlot(1, "value"),
+        **{name: ArgumentSlot(1, "val") for name in POINTER_ATOMICS},
+        **{name: ArgumentSlot(2, "value") for name in DESCRIPTOR_ATOMICS},
     }
     dots = (f"{TL}dot", f"{TL}dot_scaled")
     shapes: ClassVar[Mapping[str, ArgumentSlot]] = {
@@ -67,7 +78,23 @@ class Triton(Dialect):
     methods: ClassVar[Mapping[str, str]] = {
         "load": f"{TL}load_tensor_descriptor",
         "store": f"{TL}store_tensor_descriptor",
+        "scatter": SCATTER,
     }
+
+    def called(self, source: Source, call: cst.Call) -> str | None:
+        """The dotted name of what a call calls; of atomics and gathers that are methods too.
+
+        Those are methods of pointers and tiles as well as of descriptors: what they are called on,
+        and with, tells the two apart.
+        """
+        member = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        if f"{TL}{member}" in (*POINTER_ATOMICS, f"{TL}gather") and not self.owns(
+            source.name(call.func)
+        ):
+            of_descriptor = f"{TL}{member}{THROUGH_DESCRIPTOR}"
+            known = of_descriptor in self.loads or of_descriptor in self.stores
+            return of_descriptor if known and _on_descriptor(source, call) else f"{TL}{member}"
+        return super().called(source, call)
 
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """`kernel[grid](...)`; options that no parameter takes are hints, as `num_warps=8`."""
@@ -111,6 +138,25 @@ WRAPPERS = ("torch.library.wrap_triton", "torch._library.triton.wrap_triton")
 """What takes a kernel and returns one that PyTorch can trace."""
 ROUNDING = (*TRITON.cdivs, "triton.next_power_of_2")
 """Functions of host code that round sizes, and have no side effects."""
+
+
+def _on_descriptor(source: Source, call: cst.Call) -> bool:
+    """Whether a method that tiles and descriptors share is called on a descriptor.
+
+    One that the kernel makes; one that the host makes is a parameter, as no tile of a kernel is.
+    Pointers are parameters too, but are told no list of offsets.
+    """
+    assert isinstance(call.func, cst.Attribute)
+    receiver = source.resolve(call.func.value)
+    if isinstance(receiver, cst.Call):
+        return source.name(receiver.func) == MAKE_DESCRIPTOR
+    first = argument(call, 0, "offsets")
+    if first is not None and isinstance(source.resolve(first), cst.List | cst.Tuple):
+        return True
+    around = source.enclosing(call)
+    names = {p.name.value for p in around.parameters} if around is not None else set()
+    is_parameter = isinstance(receiver, cst.Name) and receiver.value in names
+    return is_parameter and call.func.attr.value == "gather"
 
 
 def _by_position(

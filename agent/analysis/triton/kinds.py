@@ -169,7 +169,7 @@ class _KindQuestions:
         for store in self.operations.stores:
             calls = self._calls(self.behind[store.call], REDUCTIONS | SCANS)
             found += [self._line(call, "a reduction that is stored") for call in calls]
-            if store.operation in ("atomic_add", "atomic_max", "atomic_min"):
+            if store.operation.startswith(("atomic_add", "atomic_max", "atomic_min")):
                 found.append(self._line(store.call, "accumulates over blocks"))
         found += [self._line(loop, "a sum over a loop") for loop in self._accumulations()]
         return (Kind.REDUCTION, list(dict.fromkeys(found))) if found else None

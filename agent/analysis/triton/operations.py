@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.dialect import THROUGH_DESCRIPTOR, TRITON
 from agent.syntax import Function, Source, argument, assigned, children, descendants, positional
 
 REDUCTIONS = frozenset(
@@ -24,7 +24,8 @@ LOADS = frozenset(("load", "load_tensor_descriptor", "gather_tensor_descriptor")
 RANDOM = frozenset(("rand", "randn", "randint", "rand4x", "randn4x", "randint4x"))
 ATOMIC = "atomic_"
 MEMBERS = REDUCTIONS | SCANS | {"abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sigmoid",
-                                "cos", "sin", "erf", "floor", "ceil", "to", "cast"}  # fmt: skip
+                                "cos", "sin", "erf", "floor", "ceil", "to", "cast",
+                                "item"}  # fmt: skip
 """Functions of triton.language that are methods of a tile too: `x.sum(axis=0)`."""
 
 
@@ -47,7 +48,7 @@ class Store:
     call: cst.Call
     function: Function
     operation: str
-    """'store', 'store_tensor_descriptor', 'atomic_add'."""
+    """'store', 'store_tensor_descriptor', 'atomic_add', 'atomic_add_tensor_descriptor'."""
     value: cst.BaseExpression
     address: tuple[cst.BaseExpression, ...]
     """The pointer, or the descriptor with its offsets."""
@@ -118,7 +119,10 @@ class Operations:
     def address(self, call: cst.Call) -> tuple[cst.BaseExpression, ...]:
         """Where a load or a store goes: a pointer, or a descriptor with its offsets."""
         if isinstance(call.func, cst.Attribute) and not TRITON.owns(self.source.name(call.func)):
-            offsets = argument(call, 0, "offsets")
+            operation = self.operation(call) or ""
+            listed = operation.startswith(("load", "store", ATOMIC))
+            has_offsets = listed and operation.endswith(THROUGH_DESCRIPTOR)
+            offsets = argument(call, 0, "offsets") if has_offsets else None
             return (call.func.value, *([offsets] if offsets is not None else []))
         pointer = argument(call, 0, "pointer") or argument(call, 0, "desc")
         if self.operation(call) in ("load_tensor_descriptor", "store_tensor_descriptor"):
@@ -177,7 +181,7 @@ class Operations:
             names = {n for n, _ in self._assignments[function]}
             names |= {p.name.value for p in function.parameters}
             for name in names:
-                nodes = [self.behind(f, n) for f, n in self._definitions(function, name)]
+                nodes = [self.behind(f, n) for f, n in self.definitions(function, name)]
                 calls = (n for n in frozenset[cst.CSTNode]().union(*nodes)
                          if isinstance(n, cst.Call))  # fmt: skip
                 if any(self.operation(call) in LOADS for call in calls):
@@ -186,7 +190,7 @@ class Operations:
 
     def _below(self, function: Function, node: cst.CSTNode, addresses: bool) -> list[Place]:
         if isinstance(node, cst.Name):
-            return self._definitions(function, node.value)
+            return self.definitions(function, node.value)
         if isinstance(node, cst.Call):
             helper = self.source.function_of(node.func)
             if helper is not None and helper in self.functions:
@@ -201,7 +205,8 @@ class Operations:
             return [(function, node.value)]
         return [(function, child) for child in children(node)]
 
-    def _definitions(self, function: Function, name: str) -> list[Place]:
+    def definitions(self, function: Function, name: str) -> list[Place]:
+        """All that a name of a function may be computed from, and what calls pass for it."""
         found = [(function, node) for n, node in self._assignments[function] if n == name]
         names = [p.name.value for p in function.parameters]
         if name in names:
@@ -256,7 +261,7 @@ class Operations:
                 found |= {node.value} & {p.name.value for p in inside.parameters}
             todo += [
                 (where, behind)
-                for where, behind in self._definitions(inside, node.value)
+                for where, behind in self.definitions(inside, node.value)
                 if not isinstance(behind, cst.AugAssign)
             ]
         return frozenset(found)

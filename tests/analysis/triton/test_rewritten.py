@@ -1,0 +1,37 @@
+"""Which memory a second run of a Triton kernel would find changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.arguments import rewritten
+from agent.analysis.triton.dialect import TRITON
+from agent.syntax import Source
+from tests.tileir.kernels import GROUPED_PRODUCT, described, rows
+
+
+def written_again(text: str) -> tuple[str, ...]:
+    source = Source(text)
+    (kernel,) = TRITON.kernels(source)
+    return rewritten(source, kernel)
+
+
+def test_what_a_descriptor_adds_to() -> None:
+    assert written_again(GROUPED_PRODUCT) == ("sums_ptr",)
+
+
+def test_what_a_pointers_own_atomic_adds_to() -> None:
+    assert written_again(rows("(y_ptr + cols).atomic_add(x, mask=mask)")) == ("y_ptr",)
+
+
+def test_a_gather_reads_and_a_scatter_writes() -> None:
+    both = described("at = tl.arange(0, ROWS)\ndesc.scatter(desc.gather(at, col), at, col)")
+    assert written_again(both) == ("x_ptr",)
+    apart = described("at = tl.arange(0, ROWS)\nout.scatter(desc.gather(at, col), at, col)")
+    assert written_again(apart) == ()
+
+
+def test_a_lock_that_is_a_method() -> None:
+    with pytest.raises(NotApplicable, match="may wait for another program"):
+        written_again(rows("lock_ptr.atomic_cas(0, 1)", parameters="lock_ptr"))
