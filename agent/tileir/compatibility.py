@@ -15,7 +15,7 @@ from enum import StrEnum
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.dialect import THROUGH_DESCRIPTOR, TRITON
 from agent.analysis.triton.operations import (
     ATOMIC,
     DOTS,
@@ -25,6 +25,7 @@ from agent.analysis.triton.operations import (
     operations_of,
 )
 from agent.syntax import Source, argument, descendants, keyword
+from agent.tileir import descriptors, hints
 
 UNSUPPORTED = {
     "inline_asm_elementwise": "inline PTX",
@@ -38,9 +39,11 @@ SINCE_13_4 = {
     "map_elementwise": "tl.map_elementwise",
     "dot_scaled": "tl.dot_scaled, and mixed formats never",
     "item": "a tile's only element as a scalar",
-    "gather_tensor_descriptor": "descriptor gathers",
-    "scatter_tensor_descriptor": "descriptor scatters",
+    "extern_elementwise": "functions of other libraries",
+    **descriptors.OPERATIONS,
 }
+NEVER_FLOAT = ("atomic_min_tensor_descriptor", "atomic_max_tensor_descriptor")
+"""What CUDA 13.4 has for integers alone."""
 
 
 class Impact(StrEnum):
@@ -60,7 +63,7 @@ class Obstacle:
     line: int
     severity: Impact
     kind: str
-    """'operation', 'memory model' or 'speed'."""
+    """'operation', 'memory model', 'descriptor', 'hint' or 'speed'."""
     text: str
 
 
@@ -82,7 +85,9 @@ def check_kernel(source: Source, kernel: Kernel) -> Iterator[Obstacle]:
     yield from checks.in_place()
     yield from checks.aliases()
     yield from checks.blocks_that_wait()
+    yield from checks.descriptors()
     yield from checks.slow()
+    yield from checks.hints()
 
 
 class _Checks:
@@ -102,8 +107,12 @@ class _Checks:
                     call, Impact.STOP, "operation", f"Tile IR has no {UNSUPPORTED[operation]}"
                 )
             elif operation in SINCE_13_4:
+                later = ", and of floats not after it either" if operation in NEVER_FLOAT else ""
                 yield self._finding(
-                    call, Impact.NOTE, "operation", f"before CUDA 13.4 no {SINCE_13_4[operation]}"
+                    call,
+                    Impact.NOTE,
+                    "operation",
+                    f"before CUDA 13.4 no {SINCE_13_4[operation]}{later}",
                 )
             elif ".libdevice." in (TRITON.called(self.source, call) or ""):
                 yield self._finding(
@@ -219,9 +228,11 @@ class _Checks:
                              "atomic_poll"):  # fmt: skip
                 text = f"a lock: {operation}, which orders no other access"
             elif has_dot:
-                text = f"split-K: blocks add up one tile by {operation}"
+                text = f"split-K: blocks add up one tile by {_spoken(operation)}"
             elif self._is_used(call):
-                text = f"a ticket: what {operation} returns decides what a block does"
+                text = f"a ticket: what {_spoken(operation)} returns decides what a block does"
+            elif operation.endswith(THROUGH_DESCRIPTOR):
+                continue  # told with the operations that are missing
             else:
                 yield self._finding(
                     call, Impact.NOTE, "memory model",
@@ -238,6 +249,17 @@ class _Checks:
     def _is_used(self, call: cst.Call) -> bool:
         return not isinstance(next(self.source.ancestors(call), None), cst.Expr)
 
+    def descriptors(self) -> Iterator[Obstacle]:
+        """What tensor descriptors cannot do there."""
+        for told in (descriptors.paddings, descriptors.wide_offsets, descriptors.offsets_anywhere):
+            for node, text in told(self.operations):
+                yield self._finding(node, Impact.NOTE, "descriptor", text)
+
+    def hints(self) -> Iterator[Obstacle]:
+        """Hints and habits of PTX that do nothing there, and values that are out of range."""
+        for node, text in hints.told(self.operations):
+            yield self._finding(node, Impact.NOTE, "hint", text)
+
     def slow(self) -> Iterator[Obstacle]:
         """What the backend compiles to slow code."""
         for function, dot in self.operations.find(DOTS):
@@ -252,6 +274,12 @@ class _Checks:
                             "a dot's operand is loaded through pointers: tensor descriptors (TMA) "
                             "are faster, by 20 % and more in CUDA 13.1",
                         )
+
+
+def _spoken(operation: str) -> str:
+    """`a descriptor's atomic_add`, as the source has it."""
+    name = operation.removesuffix(THROUGH_DESCRIPTOR)
+    return name if name == operation else f"a descriptor's {name}"
 
 
 VIEWS = ("view", "reshape", "flatten", "ravel", "squeeze", "unsqueeze", "detach", "t", "transpose",
