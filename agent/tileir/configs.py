@@ -13,7 +13,7 @@ with it: the hook divides NUM_SMS in a copy of the arguments that the launch nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,9 @@ HINTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "element-wise": {"occupancy": (1, 2, 4, 16), "num_stages": (2, 3, 4)},
 }
 LARGE_TILES = ((256, 256), (256, 128))
-"""M and N that are tried for a dot whose configs vary both already."""
+"""M and N that are tried for a dot, as far as its configs vary them already."""
+LARGER = "and tiles of"
+"""In what is told of a kernel that tries them."""
 
 GATE = f'''\
 def {CONFIGS}(configs, occupancy, num_stages=(None,), num_ctas=(1,), tiles=()):
@@ -95,6 +97,8 @@ class PreparedConfigs:
     changes: tuple[str, ...]
     refusals: Mapping[str, str]
     """Kernel -> why it got none."""
+    changed: tuple[tuple[str, str], ...] = ()
+    """Each kernel that got some, and which: what `changes` tells with its line."""
 
 
 class NoConfigs(Exception):
@@ -102,13 +106,23 @@ class NoConfigs(Exception):
 
 
 def prepare(
-    source: Source, kinds: tuple[KernelKind, ...], findings: tuple[Obstacle, ...]
+    source: Source,
+    kinds: tuple[KernelKind, ...],
+    findings: tuple[Obstacle, ...],
+    *,
+    free: Collection[str] = (),
 ) -> PreparedConfigs:
-    """Write the configs for every kernel that can have them."""
-    changes: list[str] = []
+    """Write the configs for every kernel that can have them.
+
+    Args:
+        source: the file.
+        kinds: those of its kernels.
+        findings: what is in their way.
+        free: the kernels that were shown to take any tile, whatever their configs vary.
+    """
+    changed: list[tuple[Kernel, str]] = []
     refusals: dict[str, str] = {}
     edits: dict[Any, Callable[[Any], cst.CSTNode]] = {}
-    touched: list[Kernel] = []
     by_name = {found.kernel: found.kind for found in kinds}
     for kernel in entry_kernels(source):
         kind = by_name[kernel.name]
@@ -117,19 +131,25 @@ def prepare(
             hints = _hints(source, kernel, kind)
             tuned = source.decorator(kernel.function, AUTOTUNER)
             if tuned is not None:
-                node, edit, change = _widened(source, kernel, kind, tuned, hints)
+                node, edit, change = _widened(
+                    source, kernel, kind, tuned, hints, free=kernel.name in free
+                )
             else:
                 node, edit, change = _decorated(source, kernel, hints)
         except NoConfigs as reason:
             refusals[kernel.name] = str(reason)
             continue
         edits[node] = edit
-        changes.append(f"line {kernel.function.line}: {kernel.name} {change}")
-        touched.append(kernel)
-    if not touched:
+        changed.append((kernel, change))
+    if not changed:
         return PreparedConfigs(source.text, (), refusals)
-    edits[source.module] = _with_functions(source, touched)
-    return PreparedConfigs(source.rewrite(edits), tuple(changes), refusals)
+    edits[source.module] = _with_functions(source, [kernel for kernel, _ in changed])
+    return PreparedConfigs(
+        source.rewrite(edits),
+        tuple(f"line {k.function.line}: {k.name} {text}" for k, text in changed),
+        refusals,
+        tuple((kernel.name, text) for kernel, text in changed),
+    )
 
 
 def _refuse(source: Source, kernel: Kernel, kind: Kind, findings: tuple[Obstacle, ...]) -> None:
@@ -185,13 +205,15 @@ def _widened(
     kind: Kind,
     decorator: cst.Decorator,
     hints: Mapping[str, tuple[int, ...]],
+    *,
+    free: bool,
 ) -> Edit:
     """`configs=X` -> `configs=tile_ir_configs(X, ...)`."""
     call = cst.ensure_type(decorator.decorator, cst.Call)
     configs = argument(call, 0, "configs")
     if configs is None:
         raise NoConfigs(f"line {source.line(decorator)}: its configs are hidden behind a `*`")
-    tiles = _large_tiles(source, kernel, configs) if kind is Kind.DOT else ()
+    tiles = _large_tiles(source, kernel, configs, free=free) if kind is Kind.DOT else ()
     arguments = [*_written(hints), *([f"tiles={tiles!r}"] if tiles else [])]
 
     def edit(value: cst.BaseExpression) -> cst.CSTNode:
@@ -202,7 +224,7 @@ def _widened(
             args=[template.args[0].with_changes(value=value), *template.args[1:]]
         )
 
-    more = f", and tiles of {' and '.join(_sizes(tiles))}" if tiles else ""
+    more = f", {LARGER} {' and '.join(_sizes(tiles))}" if tiles else ""
     return configs, edit, f"also tunes {_told(hints)}{more}, where Tile IR compiles"
 
 
@@ -251,27 +273,31 @@ def _key(source: Source, kernel: Kernel) -> list[str]:
 
 
 def _large_tiles(
-    source: Source, kernel: Kernel, configs: cst.BaseExpression
+    source: Source, kernel: Kernel, configs: cst.BaseExpression, *, free: bool
 ) -> tuple[dict[str, int], ...]:
-    """Larger M and N for a dot, where the configs vary both, so that the kernel takes any."""
+    """Larger M and N for a dot, each where the configs vary it, so that the kernel takes any."""
     edges: list[str] = []
     for call in TRITON.find(source, kernel.function.node.body, TRITON.accumulators):
         shape = TRITON.shapes[TRITON.called(source, call) or ""].of(call)
         if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 2:
             edges = [source.code(e.value) for e in shape.elements]
             break
-    if len(set(edges)) != 2 or not set(edges) <= set(kernel.constants):
+    if len(set(edges)) != 2:
         return ()
-    values: dict[str, set[str]] = {edge: set() for edge in edges}
+    values: dict[str, set[str]] = {edge: set() for edge in edges if edge in kernel.constants}
     for config in descendants(source.resolve(configs), cst.Dict):
         for element in config.elements:
             if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
                 name = str(element.key.raw_value)
                 if name in values:
                     values[name].add(source.code(element.value))
-    if any(len(found) < 2 for found in values.values()):
-        return ()
-    return tuple(dict(zip(edges, tile, strict=True)) for tile in LARGE_TILES)
+    varied = [edge for edge, found in values.items() if len(found) > 1 or (free and found)]
+    tiles: list[dict[str, int]] = []
+    for sizes in LARGE_TILES:
+        tile = {e: size for e, size in zip(edges, sizes, strict=True) if e in varied}
+        if any(str(size) not in values[e] for e, size in tile.items()) and tile not in tiles:
+            tiles.append(tile)
+    return tuple(tiles)
 
 
 def _with_functions(source: Source, kernels: list[Kernel]) -> Callable[[cst.Module], cst.CSTNode]:
@@ -313,4 +339,9 @@ def _told(hints: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def _sizes(tiles: tuple[dict[str, int], ...]) -> list[str]:
-    return [" x ".join(map(str, tile.values())) for tile in tiles]
+    return [
+        " x ".join(map(str, tile.values()))
+        if len(tile) > 1
+        else " ".join(f"{size} along {name}" for name, size in tile.items())
+        for tile in tiles
+    ]

@@ -69,6 +69,14 @@ def test_tiles_grow_only_where_the_configs_vary_them() -> None:
     assert "256" not in prepared(fixed).changes[0]
 
 
+def test_the_one_side_that_varies_grows() -> None:
+    one = MATMUL.replace('"M_TILE": 128, "N_TILE": 128', '"M_TILE": 64, "N_TILE": 128')
+    assert "tiles=({'N_TILE': 256},)" in prepared(one).text
+    assert "and tiles of 256 along N_TILE, where" in prepared(one).changes[0]
+    other = MATMUL.replace('"M_TILE": 128, "N_TILE": 128', '"M_TILE": 128, "N_TILE": 64')
+    assert "tiles=({'M_TILE': 256},)" in prepared(other).text
+
+
 def test_a_persistent_kernel_gets_no_two_ctas() -> None:
     persistent = MATMUL.replace("for start in", "stride = tl.num_programs(0)\n    for start in", 1)
     assert "num_ctas=(1, 2)" in prepared(MATMUL).text

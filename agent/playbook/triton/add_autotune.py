@@ -116,8 +116,12 @@ def add(x, y):
         self.apply(subject, {})
         return [{}]
 
-    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
-        """Tune every launched kernel that can be."""
+    def apply(self, subject: Subject, params: Params) -> str:
+        """Tune every launched kernel that can be.
+
+        With `configs` as `present` its one config is what the launch gives: the kernel stays what
+        it was, for whoever adds configs of their own.
+        """
         if subject.hardware.interpreted:
             raise NotApplicable("Triton's interpreter cannot time configs")
         source = subject.source
@@ -127,7 +131,13 @@ def add(x, y):
         tiles = _tiles(source, reasons)
         for kernel in TRITON.chosen(source):
             try:
-                edits |= _tuned(source, kernel, tiles.get(kernel.name, ()), subject.hardware.sm)
+                edits |= _tuned(
+                    source,
+                    kernel,
+                    tiles.get(kernel.name, ()),
+                    subject.hardware.sm,
+                    present=params.get("configs") == "present",
+                )
             except NotApplicable as reason:
                 reasons.append(str(reason))
                 continue
@@ -156,7 +166,7 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, 
 
 
 def _tuned(
-    source: Source, kernel: Kernel, tiles: Sequence[TileConstant], sm: int
+    source: Source, kernel: Kernel, tiles: Sequence[TileConstant], sm: int, *, present: bool
 ) -> dict[cst.CSTNode, Edit]:
     if TRITON.autotuned(source, kernel.function):
         raise NotApplicable(f"{kernel.name} is autotuned already")
@@ -176,7 +186,7 @@ def _tuned(
     lines = [
         f"@{triton}.autotune(",
         "    configs=[",
-        *(f"        {config.code(triton)}," for config in found),
+        *(f"        {config.code(triton)}," for config in (found[:1] if present else found)),
         "    ],",
         f"    key=[{_listed(key)}],",
         *([f"    restore_value=[{_listed(restored)}],"] if restored else []),
