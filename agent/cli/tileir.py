@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,17 +22,23 @@ from agent.cli.reference import (
     Sizes,
 )
 from agent.cli.shared_options import Json, Kernel, Python, Sandboxed
+from agent.cli.tileir_answers import (
+    Code,
+    KernelOrNone,
+    classification,
+    classified,
+    correctness,
+    finish,
+    read_kernel,
+)
+from agent.cli.tileir_apply import apply
 from agent.options import Sandbox
 
 if TYPE_CHECKING:
     from agent.analysis.triton.kinds import KernelKind
     from agent.harness.kernel_calls import KernelCalls
-    from agent.syntax import Source
     from agent.tileir.compatibility import Obstacle
-    from agent.tileir.steps import Abort, Step
-
-FAILED = 3
-"""Exit code when a step failed: an answer, not a fault."""
+    from agent.tileir.steps import Step
 
 app = typer.Typer(
     name="tileir",
@@ -43,13 +49,12 @@ app = typer.Typer(
 
 Shapes = Annotated[str, SHAPES]
 RightResult = Annotated[str, REFERENCE]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", help="A new file to write, such as softmax_tileir.py; else the diff."),
-]
 Approx = Annotated[bool, typer.Option("--approx", help="Set TILEIR_ENABLE_APPROX=1 for Tile IR.")]
 Ftz = Annotated[bool, typer.Option("--ftz", help="Set TILEIR_ENABLE_FTZ=1 for Tile IR.")]
 Seconds = Annotated[float, typer.Option(min=1, help="Give each step so many seconds.")]
+
+
+app.command()(apply)
 
 
 def register(parent: typer.Typer) -> None:
@@ -68,76 +73,21 @@ def check(python: Python = sys.executable, as_json: Json = False) -> None:
 
     machine = read_machine(probe().gpu, python)
     abort = abort_of(machine.no_triton, machine.steps())
-    _finish("check", None, machine.to_json(), list(machine_lines(machine)), abort)
+    finish("check", None, machine.to_json(), list(machine_lines(machine)), abort)
 
 
 @app.command()
-def classify(kernel: Kernel, as_json: Json = False) -> None:
+def classify(kernel: KernelOrNone = None, code: Code = None, as_json: Json = False) -> None:
     """Say what kind of kernel it is, what stands between it and Tile IR, and what to do."""
     output.use_json(as_json)
     from agent.tileir import report
     from agent.tileir.advice import recommend
 
-    source, kinds, findings = _read(kernel)
+    source, kinds, findings = read_kernel(kernel, code)
     advice = recommend(source, kinds, findings)
     lines = [report.title(kinds), *report.classification(kinds, findings, advice)]
-    value = _classification(kinds, findings) | {"recommendations": list(advice)}
-    _finish("classify", kernel, value | {"steps": [_classified(kinds).to_json()]}, lines, None)
-
-
-@app.command()
-def apply(
-    kernel: Kernel,
-    to: Output = None,
-    python: Python = sys.executable,
-    as_json: Json = False,
-) -> None:
-    """Write configs for Tile IR behind a gate, so that any other backend sees what it saw."""
-    output.use_json(as_json)
-    from agent.cli.diff import unified
-    from agent.environment import probe
-    from agent.harness.tile_ir import read_machine
-    from agent.target import parse
-    from agent.tileir import report
-    from agent.tileir.advice import recommend
-    from agent.tileir.configs import prepare
-    from agent.tileir.steps import Step, StepStatus, TileIrPhase
-
-    source, kinds, findings = _read(kernel)
-    prepared = prepare(source, kinds, findings)
-    parse(prepared.text, str(kernel))
-    changed = bool(prepared.changes)
-    if to is not None and changed:
-        _write(to, prepared.text, kernel)
-    step = Step(
-        TileIrPhase.TRANSFORM,
-        StepStatus.PASSED if changed else StepStatus.FAILED,
-        f"{len(prepared.changes)} of {len(kinds)} kernels have configs for Tile IR now",
-    )
-    machine = read_machine(probe().gpu, python, ask_stock=False)
-    later = [s for s in machine.steps() if s.phase in (TileIrPhase.VALIDATE, TileIrPhase.BENCHMARK)]
-    steps = [_classified(kinds), step, *later]
-    advice = recommend(source, kinds, findings)
-    written = str(to) if to is not None and changed else None
-    value = _classification(kinds, findings) | {
-        "recommendations": list(advice),
-        "optimized_code": prepared.text if changed else None,
-        "changes_applied": list(prepared.changes),
-        "refusals": dict(prepared.refusals),
-        "file": written,
-        "steps": [s.to_json() for s in steps],
-    }
-    told = [
-        report.title(kinds),
-        *report.classification(kinds, findings, advice),
-        *report.transformations(prepared, written),
-        *(f"{s.phase}: {s.status}: {s.reason}" for s in later),
-    ]
-    if written is None:
-        for line in told:
-            output.progress(line)
-        told = [unified(source.text, prepared.text, kernel)]
-    _finish("apply", kernel, value, told, None, failed=not changed)
+    value = classification(kinds, findings) | {"recommendations": list(advice)}
+    finish("classify", kernel, value | {"steps": [classified(kinds).to_json()]}, lines, None)
 
 
 @app.command()
@@ -175,7 +125,7 @@ def verify(
         steps = _verified(calls)
     abort = abort_of(calls.job.machine.no_triton, steps)
     lines = [report.title(kinds), *(line for s in steps for line in report.outcome(s))]
-    _finish("verify", kernel, _correctness(steps), [*lines, *report.ending(abort)], abort)
+    finish("verify", kernel, correctness(steps), [*lines, *report.ending(abort)], abort)
 
 
 @app.command()
@@ -220,7 +170,7 @@ def bench(
             )
     steps = [*steps, timed.step]
     abort = abort_of(calls.job.machine.no_triton, steps)
-    source, _, _ = _read(kernel)
+    source, _, _ = read_kernel(kernel)
     advice = recommend(source, kinds, findings)
     lines = [
         report.title(kinds),
@@ -230,32 +180,16 @@ def bench(
         f"\n### Output\nFile: {kernel}",
         *report.ending(abort),
     ]
-    value = _classification(kinds, findings) | _correctness(steps)
+    value = classification(kinds, findings) | correctness(steps)
     value |= {
         "recommendations": list(advice),
         "kernel_time_ms": timed.tileir_ms,
         "reference_time_ms": timed.ptx_ms,
         "speedup": timed.speedup,
         "rows": [asdict(row) for row in timed.rows],
-        "steps": [_classified(kinds).to_json(), *(s.to_json() for s in steps)],
+        "steps": [classified(kinds).to_json(), *(s.to_json() for s in steps)],
     }
-    _finish("bench", kernel, value, lines, abort)
-
-
-def _read(kernel: Path) -> tuple[Source, tuple[KernelKind, ...], tuple[Obstacle, ...]]:
-    from agent.analysis.triton.kinds import classify as kinds_of
-    from agent.errors import UsageError
-    from agent.preflight import read_file
-    from agent.target import parse
-    from agent.tileir import compatibility
-
-    source, backend = parse(read_file(kernel), str(kernel))
-    if backend.name != "triton":
-        raise UsageError(
-            f"{kernel} holds {backend.name}'s kernels, which Tile IR compiles anyway: "
-            "name a file with @triton.jit"
-        )
-    return source, kinds_of(source), compatibility.check(source)
+    finish("bench", kernel, value, lines, abort)
 
 
 def _calls(
@@ -266,47 +200,10 @@ def _calls(
     from agent.cli import reference
     from agent.tileir.compatibility import stops
 
-    source, kinds, findings = _read(kernel)
+    source, kinds, findings = read_kernel(kernel)
     if stopping := stops(findings):
         limits = replace(limits, stop=f"line {stopping[0].line}: {stopping[0].text}")
     return reference.read(source, kernel, asked, limits, ragged=ragged), kinds, findings
-
-
-def _write(path: Path, text: str, kernel: Path) -> None:
-    """A new file; one that holds the same already is left as it is.
-
-    Raises:
-        UsageError: something else is there, or it cannot be written; nothing has been changed.
-    """
-    from agent.errors import UsageError
-    from agent.repository import shown
-
-    name = f"--output {shown(path)}"
-    content = text.encode()
-    try:
-        if path.is_dir():
-            raise UsageError(f"{name} is a folder: name a new file in it")
-        if path.exists() and path.samefile(kernel):
-            raise UsageError(
-                f"{name} is the kernel's own file: name a new one, or leave --output out for a diff"
-            )
-        if path.is_file() and path.read_bytes() == content:
-            return
-        path.open("xb").close()
-        try:
-            path.write_bytes(content)
-        except OSError:
-            path.unlink()
-            raise
-    except FileExistsError:
-        raise UsageError(f"{name} exists already: name another file, or remove it first") from None
-    except (FileNotFoundError, NotADirectoryError):
-        folder = shown(path.parent)
-        raise UsageError(f"{name}: there is no folder {folder}: make it, or name another") from None
-    except OSError as problem:
-        raise UsageError(
-            f"{name} cannot be written ({problem.strerror}): name another file"
-        ) from None
 
 
 def _variables(*, approx: bool, ftz: bool) -> dict[str, str]:
@@ -323,67 +220,3 @@ def _verified(calls: KernelCalls) -> list[Step]:
         reason = "the kernel is wrong, or fails, with ENABLE_TILE=0 already"
         return [first, Step(TileIrPhase.VALIDATE, StepStatus.NOT_RUN, reason)]
     return [first, calls.verify(tile=True)]
-
-
-def _classified(kinds: tuple[KernelKind, ...]) -> Step:
-    from agent.tileir.steps import Step, StepStatus, TileIrPhase
-
-    return Step(TileIrPhase.CLASSIFY, StepStatus.PASSED, f"{kinds[0].kernel}: {kinds[0].kind}")
-
-
-def _classification(
-    kinds: tuple[KernelKind, ...], findings: tuple[Obstacle, ...]
-) -> dict[str, Any]:
-    """The skill's fields speak of the kernel with the most work."""
-    from dataclasses import asdict
-
-    from agent.tileir.compatibility import stops
-
-    first = kinds[0]
-    return {
-        "classification": first.kind.value,
-        "confidence": first.confidence,
-        "indicators": list(first.indicators),
-        "tileir_compatible": not stops(findings),
-        "strategy": first.kind.strategy,
-        "kernels": [asdict(each) for each in kinds],
-        "findings": [asdict(finding) for finding in findings],
-    }
-
-
-def _correctness(steps: list[Step]) -> dict[str, Any]:
-    """The skill's fields, over the steps that ran."""
-    from agent.tileir.steps import StepStatus, TileIrPhase
-
-    ran = [
-        s
-        for s in steps
-        if s.phase is not TileIrPhase.BENCHMARK and s.status is not StepStatus.NOT_RUN
-    ]
-
-    def largest(values: list[float | None]) -> float | None:
-        return max((value for value in values if value is not None), default=None)
-
-    return {
-        "correct": all(s.status is StepStatus.PASSED for s in ran) if ran else None,
-        "max_abs_diff": largest([s.max_abs_diff for s in ran]),
-        "max_rel_diff": largest([s.max_rel_diff for s in ran]),
-        "details": [line for s in ran for line in (s.details or (s.reason,))],
-        "steps": [s.to_json() for s in steps],
-    }
-
-
-def _finish(
-    command: str,
-    kernel: Path | None,
-    value: dict[str, Any],
-    lines: list[str],
-    abort: Abort | None,
-    *,
-    failed: bool = False,
-) -> None:
-    head = {"command": command, "kernel": str(kernel) if kernel else None}
-    end = {"abort": abort.to_json() if abort else None}
-    output.result(head | value | end, "\n".join(lines))
-    if abort is not None or failed:
-        raise typer.Exit(FAILED)

@@ -27,11 +27,12 @@ from agent.analysis.triton.operations import (
 from agent.syntax import Source, argument, descendants, keyword
 from agent.tileir import descriptors, hints
 
+BLOCK_POINTERS = "block pointers: use tl.make_tensor_descriptor"
 UNSUPPORTED = {
     "inline_asm_elementwise": "inline PTX",
     "erf": "math.erf",
     "histogram": "histograms",
-    "make_block_ptr": "block pointers: use tl.make_tensor_descriptor",
+    "make_block_ptr": BLOCK_POINTERS,
 }
 """Operation -> what it is; missing in CUDA 13.1 and in 13.4."""
 SINCE_13_4 = {
@@ -260,13 +261,25 @@ class _Checks:
         for node, text in hints.told(self.operations):
             yield self._finding(node, Impact.NOTE, "hint", text)
 
+    def _is_spare(self, load: cst.CSTNode) -> bool:
+        """Whether it is only for arrays that do not fit: descriptors load above its `else`."""
+        inner: cst.CSTNode = load
+        for around in self.source.ancestors(load):
+            if isinstance(around, cst.If) and inner is around.orelse:
+                return any(
+                    self.operations.operation(call) in descriptors.AT_OFFSETS
+                    for call in descendants(around.body, cst.Call)
+                )
+            inner = around
+        return False
+
     def slow(self) -> Iterator[Obstacle]:
         """What the backend compiles to slow code."""
         for function, dot in self.operations.find(DOTS):
             operands = (argument(dot, 0, "input"), argument(dot, 1, "other"))
             for operand in (o for o in operands if o is not None):
                 for node in self.operations.behind(function, operand):
-                    if isinstance(node, cst.Call) and self.operations.operation(node) == "load":
+                    if self.operations.operation_at(node) == "load" and not self._is_spare(node):
                         yield self._finding(
                             node,
                             Impact.NOTE,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from agent.analysis.triton.kinds import KernelKind
 from agent.tileir.compatibility import Obstacle
-from agent.tileir.configs import PreparedConfigs
 from agent.tileir.machine import Machine
 from agent.tileir.steps import Abort, SizeTiming, Step, TileIrPhase, Timed
 
+SHORT_MS = 0.01
 HEADINGS = {
-    TileIrPhase.COMPATIBILITY: "Compatibility check (ENABLE_TILE=0)",
-    TileIrPhase.VALIDATE: "Tile IR validation (ENABLE_TILE=1)",
+    TileIrPhase.COMPATIBILITY: "Compatibility Check (ENABLE_TILE=0)",
+    TileIrPhase.VALIDATE: "TileIR Validation (ENABLE_TILE=1)",
 }
 
 
@@ -31,7 +31,7 @@ def machine_lines(machine: Machine) -> Iterator[str]:
 
 def title(kinds: tuple[KernelKind, ...]) -> str:
     """The heading of a report: the kernel with the most work."""
-    return f"## Tile IR optimization: {kinds[0].kernel}"
+    return f"## TileIR Optimization: {kinds[0].kernel}"
 
 
 def classification(
@@ -49,11 +49,17 @@ def classification(
     yield from (f"- {line}" for line in advice)
 
 
-def transformations(prepared: PreparedConfigs, file: str | None) -> Iterator[str]:
-    """What was written, and where."""
-    yield "\n### Transformations applied"
-    yield from (f"- {change}" for change in prepared.changes)
-    yield from (f"- none for {name}: {reason}" for name, reason in prepared.refusals.items())
+def transformations(
+    changes: Iterable[str],
+    refusals: Mapping[str, str],
+    undescribed: Mapping[str, str],
+    file: str | None,
+) -> Iterator[str]:
+    """What was changed, what was not and why, and where it was written."""
+    yield "\n### Transformations Applied"
+    yield from (f"- {change}" for change in changes)
+    yield from (f"- no configs for {name}: {reason}" for name, reason in refusals.items())
+    yield from (f"- no descriptors for {name}: {why}" for name, why in undescribed.items())
     if file is not None:
         yield f"\n### Output\nFile: {file}"
 
@@ -68,24 +74,27 @@ def outcome(step: Step) -> Iterator[str]:
 
 def comparison(timed: Timed) -> Iterator[str]:
     """The table of PTX against Tile IR."""
-    yield "\n### Benchmark comparison"
+    yield "\n### Benchmark Comparison"
     if timed.rows:
         yield "| Case | Backend | Time (ms) | Speedup |"
         yield "|---|---|---|---|"
         for row in timed.rows:
-            yield f"| {row.case} | PTX (ENABLE_TILE=0) | {row.ptx_ms:.6f} | 1.0x |"
+            yield f"| {row.case} | PTX (ENABLE_TILE=0) | {_ms(row.ptx_ms)} | 1.0x |"
             if row.tileir_ms is not None:
-                yield (
-                    f"| {row.case} | Tile IR (ENABLE_TILE=1) | {row.tileir_ms:.6f} | "
-                    f"{_speedup(row)} |"
-                )
+                took = _ms(row.tileir_ms)
+                yield f"| {row.case} | TileIR (ENABLE_TILE=1) | {took} | {_speedup(row)} |"
         yield f"Timed by {timed.rows[0].method}."
     yield f"{timed.step.status.upper()}: {timed.step.reason}"
 
 
+def _ms(latency_ms: float) -> str:
+    """Three decimals, as the skill has them; more where these would say less than two digits."""
+    return f"{latency_ms:.3f}" if latency_ms >= SHORT_MS else f"{latency_ms:.2g}"
+
+
 def _speedup(row: SizeTiming) -> str:
     bounds = f" ({row.low:.2f} to {row.high:.2f})" if row.low is not None else ""
-    return f"{row.speedup:.2f}x{bounds}"
+    return f"{row.speedup:.1f}x{bounds}"
 
 
 def ending(abort: Abort | None) -> Iterator[str]:

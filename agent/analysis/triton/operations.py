@@ -93,6 +93,10 @@ class Operations:
             self._known[call] = self._operation(call)
         return self._known[call]
 
+    def operation_at(self, node: cst.CSTNode) -> str | None:
+        """The same of any node."""
+        return self.operation(node) if isinstance(node, cst.Call) else None
+
     def _operation(self, call: cst.Call) -> str | None:
         called = TRITON.called(self.source, call)
         if TRITON.owns(called):
