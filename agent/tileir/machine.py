@@ -19,6 +19,8 @@ STALE = {
 }
 READ = ("ENABLE_TILE", "TILEIR_ENABLE_APPROX", "TILEIR_ENABLE_FTZ", "TRITON_TILEIRAS_PATH",
         "TRITON_TILEIR_RUNTIME_FALLBACK")  # fmt: skip
+TOOLS = ("ptxas", "libnvvm")
+"""What tileiras needs beside itself, by the backend's README."""
 WHEELS = "the release wheels of github.com/triton-lang/Triton-to-tile-IR"
 
 
@@ -99,6 +101,15 @@ class Machine:
             found.append(
                 "no tileiras where the backend looks for it: set TRITON_TILEIRAS_PATH to its folder"
             )
+        elif self.nvtriton == "backend":
+            found += [
+                f"no {name} is seen beside tileiras, nor in CUDA_HOME; without it tileiras ends "
+                "with return code 5: set CUDA_HOME to the folder of the same CUDA release"
+                for name in TOOLS
+                if not self.installed.get(name)
+            ]
+        if "," in (several := self.installed.get("distributions") or ""):
+            found.append(f"{several} write into one folder: keep one, and reinstall it")
         return tuple(found)
 
     @property
@@ -149,6 +160,8 @@ class Machine:
             "triton_version": self.installed.get("version"),
             "backend": self.installed.get("backend"),
             "compiler": self.installed.get("compiler"),
+            **{name: self.installed.get(name) for name in TOOLS},
+            "distributions": self.installed.get("distributions"),
             "gpu": self.gpu.name if self.gpu else None,
             "gpu_generation": generation(self.gpu.sm) if self.gpu else None,
             "variables": {n: v for n, v in self.variables.items() if n in (*READ, *STALE)},

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from agent.analysis.triton.kinds import KernelKind
 from agent.tileir.compatibility import Obstacle
-from agent.tileir.machine import Machine
+from agent.tileir.machine import TOOLS, Machine
 from agent.tileir.steps import Abort, SizeTiming, Step, TileIrPhase, Timed
 
 SHORT_MS = 0.01
@@ -24,6 +24,9 @@ def machine_lines(machine: Machine) -> Iterator[str]:
     if machine.gpu is not None:
         yield f"gpu        {machine.gpu.name}, sm_{machine.gpu.sm}"
     yield f"tileiras   {machine.installed.get('compiler') or 'none where the backend looks'}"
+    if machine.installed.get("compiler"):
+        for name in TOOLS:
+            yield f"{name:<10} {machine.installed.get(name) or 'none seen beside tileiras'}"
     yield from (f"note       {problem}" for problem in machine.problems)
     yield from (f"{step.phase:<14} {step.status}: {step.reason}" for step in machine.steps())
     yield machine.recommendation

@@ -207,6 +207,8 @@ driver = _Driver()
     "triton/backends/tileir/compiler.py": "",
     "triton/backends/tileir/driver.py": "",
     "triton/backends/tileir/bin/tileiras": "#!/bin/sh\n",
+    "triton/backends/tileir/bin/ptxas": "#!/bin/sh\n",
+    "triton/backends/tileir/nvvm/lib64/libnvvm.so.4": "",
     "nvtriton-3.6.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: nvtriton\nVersion: 3.6.0\n",
 }
 PLACEHOLDER = {
@@ -259,7 +261,6 @@ def variables(folder: Path, *packages: Mapping[str, str], **more: str) -> dict[s
     """The environment of a machine with those packages, which are written to the folder."""
     for files in packages:
         write(folder, files)
-    compiler = folder / "triton" / "backends" / "tileir" / "bin" / "tileiras"
-    if compiler.exists():
-        compiler.chmod(0o755)
+    for program in (folder / "triton" / "backends" / "tileir" / "bin").glob("*"):
+        program.chmod(0o755)
     return {"PYTHONPATH": str(folder), "ENABLE_TILE": "0", "CUDA_VISIBLE_DEVICES": "0", **more}

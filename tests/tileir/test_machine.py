@@ -87,6 +87,43 @@ def test_the_backend_on_blackwell(tmp_path: Path, enabled: str) -> None:
     assert not found["problems"]
 
 
+def without(*paths: str) -> dict[str, str]:
+    return {path: text for path, text in TRITON.items() if not path.endswith(paths)}
+
+
+def test_what_tileiras_needs_beside_itself(tmp_path: Path) -> None:
+    found = check(tmp_path, TRITON, B200)
+    assert found["ptxas"].endswith("tileir/bin/ptxas")
+    assert found["libnvvm"].endswith("nvvm/lib64/libnvvm.so.4")
+    bare = check(tmp_path / "bare", without("ptxas", "libnvvm.so.4"), B200, PATH="/none")
+    assert bare["ptxas"] is None
+    assert bare["libnvvm"] is None
+    first, second = bare["problems"]
+    assert "no ptxas is seen beside tileiras" in first
+    assert "no libnvvm" in second
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (("pytorch-triton",), None),
+        (("triton", "pytorch-triton"), "triton 3.5.0, pytorch-triton 3.5.0 write into one folder"),
+    ],
+)
+def test_the_distributions_that_bring_triton(
+    tmp_path: Path, names: tuple[str, ...], problem: str | None
+) -> None:
+    files = without("nvtriton-3.6.0.dist-info/METADATA") | {
+        f"{name.replace('-', '_')}-3.5.0.dist-info/METADATA": (
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 3.5.0\n"
+        )
+        for name in names
+    }
+    found = check(tmp_path, files, B200)
+    assert found["distributions"] == ", ".join(f"{name} 3.5.0" for name in names)
+    assert [problem in text for text in found["problems"]] == [True] * (problem is not None)
+
+
 def test_a_workstation_blackwell_pairs_no_sms(tmp_path: Path) -> None:
     found = check(tmp_path, TRITON, RTX)
     assert "without num_ctas=2" in found["recommendation"]

@@ -8,9 +8,14 @@ import shutil
 from importlib import metadata
 from pathlib import Path
 
+DISTRIBUTIONS = ("triton", "pytorch-triton", "nvtriton", "triton-tileir")
+"""What brings `import triton`: PyPI's, that of PyTorch's own index, and two names of the backend's
+wheels."""
+PLACEHOLDER = ("nvtriton", "0.0.0a0")
+
 
 def installed() -> dict[str, str | None]:
-    """Triton's folder, its version, that of nvtriton, and the Tile IR backend with its compiler.
+    """Triton's folder, its version, that of nvtriton, and the Tile IR backend with its tools.
 
     The distribution says little: `nvtriton` on PyPI is an empty placeholder, and the real wheel may
     be installed under no distribution of Triton's name. What counts is the backend's folder.
@@ -20,10 +25,12 @@ def installed() -> dict[str, str | None]:
     compiler = _compiler(backend)
     return {
         "triton": str(folder) if folder else None,
-        "version": _version("triton"),
+        "version": _version("triton") or _version("pytorch-triton"),
+        "distributions": ", ".join(_distributions(folder)) or None,
         "nvtriton": _version("nvtriton"),
         "backend": str(backend) if backend else None,
         "compiler": str(compiler) if compiler else None,
+        **{name: str(place) if place else None for name, place in _tools(compiler).items()},
     }
 
 
@@ -57,6 +64,44 @@ def _compiler(backend: Path | None) -> Path | None:
     if on_path := shutil.which("tileiras"):
         places.append(Path(on_path))
     return next((place for place in places if os.access(place, os.X_OK)), None)
+
+
+def _tools(compiler: Path | None) -> dict[str, Path | None]:
+    """What tileiras runs and loads: ptxas, and libnvvm where toolkits and wheels have it."""
+    roots = [compiler.resolve().parent.parent] if compiler else []
+    if home := os.environ.get("CUDA_HOME"):
+        roots.append(Path(home))
+    on_path = shutil.which("ptxas")
+    assemblers = [
+        *(root / "bin" / "ptxas" for root in roots),
+        *([Path(on_path)] if on_path else []),
+    ]
+    libraries = [
+        library
+        for root in roots
+        for folder in ("nvvm/lib64", "nvvm/lib", "lib64", "lib", "bin")
+        for library in sorted((root / folder).glob("libnvvm.so*"))
+    ]
+    return {
+        "ptxas": next((place for place in assemblers if os.access(place, os.X_OK)), None),
+        "libnvvm": next(iter(libraries), None),
+    }
+
+
+def _distributions(triton: Path | None) -> list[str]:
+    """Those beside Triton's folder that write into it; a `--target` folder has its own."""
+    if triton is None:
+        return []
+    found = {
+        name: each.version
+        for each in metadata.distributions(path=[str(triton.parent)])
+        if (name := (each.name or "").lower().replace("_", "-")) in DISTRIBUTIONS
+    }
+    return [
+        f"{name} {found[name]}"
+        for name in DISTRIBUTIONS
+        if name in found and (name, found[name]) != PLACEHOLDER
+    ]
 
 
 def _version(distribution: str) -> str | None:
