@@ -213,10 +213,17 @@ def _variables(*, approx: bool, ftz: bool) -> dict[str, str]:
 
 def _verified(calls: KernelCalls) -> list[Step]:
     """The kernel under PTX; under Tile IR too unless it was wrong already."""
+    from dataclasses import replace
+
+    from agent.tileir.hints import COMPILER_FAULT, is_compilers_fault
     from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
     first = calls.verify(tile=False)
     if first.status is StepStatus.FAILED:
         reason = "the kernel is wrong, or fails, with ENABLE_TILE=0 already"
         return [first, Step(TileIrPhase.VALIDATE, StepStatus.NOT_RUN, reason)]
-    return [first, calls.verify(tile=True)]
+    second = calls.verify(tile=True)
+    told = second.details or (second.reason,)
+    if second.status is StepStatus.FAILED and any(map(is_compilers_fault, told)):
+        second = replace(second, details=(*told, COMPILER_FAULT))
+    return [first, second]

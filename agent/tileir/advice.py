@@ -13,6 +13,8 @@ from agent.analysis.triton.kinds import KernelKind, Kind
 from agent.analysis.triton.operations import Operations, operations_of
 from agent.syntax import Source
 from agent.tileir.compatibility import Obstacle, stops
+from agent.tileir.configs import HINTS
+from agent.tileir.hints import RANGES
 
 APPROXIMATED = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "softmax"))
 """What TILEIR_ENABLE_APPROX makes cheaper."""
@@ -41,16 +43,23 @@ def _recommend(
     family = kind.kind.family
     if family == Kind.DOT:
         yield "tune occupancy, num_stages and num_ctas=2, and try tiles of 256: `tileir apply`"
+        yield "time small products apart: Tile IR is slow at them, whatever the hints"
+        yield "num_stages is a hint of cost: none may run out of shared or tensor memory; report it"
         if any(f.kind == "speed" and f.kernel == kind.kernel for f in findings):
-            yield "load the dot's operands through tensor descriptors first, for TMA"
+            yield "load the dot's operands through tensor descriptors, for TMA: `tileir apply`"
     elif family in (Kind.NORM, Kind.REDUCTION):
         yield "tune occupancy, 2 and 4: `tileir apply`; Tile IR chooses the warps itself"
         yield "compare long rows too: they may spill, and num_warps cannot help there"
     elif family == Kind.ELEMENT_WISE:
         yield "tune occupancy, 1 to 16, and num_stages: `tileir apply`; 16 is for small inputs"
+    if family in HINTS:
+        yield f"occupancy is 1 where nobody sets it, and may be {RANGES}"
     if "exp" in called:
-        yield "fold log2(e) into the scale and call tl.exp2: CUDA 13.1 does not do it for tl.exp"
+        yield (
+            "call tl.exp2 of a multiple by log2(e), which CUDA 13.1 does not make of tl.exp: "
+            "`tileir apply`"
+        )
     if called & APPROXIMATED:
         yield "try `tileir bench --approx --ftz`, which PTX does unasked; results lose digits"
     if "sigmoid" in called:
-        yield "write 1 / (1 + tl.exp(-x)) for tl.sigmoid, which some builds lack"
+        yield "write 1 / (1 + tl.exp(-x)) for tl.sigmoid, which some builds lack: `tileir apply`"

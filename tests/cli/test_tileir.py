@@ -308,6 +308,31 @@ def test_the_variables_reach_tile_ir_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("message", "is_fault"),
+    [("out of resource: shared memory, Required: 300000", True), ("no such kernel", False)],
+)
+def test_running_out_of_memory_is_the_compilers_fault(
+    tmp_path: Path, message: str, is_fault: bool
+) -> None:
+    fails = (
+        '    import os\n    if os.environ["ENABLE_TILE"] == "1":\n'
+        f'        raise OSError("{message}")\n'
+    )
+    text = ADD.replace("    out = torch.empty_like(x)\n", fails + "    out = torch.empty_like(x)\n")
+    done = tileir(tmp_path, "verify", text, *VERIFY, "--json", env=of_blackwell(tmp_path))
+    assert status(done.json, "validate") == "failed"
+    assert message in done.json["steps"][1]["details"][0]
+    assert ("report it to" in done.json["steps"][1]["details"][-1]) is is_fault
+
+
+def test_what_is_told_of_products(tmp_path: Path) -> None:
+    told = " ".join(tileir(tmp_path, "classify", MATMUL, "--json").json["recommendations"])
+    assert "time small products apart" in told
+    assert "none may run out of shared or tensor memory" in told
+    assert "1 to 32 by the backend's README, 1 to 10 by its tuning tips" in told
+
+
+@pytest.mark.parametrize(
     ("command", "text", "arguments", "said"),
     [
         ("classify", "x = 1\n", (), "holds no tile kernel"),
