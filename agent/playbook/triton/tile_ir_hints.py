@@ -3,7 +3,8 @@
 When: a Triton kernel that is also to run on the Tile IR backend, on sm_100 or sm_103. Needs
     judgement, because stock Triton fails on them: `Config(occupancy=2)` is a TypeError, and
     `occupancy` among the constants a KeyError at the launch, in the middle of tuning.
-Do: `tile-agent tileir apply` appends the configs behind a gate that is false without the backend.
+Do: `tile-agent tileir apply` gives dots tensor descriptors, and appends configs behind a gate that
+    is false without the backend.
     By class: for products `num_ctas=2`, occupancy 1 to 4, 4 to 6 stages, tiles of 256; for rows and
     reductions occupancy 2 and 4; for point-wise kernels 1 to 16. `num_warps` is not swept: the
     backend ignores it.
