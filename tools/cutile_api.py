@@ -35,6 +35,7 @@ def generated() -> str:
         "cuda_tile": importlib.metadata.version("cuda-tile"),
         "hints": hints,
         "measurement": _attributes(tune.Measurement),
+        "members": {kind.__name__: _public(kind) for kind in (ct.Array, ct.Tile)},
         "result": _attributes(tune.TuningResult),
         "names": sorted([*ct.__all__, *names]),
         "signatures": dict(sorted(signatures.items())),
@@ -56,8 +57,12 @@ def _shape(signature: inspect.Signature) -> str:
 
 def _attributes(kind: Any) -> list[str]:
     """What a value of a dataclass has."""
-    methods = {name for name in vars(kind) if not name.startswith("_")}
-    return sorted(methods | set(kind.__dataclass_fields__))
+    return sorted({*_public(kind), *kind.__dataclass_fields__})
+
+
+def _public(kind: type) -> list[str]:
+    """What a class gives its values."""
+    return sorted(name for name in vars(kind) if not name.startswith("_"))
 
 
 if __name__ == "__main__":

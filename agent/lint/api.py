@@ -20,6 +20,8 @@ RESULT = frozenset(_READ["result"])
 """What a TuningResult has."""
 MEASUREMENT = frozenset(_READ["measurement"])
 """What its `best` has."""
+ARRAY, TILE = (frozenset(_READ["members"][kind]) for kind in ("Array", "Tile"))
+"""What an array of a kernel has, and what a tile has."""
 HINTS = tuple(_READ["hints"])
 """The compiler options of a kernel."""
 BUILTINS = frozenset(

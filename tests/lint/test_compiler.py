@@ -75,6 +75,42 @@ SHAPES = [
     "u = (lambda tile: ct.load(x, (0,), (tile,)))(64)",
 ]
 """Constants in shapes, and what is none."""
+EXTENTS = [
+    "u = ct.full(x.shape, 0.0, ct.float32)",
+    "u = ct.zeros(shape=m.shape, dtype=ct.float32)",
+    "u = ct.ones(m.strides, ct.float32)",
+    "s = x.shape\nu = ct.zeros(s, ct.float32)",
+    "u = ct.load(x, (i,), x.shape)",
+    "u = ct.reshape(p, x.shape)",
+    "u = ct.broadcast_to(p, m.shape)",
+    "u = ct.extract(p, (0, 0), m.shape)",
+    "u = ct.num_tiles(m, 0, m.shape)",
+    "u = m.tiled_view(m.shape)",
+    "u = ct.zeros(x.shape + (2,), ct.float32)",
+    "u = ct.zeros((*m.shape,), ct.float32)",
+    "u = ct.zeros(tuple(m.shape), ct.float32)",
+    "u = ct.zeros(m.shape[0:1], ct.float32)",
+    "a, b = m.shape\nu = ct.zeros((a, 4), ct.float32)",
+    "a, b = x.shape[0], 4\nu = ct.zeros((a, b), ct.float32)",
+    "a, b = 8, 4\nu = ct.zeros((a, b), ct.float32)",
+    "w = m.slice(axis=0, start=0, stop=8)\nu = ct.zeros(w.shape, ct.float32)",
+    "u = ct.zeros(tile.shape, ct.float32)",
+    "u = ct.zeros(p.shape, ct.float32)",
+    "a, b = p.shape\nu = ct.zeros((a, b), ct.float32)",
+    "u = ct.zeros(p.shape + (2,), ct.float32)",
+    "u = ct.zeros((m.ndim, len(m.shape)), ct.float32)",
+    "u = ct.arange(16, dtype=ct.int32) < x.shape[0]",
+    "for j in range(ct.cdiv(x.shape[0], size)):\n    pass",
+]
+"""Extents of arrays where a shape is wanted, and of tiles."""
+MEMBERS = [
+    f"{what}.{member}"
+    for what in ("t", "ct.load(x, (i,), (128,))", "(t + t)", "x")
+    for member in ("cast(ct.float16)", "to(ct.float16)", "astype(ct.float16)", "ndim", "T",
+                   "type(ct.float16)", "bitcast(ct.int32)", "view((8, 16))", "permute((0,))",
+                   "slice(axis=0, start=0, stop=8)", "broadcast_to((2, 128))")
+]  # fmt: skip
+"""What tiles and arrays have, and what they lack."""
 RANKS = [
     "u = ct.load(m, (i, 0), (16,))",
     "u = ct.load(m, (i, 0), 16)",
@@ -154,6 +190,9 @@ INTEGERS = [
 BODIES = [
     LOAD,
     *SHAPES,
+    *EXTENTS,
+    *(f"{LOAD}\nu = {member}" for member in MEMBERS),
+    "u = ct.cast(p, ct.float16)",
     *RANKS,
     *INTEGERS,
     f"if i > 4:\n    {LOAD}\nct.store(y, (i,), t)",

@@ -32,7 +32,6 @@ TILES = frozenset({*CUTILE.loads, *CUTILE.dots, *CUTILE.accumulators, *CUTILE.io
 TILE_METHODS = frozenset({"astype", "extract", "permute", "reshape", "transpose"})
 """Methods of a tile that give another; cuda.tile has functions of these names."""
 SCALARS = frozenset({"int", "float", "bool", "builtins.int", "builtins.float", "builtins.bool"})
-EXTENTS = frozenset({"shape", "strides"})
 DEEP = 10
 """Values behind names are followed so far: in a file that is wrong, two may name each other."""
 
@@ -40,19 +39,91 @@ DEEP = 10
 @lru_cache(maxsize=64)
 def runtime_names(file: KernelFile, function: Function) -> frozenset[str]:
     """The names of a function that hold run-time values whenever they are read."""
-    pairs = [(t, v) for t, v in assigned(function.node.body) if isinstance(t, cst.Name)]
+    pairs = [*_pairs(file, function)]
     scalars = scalar_parameters(file, function)
     found: set[str] = set()
     while True:
         values: dict[str, list[bool]] = {name: [True] for name in scalars}
-        for target, value in pairs:
-            values.setdefault(target.value, []).append(
-                is_runtime(file, function, value, found | scalars)
+        for name, value in pairs:
+            values.setdefault(name, []).append(
+                value is not None
+                and (
+                    has_run_time_extents(file, function, value)
+                    or is_runtime(file, function, value, found | scalars)
+                )
             )
         now = {name for name, ones in values.items() if all(ones)}
         if now == found:
             return frozenset(found)
         found = now
+
+
+def _pairs(file: KernelFile, function: Function) -> Iterator[tuple[str, cst.BaseExpression | None]]:
+    """What names are assigned; a part of what is unpacked is None where the source hides it.
+
+    Each of `m, n = x.shape` is as late as all of it.
+    """
+    for target, value in assigned(function.node.body):
+        if isinstance(target, cst.Name):
+            # the extents as a whole are no number: only what is taken of them is
+            yield target.value, None if extents_of(file, value) is not None else value
+            continue
+        if not isinstance(target, cst.Tuple | cst.List):
+            continue
+        parts = value.elements if isinstance(value, cst.Tuple) else ()
+        matched = len(parts) == len(target.elements) and not any(
+            isinstance(e, cst.StarredElement) for e in (*parts, *target.elements)
+        )
+        for number, element in enumerate(target.elements):
+            for name in descendants(element, cst.Name):
+                if matched and name is element.value:
+                    yield name.value, parts[number].value
+                elif name is element.value and extents_of(file, value) is not None:
+                    yield name.value, value
+                else:
+                    yield name.value, None
+
+
+def extents_of(file: KernelFile, expression: cst.BaseExpression) -> cst.BaseExpression | None:
+    """Of what an expression is all extents or strides: `x` of `x.shape`."""
+    match file.source.resolve(expression):
+        case cst.Attribute(value=owner, attr=cst.Name(value="shape" | "strides")):
+            return owner
+    return None
+
+
+def has_run_time_extents(
+    file: KernelFile, function: Function, expression: cst.BaseExpression, deep: int = 0
+) -> bool:
+    """Whether an expression surely is the shape of an array, or is made of one."""
+    parts: tuple[cst.BaseExpression, ...] = ()
+    match file.source.resolve(expression):
+        case cst.Tuple(elements=elements):
+            parts = tuple(e.value for e in elements if isinstance(e, cst.StarredElement))
+        case cst.BinaryOperation(operator=cst.Add(), left=left, right=right):
+            parts = left, right
+        case cst.Call(args=[cst.Arg(value=inner, star="")]) as call:
+            parts = (inner,) if file.called(call) == "builtins.tuple" else ()
+    if parts:
+        return deep < DEEP and any(
+            has_run_time_extents(file, function, part, deep + 1) for part in parts
+        )
+    owner = extents_of(file, expression)
+    return owner is not None and _is_array(file, function, owner)
+
+
+def _is_array(
+    file: KernelFile, function: Function, expression: cst.BaseExpression, deep: int = 0
+) -> bool:
+    """Whether what has a shape is surely an array of unknown extents: a parameter of a kernel, or
+    a slice of one. A parameter of a helper may be a tile."""
+    value = file.source.resolve(expression)
+    match value:
+        case cst.Name():
+            return value.value in _plain_parameters(file, function)
+        case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="slice"))):
+            return deep < DEEP and _is_array(file, function, owner, deep + 1)
+    return False
 
 
 def is_runtime(
@@ -83,10 +154,9 @@ def is_runtime(
             if CUTILE.owns(called):
                 return any(is_runtime(file, function, a.value, names) for a in expression.args)
             return False
-        case cst.Subscript(
-            value=cst.Attribute(value=cst.Name() as owner, attr=cst.Name(value=what))
-        ):
-            return what in EXTENTS and owner.value in array_parameters(file, function)
+        case cst.Subscript(value=all_extents):
+            owner = extents_of(file, all_extents)
+            return owner is not None and _is_array(file, function, owner)
         case cst.BinaryOperation():
             sides: tuple[cst.BaseExpression, ...] = (expression.left, expression.right)
         case cst.UnaryOperation():
@@ -102,7 +172,7 @@ def is_runtime(
 
 def late_names(file: KernelFile, function: Function) -> frozenset[str]:
     """The names that hold no constant of the compiler's: run-time values, and plain parameters."""
-    return runtime_names(file, function) | frozenset(_plain_parameters(file, function))
+    return runtime_names(file, function) | _plain_parameters(file, function)
 
 
 def unmarked(file: KernelFile, expression: cst.BaseExpression) -> Function | None:
@@ -139,7 +209,7 @@ def array_parameters(file: KernelFile, function: Function) -> frozenset[str]:
         and call.args
         and isinstance(name := call.args[0].value, cst.Name)
     }
-    return frozenset(accessed & set(_plain_parameters(file, function)))
+    return frozenset(accessed & _plain_parameters(file, function))
 
 
 @lru_cache(maxsize=64)
@@ -165,12 +235,17 @@ def scalar_parameters(file: KernelFile, function: Function) -> frozenset[str]:
         if isinstance(arg.value, cst.Name)
     }
     arrays = array_parameters(file, function)
-    numbers = (operands | compared | bounds) - arrays
-    return frozenset(numbers & set(_plain_parameters(file, function)))
+    numbers = frozenset(operands | compared | bounds) - arrays
+    return numbers & _plain_parameters(file, function)
 
 
-def _plain_parameters(file: KernelFile, function: Function) -> Iterator[str]:
+@lru_cache(maxsize=64)
+def _plain_parameters(file: KernelFile, function: Function) -> frozenset[str]:
     """A kernel's own parameters with no annotation that could say more than 'a number'."""
+    return frozenset(_plain(file, function))
+
+
+def _plain(file: KernelFile, function: Function) -> Iterator[str]:
     if not any(kernel.function is function for kernel in file.kernels):
         return
     if len(function.node.decorators) > 1:  # another decorator may annotate them

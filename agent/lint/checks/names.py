@@ -8,7 +8,7 @@ import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
-from agent.analysis.cutile.values import array_parameters, tile_names
+from agent.analysis.cutile.values import array_parameters, is_tile, tile_names
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
 from agent.syntax import descendants
@@ -18,7 +18,7 @@ FOREIGN = ("cupy", "jax", "math", "numpy", "random", "scipy", "time", "torch", "
 """Packages whose functions run on the host."""
 TENSOR_METHODS = frozenset(
     {
-        "abs", "argmax", "bfloat16", "bool", "clone", "contiguous", "cos", "cpu", "cuda",
+        "abs", "argmax", "bfloat16", "bool", "cast", "clone", "contiguous", "cos", "cpu", "cuda",
         "data_ptr", "detach", "dim", "double", "exp", "expand", "fill_", "flatten", "float",
         "half", "int", "is_contiguous", "log", "long", "matmul", "max", "mean", "min", "mul",
         "new_empty", "new_zeros", "norm", "numel", "pow", "prod", "relu", "repeat", "sigmoid",
@@ -26,7 +26,7 @@ TENSOR_METHODS = frozenset(
         "unsqueeze", "view", "zero_",
     }
 )  # fmt: skip
-"""Methods of a tensor that neither an array nor a tile has."""
+"""Methods of a tensor, or thought to be, that neither an array nor a tile has."""
 UNSUPPORTED: dict[type[cst.CSTNode], str] = {
     cst.Assert: "`assert`",
     cst.ClassDef: "a class",
@@ -148,30 +148,47 @@ def _shown(signature: str) -> str:
     "CT003",
     "tensor-method",
     Severity.ERROR,
-    mend="tiles have astype, reshape, permute, transpose, extract and item; the rest are functions "
-    "of cuda.tile: `ct.astype(x, dtype)` for `.to`, `x.shape[0]` for `.size(0)`",
+    mend="tiles have astype, reshape, permute, transpose, extract, insert and item; the rest are "
+    "functions of cuda.tile: `t.astype(dtype)` for `.to` and `.cast`, `x.shape[0]` for `.size(0)`; "
+    "an array is loaded first",
     source=f"TileGym's cuTile API reference, rule 7; {COMPILER}",
     bad="""
 @ct.kernel
 def k(x, y):
     t = ct.load(x, (0,), (128,))
     ct.store(y, (0,), t.to(ct.float16))  # <-
+    ct.store(y, (1,), t.cast(ct.float16))  # <-
 """,
     good="""
 @ct.kernel
 def k(x, y):
     t = ct.load(x, (0,), (128,))
     ct.store(y, (0,), t.astype(ct.float16))
+    ct.store(y, (1,), t.astype(ct.float16))
 """,
 )
 def tensor_method(file: KernelFile) -> Iterator[Found]:
-    """Arrays and tiles are no tensors: they lack the methods that torch's tensors have."""
-    for function, call in file.compiled(cst.Call):
-        if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in TENSOR_METHODS:
+    """Arrays and tiles are no tensors: they lack the methods that torch's tensors have. An array
+    has no methods of a tile either."""
+    for function, node in file.compiled(cst.Attribute):
+        what = node.attr.value
+        if CUTILE.owns(file.source.name(node) or ""):
             continue
-        if _is_value(file, call.func.value):
-            method = call.func.attr.value
-            yield call, f"`.{method}(...)` in {function.name}: arrays and tiles have no such method"
+        if is_tile(file, node.value):
+            if what not in api.TILE:
+                yield node, f"`.{what}` in {function.name}: tiles have no such attribute"
+        elif isinstance(node.value, cst.Name) and node.value.value in array_parameters(
+            file, function
+        ):
+            if what not in api.ARRAY:
+                yield node, f"`.{what}` in {function.name}: arrays have no such attribute"
+        elif what in TENSOR_METHODS and _is_called(file, node) and _is_value(file, node.value):
+            yield node, f"`.{what}(...)` in {function.name}: arrays and tiles have no such method"
+
+
+def _is_called(file: KernelFile, node: cst.Attribute) -> bool:
+    around = next(file.source.ancestors(node), None)
+    return isinstance(around, cst.Call) and around.func is node
 
 
 def _is_value(file: KernelFile, expression: cst.BaseExpression) -> bool:

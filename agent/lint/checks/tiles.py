@@ -10,7 +10,15 @@ from agent.analysis.common.dialect import ArgumentSlot
 from agent.analysis.cutile.definite_assignment import Definite
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
-from agent.analysis.cutile.values import DEEP, is_runtime, is_tile, late_names, runs_in, unmarked
+from agent.analysis.cutile.values import (
+    DEEP,
+    has_run_time_extents,
+    is_runtime,
+    is_tile,
+    late_names,
+    runs_in,
+    unmarked,
+)
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
 from agent.lint.checks.names import COMPILER
@@ -148,6 +156,7 @@ def k(x, size, n):
     ct.store(x, (0,), ct.load(x, (0,), (size,)))  # <-
     rows = n * 2
     ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))  # <-
+    ct.store(x, (0,), ct.full(x.shape, 0.0, ct.float32))  # <-
 """,
     good="""
 @ct.kernel
@@ -155,13 +164,19 @@ def k(x, size: ct.Constant[int], n: ct.Constant[int]):
     ct.store(x, (0,), ct.load(x, (0,), (size,)))
     rows = n * 2
     ct.store(x, (0,), ct.full((rows,), 0.0, ct.float32))
+    ct.store(x, (0,), ct.full((size,), 0.0, ct.float32))
 """,
 )
 def run_time_shape(file: KernelFile) -> Iterator[Found]:
     """The shape of a tile is known when the kernel is compiled. A parameter is a value of the
-    running kernel unless its annotation says that it is a constant; a default does not."""
+    running kernel unless its annotation says that it is a constant; a default does not. So are the
+    extents of an array; those of a tile are constants."""
     for function, call, shape in shapes(file):
         if not runs_in(file, function, call):
+            continue
+        if has_run_time_extents(file, function, shape):
+            text = file.code(shape)
+            yield shape, f"`{text}` as a tile's shape is known only when the kernel runs"
             continue
         for element in elements(file, shape):
             text = file.code(element)
