@@ -72,7 +72,7 @@ PITFALLS = (
         "`exhaustive_search` of 1.7 runs every config three times before it measures.",
     ),
     Rule("A profiler records the trials of the search", ("CT410",)),
-    Rule("A generator as search space", ("CT401",)),
+    Rule("A generator as search space, or none of its configs", ("CT401", "CT412", "CT413")),
     Rule(
         "Division loses precision that FP8 needs",
         ("CT205",),

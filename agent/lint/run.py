@@ -10,14 +10,25 @@ import libcst as cst
 
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Check, Finding, Severity
-from agent.lint.checks import caching, indices, launches, names, results, searching, speed, tiles
+from agent.lint.checks import (
+    caching,
+    indices,
+    launches,
+    names,
+    results,
+    searching,
+    spaces,
+    speed,
+    tiles,
+)
 from agent.syntax import Source
 
+FAMILIES = (names, tiles, indices, launches, results, speed, searching, spaces, caching)
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
         (
             value
-            for family in (names, tiles, indices, launches, results, speed, searching, caching)
+            for family in FAMILIES
             for value in vars(family).values()
             if isinstance(value, Check)
         ),

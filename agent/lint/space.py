@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from math import prod
 
 import libcst as cst
 
+from agent.analysis.cutile.dialect import CT
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.syntax import Function, argument, descendants, keyword, positional
 
+SEARCH = f"{CT}tune.exhaustive_search"
 LISTS = ("builtins.list", "builtins.sorted", "builtins.tuple")
 LAZY = ("builtins.enumerate", "builtins.filter", "builtins.iter", "builtins.map",
         "builtins.reversed", "builtins.zip")  # fmt: skip
 PRODUCT = "itertools.product"
+RANGE = ("builtins.range", "range")
+READERS = frozenset({*LISTS, *LAZY, PRODUCT, SEARCH, "builtins.len", "builtins.print"})
+"""They leave a list that they are given as it is."""
 
 
 def is_generator(file: KernelFile, expression: cst.BaseExpression) -> bool:
@@ -46,6 +52,80 @@ def at_least(file: KernelFile, expression: cst.BaseExpression) -> int:
     return 0
 
 
+def is_empty(file: KernelFile, expression: cst.BaseExpression) -> bool:
+    """Whether there surely is no config at all."""
+    value = file.source.resolve(expression)
+    if isinstance(expression, cst.Name) and not (
+        isinstance(value, cst.Tuple) or _only_read(file, expression)
+    ):
+        return False
+    match value:
+        case cst.List() | cst.Tuple() | cst.Set():
+            return all(
+                isinstance(e, cst.StarredElement) and is_empty(file, e.value)
+                for e in value.elements
+            )
+        case cst.Dict(elements=elements):
+            return not elements
+        case cst.ListComp(for_in=loop) | cst.GeneratorExp(for_in=loop) | cst.SetComp(for_in=loop):
+            return any(is_empty(file, part.iter) for part in descendants(loop, cst.CompFor))
+        case cst.IfExp(body=body, orelse=orelse):
+            return all(is_empty(file, side) for side in (body, orelse))
+        case cst.Call():
+            return _is_empty_call(file, value)
+    return False
+
+
+def _is_empty_call(file: KernelFile, call: cst.Call) -> bool:
+    called = file.called(call)
+    given = positional(call)
+    if called in LISTS:
+        return not call.args or (bool(given) and is_empty(file, given[0]))
+    if called in LAZY:
+        return bool(given) and is_empty(file, given[-1])
+    if called == PRODUCT:
+        return any(is_empty(file, value) for value in given)
+    if called in RANGE:
+        ends = [end for value in given if (end := file.integer(value)) is not None]
+        return 0 < len(ends) == len(call.args) and not range(*ends)
+    function = file.source.function_of(call.func)
+    if function is None:
+        return False
+    if _yields(file, function):
+        found = descendants(function.node.body, cst.Yield)
+        return not any(_is_reached(file, node, function) for node in found)
+    returns = [r.value for r in descendants(function.node.body, cst.Return)]
+    return len(returns) == 1 and returns[0] is not None and is_empty(file, returns[0])
+
+
+def _is_reached(file: KernelFile, node: cst.Yield, function: Function) -> bool:
+    """Whether a `yield` may give something."""
+    if isinstance(node.value, cst.From) and is_empty(file, node.value.item):
+        return False
+    around = itertools.takewhile(lambda n: n is not function.node, file.source.ancestors(node))
+    return not any(isinstance(n, cst.For) and is_empty(file, n.iter) for n in around)
+
+
+def _only_read(file: KernelFile, name: cst.Name) -> bool:
+    """Whether what a name holds stays what it is: nothing is appended to it, or may be."""
+    return all(
+        _is_harmless(file, use)
+        for assignment in file.source.assignments(name)
+        for use in file.source.uses(assignment)
+    )
+
+
+def _is_harmless(file: KernelFile, use: cst.Name) -> bool:
+    parent, above, *_ = (*file.source.ancestors(use), None, None)
+    if isinstance(parent, cst.Arg):
+        return isinstance(above, cst.Call) and file.called(above) in READERS
+    if isinstance(parent, cst.For | cst.CompFor):
+        return parent.iter is use
+    return isinstance(
+        parent, cst.From | cst.If | cst.IfExp | cst.StarredElement | cst.UnaryOperation
+    )
+
+
 def _rounds(file: KernelFile, loop: cst.CompFor) -> int:
     """How often a comprehension's element is made."""
     if loop.ifs:
@@ -59,7 +139,7 @@ def _of_call(file: KernelFile, call: cst.Call) -> int:
     given = positional(call)
     if called in LISTS and given:
         return at_least(file, given[0])
-    if called in ("builtins.range", "range"):
+    if called in RANGE:
         ends = [file.integer(value) for value in given]
         if not ends or any(end is None for end in ends):
             return 0

@@ -9,8 +9,8 @@ import libcst as cst
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
-from agent.lint.checks.launches import SEARCH
 from agent.lint.checks.searching import GUIDE, KERNEL, searches
+from agent.lint.space import SEARCH
 from agent.syntax import Function, argument, descendants
 
 CACHES = ("functools.cache", "functools.lru_cache")
@@ -21,7 +21,7 @@ _SWITCHED_OFF = """\
         ct.launch(stream, grid, scale, (x, y))
         return
 """
-_GOOD = (
+GOOD = (
     KERNEL
     + """
 _tuned = {}
@@ -54,7 +54,7 @@ def _around(file: KernelFile, node: cst.CSTNode) -> tuple[Function, ...]:
     )
 
 
-def _cached(file: KernelFile, function: Function) -> bool:
+def is_cached(file: KernelFile, function: Function) -> bool:
     return any(file.source.decorator(function, name) is not None for name in CACHES)
 
 
@@ -88,7 +88,7 @@ def hints_on_hot_path(file: KernelFile) -> Iterator[Found]:
         if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "replace_hints":
             continue
         functions = _around(file, call)
-        if not functions or any(_cached(file, f) for f in functions):
+        if not functions or any(is_cached(file, f) for f in functions):
             continue
         above = [*file.source.ancestors(call)]
         if any(isinstance(node, cst.For | cst.While | cst.Lambda) for node in above):
@@ -172,8 +172,8 @@ def _is_result(file: KernelFile, expression: cst.BaseExpression) -> bool:
     Severity.WARNING,
     mend="put `str(x.device)` into the key",
     source=f"{GUIDE}, cache keys",
-    bad=_GOOD.replace(", str(x.device))", ")  # <-"),
-    good=_GOOD,
+    bad=GOOD.replace(", str(x.device))", ")  # <-"),
+    good=GOOD,
 )
 def key_without_device(file: KernelFile) -> Iterator[Found]:
     """What was found on one GPU may be slow on another of the same machine."""
@@ -226,14 +226,14 @@ def run(x, y, stream):
     )
     ct.launch(stream, (1,), scale.replace_hints(occupancy=result.best.config), (x, y))
 """,
-    good=_GOOD,
+    good=GOOD,
 )
 def search_at_every_call(file: KernelFile) -> Iterator[Found]:
     """A search takes seconds. A function that neither keeps nor returns what it found searches
     again when it is called again."""
     for call, function in searches(file):
         if function is not None and not any(
-            _cached(file, f) or _keeps(f) for f in _around(file, call)
+            is_cached(file, f) or _keeps(f) for f in _around(file, call)
         ):
             yield call, f"{function.name} searches whenever it is called"
 
@@ -256,8 +256,8 @@ def _keeps(function: Function) -> bool:
     mend="read an environment variable such as DISABLE_AUTOTUNE before the cache, and launch a "
     "fixed config when it is set",
     source=f"{GUIDE}, pitfall 4",
-    bad=_GOOD.replace(_SWITCHED_OFF, "").replace("search(\n", "search(  # <-\n"),
-    good=_GOOD,
+    bad=GOOD.replace(_SWITCHED_OFF, "").replace("search(\n", "search(  # <-\n"),
+    good=GOOD,
 )
 def no_switch(file: KernelFile) -> Iterator[Found]:
     """A profiler should see the kernel, not the trials of a search."""

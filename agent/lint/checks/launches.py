@@ -9,10 +9,10 @@ import libcst as cst
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Found, Severity, check
+from agent.lint.space import SEARCH
 from agent.syntax import argument
 
 LAUNCHER = "confirmed with `ct.launch` of cuda-tile 1.7"
-SEARCH = f"{CT}tune.exhaustive_search"
 MOST_DIMENSIONS = 3
 INTEGERS = (f"{CT}cdiv", "triton.cdiv", "math.ceil", "math.prod", "builtins.int", "builtins.len",
             "builtins.max", "builtins.min")  # fmt: skip

@@ -10,8 +10,7 @@ from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
-from agent.lint.checks.launches import SEARCH
-from agent.lint.space import at_least, hint_of_config, is_generator, values
+from agent.lint.space import SEARCH, at_least, hint_of_config, is_generator, values
 from agent.syntax import Function, argument, keyword
 
 GUIDE = "TileGym's autotuning guide"
@@ -213,7 +212,7 @@ def _in_place(file: KernelFile, function: Function, names: list[str]) -> bool:
     loads = _accesses(file, function, CUTILE.loads, names)
     stores = _accesses(file, function, (f"{CT}store", f"{CT}scatter"), names)
     return any(
-        file.source.line(load) <= file.source.line(store) and not _exclusive(file, load, store)
+        file.source.line(load) <= file.source.line(store) and not exclusive(file, load, store)
         for load in loads
         for store in stores
     )
@@ -232,8 +231,8 @@ def _accesses(
     ]
 
 
-def _exclusive(file: KernelFile, one: cst.Call, other: cst.Call) -> bool:
-    """Whether two calls stand in different branches of the same `if`."""
+def exclusive(file: KernelFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+    """Whether two nodes stand in different branches of the same `if`."""
     around, others = [*file.source.ancestors(one)], {*file.source.ancestors(other)}
     return any(
         isinstance(node, cst.If)
