@@ -304,6 +304,33 @@ def test_what_a_search_works_on_in_place(arguments: str, found: bool) -> None:
     assert ("CT404" in codes(SEARCH.replace("ARGUMENTS", arguments))) is found
 
 
+ALIASED = [
+    "x", "x.view(-1)", "x.reshape(8, 8).t()", "x.flatten()", "x.detach()", "x.T", "x.unsqueeze(0)",
+    "x.view(torch.int32)", "torch.transpose(x, 0, 1)", "x.contiguous().view(-1)", "x.clone()",
+    "x.view(-1).clone()", "torch.empty_like(x)", "x.float().double()", "torch.clone(x.view(-1))",
+    "x[1:]", "y",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", ALIASED)
+def test_an_alias_is_what_torch_says_is_one(expression: str) -> None:
+    """For a contiguous tensor; of its parts lint says nothing, since two may be apart."""
+    torch = pytest.importorskip("torch")
+    x, y = torch.zeros(8, 8), torch.zeros(8, 8)
+    made = eval(expression, {"torch": torch, "x": x, "y": y})
+    text = f"""
+@ct.kernel
+def scale(x, y):
+    rows = x.tiled_view((1, 8))
+    ct.store(y, (ct.bid(0), 0), rows.load((ct.bid(0), 0)) * 2)
+
+def run(x, y, stream):
+    other = {expression}
+    return ct.tune.exhaustive_search([1], stream, lambda n: (1,), scale, lambda n: (other, x))
+"""
+    assert ("CT404" in codes(text)) is (made.data_ptr() == x.data_ptr())
+
+
 # --- silencing ----------------------------------------------------------------------------------
 
 

@@ -8,13 +8,25 @@ import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.kernel_file import KernelFile
+from agent.analysis.cutile.values import DEEP
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
 from agent.lint.space import SEARCH, at_least, hint_of_config, is_generator, values
-from agent.syntax import Function, argument, keyword
+from agent.syntax import Function, argument, keyword, positional
 
 GUIDE = "TileGym's autotuning guide"
 MOST_CONFIGS = 30
+ALIASES = frozenset(
+    {
+        "contiguous", "detach", "expand", "expand_as", "flatten", "movedim", "permute",
+        "requires_grad_", "reshape", "reshape_as", "squeeze", "swapaxes", "t", "transpose",
+        "unflatten", "unsqueeze", "view", "view_as",
+    }
+)  # fmt: skip
+"""Methods of a tensor that give all of the same memory: three of them a copy, where it is not
+contiguous. A part of a tensor, such as `x[:n]`, may be apart from another."""
+TURNED = frozenset({"H", "T", "data", "mH", "mT"})
+"""Attributes that do."""
 KERNEL = """
 @ct.kernel
 def scale(x, y):
@@ -174,6 +186,17 @@ def run(x, stream):
         [1, 2], stream, lambda n: (1,), double,
         lambda n: (x,),  # <-
     )
+
+@ct.kernel
+def scale(x, y):
+    i = ct.bid(0)
+    ct.store(y, (i,), ct.load(x, (i,), (128,)) * 2)
+
+def scaled(x, stream):
+    return ct.tune.exhaustive_search(
+        [1, 2], stream, lambda n: (1,), scale,
+        lambda n: (x.view(-1), x),  # <-
+    )
 """,
     good=KERNEL
     + """
@@ -186,7 +209,8 @@ def run(x, stream):
 )
 def in_place_search(file: KernelFile) -> Iterator[Found]:
     """A search runs the kernel many times. One that reads what it has written is then given its
-    own output, and leaves the caller's tensor changed more than once."""
+    own output, and leaves the caller's tensor changed more than once. A view of a tensor, such as
+    `x.view(-1)`, is that tensor."""
     for call, _ in searches(file):
         given = argument(call, 3, "kernel")
         function = file.source.function_of(given) if given is not None else None
@@ -221,14 +245,26 @@ def _in_place(file: KernelFile, function: Function, names: list[str]) -> bool:
 def _accesses(
     file: KernelFile, function: Function, called: Collection[str], names: list[str]
 ) -> list[cst.Call]:
-    return [
-        call
-        for call in file.inside(function, cst.Call)
-        if file.called(call) in called
-        and call.args
-        and isinstance(array := call.args[0].value, cst.Name)
-        and array.value in names
-    ]
+    """The calls of some functions of cuda.tile, or of the same methods of a view, on arrays."""
+    methods = {name.removeprefix(CT) for name in called}
+    found = []
+    for call in file.inside(function, cst.Call):
+        array: cst.BaseExpression | None = None
+        if file.called(call) in called:
+            array = call.args[0].value if call.args else None
+        elif isinstance(call.func, cst.Attribute) and call.func.attr.value in methods:
+            array = viewed(file, call.func.value)
+        if isinstance(array, cst.Name) and array.value in names:
+            found.append(call)
+    return found
+
+
+def viewed(file: KernelFile, expression: cst.BaseExpression) -> cst.BaseExpression | None:
+    """The array of which an expression is a tiled view."""
+    match file.source.resolve(expression):
+        case cst.Call(func=cst.Attribute(value=array, attr=cst.Name(value="tiled_view"))):
+            return array
+    return None
 
 
 def exclusive(file: KernelFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
@@ -243,14 +279,25 @@ def exclusive(file: KernelFile, one: cst.CSTNode, other: cst.CSTNode) -> bool:
     )
 
 
-def _tensor(file: KernelFile, expression: cst.BaseExpression) -> str | None:
-    """The caller's tensor that an argument is: a parameter of a function that Python runs."""
+def _tensor(file: KernelFile, expression: cst.BaseExpression, deep: int = 0) -> str | None:
+    """The caller's tensor that an argument is, or is all of in another shape: a parameter of a
+    function that Python runs."""
     value = file.source.resolve(expression)
-    if not isinstance(value, cst.Name):
+    if deep > DEEP:
         return None
-    assignments = file.source.assignments(value)
-    is_parameter = len(assignments) == 1 and isinstance(assignments[0].node, cst.Param)
-    return value.value if is_parameter else None
+    match value:
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=method))) if method in ALIASES:
+            owner = value.func.value if isinstance(value.func, cst.Attribute) else None
+            if file.called(value).startswith("torch."):
+                owner = next(iter(positional(value)), None)
+            return _tensor(file, owner, deep + 1) if owner is not None else None
+        case cst.Attribute(value=owner, attr=cst.Name(value=attribute)) if attribute in TURNED:
+            return _tensor(file, owner, deep + 1)
+        case cst.Name():
+            assignments = file.source.assignments(value)
+            is_parameter = len(assignments) == 1 and isinstance(assignments[0].node, cst.Param)
+            return value.value if is_parameter else None
+    return None
 
 
 @check(
