@@ -55,7 +55,7 @@ RULES = (
     ),
     Rule(
         "Constants are integers, floats or truth values",
-        ("CT102",),
+        ("CT102", "CT106"),
         "An IntEnum is an integer, and tuples of them are allowed too.",
     ),
     Rule("Shapes are known when the kernel is compiled", ("CT008", "CT007")),

@@ -274,6 +274,33 @@ def test_other_ways_to_write_it(text: str, code: str) -> None:
     assert code in codes(text)
 
 
+@pytest.mark.parametrize(
+    ("annotation", "launched", "found"),
+    [
+        ("ct.Constant[str]", "", True),
+        ("'ct.Constant[str]'", "", True),
+        ("Text", "", True),
+        ('ct.Constant[Literal["a", "b"]]', "", True),
+        ("ct.Constant[str]", "MODE", True),
+        ("ct.Constant[str]", "1", False),  # it works, whatever the annotation says
+        ("ct.Constant[int]", "", False),
+        ("ct.Constant", "", False),
+        ("ct.Constant[Literal[1, 2]]", "", False),
+        ("str", "", False),  # no constant: an argument that CT102 looks at
+        ("Elsewhere", "", False),
+    ],
+)
+def test_constants_that_are_strings(annotation: str, launched: str, found: bool) -> None:
+    text = (
+        "from typing import Literal\nfrom elsewhere import MODE, Elsewhere\n"
+        f"Text = ct.Constant[str]\n\n@ct.kernel\ndef k(x, mode: {annotation}):\n"
+        "    ct.store(x, (mode,), 0.0)\n"
+    )
+    if launched:
+        text += f"\ndef run(x, stream):\n    ct.launch(stream, (1,), k, (x, {launched}))\n"
+    assert ("CT106" in codes(text)) is found
+
+
 SEARCH = """
 @ct.kernel
 def k(x, y, size: ct.Constant[int]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -326,6 +327,35 @@ def test_ranges_of_hints(hint: str, value: int, tmp_path: Path) -> None:
         assert found == []
     else:
         assert found == []
+
+
+@pytest.mark.parametrize("value", ["relu", 1, 1.5, True])
+def test_a_constant_is_no_string(value: object, tmp_path: Path) -> None:
+    """Whatever its annotation says, which nothing checks."""
+    array = ct.compilation.ArrayConstraint(
+        ct.float32, 1, index_dtype=ct.int32, stride_lower_bound_incl=0, alias_groups=(),
+        may_alias_internally=False,
+    )  # fmt: skip
+
+    def compiled() -> None:
+        convention = ct.compilation.CallingConvention.cutile_python_v2()
+        signature = ct.compilation.KernelSignature([array, value], convention)
+        ct.compilation.export_kernel(
+            _text, [signature], io.BytesIO(), gpu_code="sm_90", output_format="tileir_bytecode"
+        )
+
+    if isinstance(value, str):
+        with pytest.raises(TypeError, match="relu"):
+            compiled()
+        with pytest.raises(TypeError, match="Unexpected constant value type <class 'str'>"):
+            ct.compilation.ConstantConstraint(value)
+    else:
+        compiled()
+
+
+@ct.kernel
+def _text(x, mode: ct.Constant[str]):  # type: ignore[no-untyped-def]
+    ct.store(x, (0,), 0.0)
 
 
 STREAM = 0

@@ -1,4 +1,4 @@
-"""CT101 to CT105: what `ct.launch` refuses."""
+"""CT101 to CT106: what `ct.launch` refuses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.host import constant
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Found, Severity, check
 from agent.lint.space import SEARCH
-from agent.syntax import argument
+from agent.syntax import argument, descendants
 
 LAUNCHER = "confirmed with `ct.launch` of cuda-tile 1.7"
 MOST_DIMENSIONS = 3
@@ -271,3 +272,53 @@ def not_a_kernel(file: KernelFile) -> Iterator[Found]:
             continue
         if file.source.decorator(function, CUTILE.decorator) is None:
             yield call, f"{function.name} is launched and is no kernel"
+
+
+@check(
+    "CT106",
+    "string-constant",
+    Severity.ERROR,
+    mend="number the modes, and annotate the parameter `ct.Constant[int]`: an IntEnum gives the "
+    "numbers names",
+    source="TileGym's cuTile API reference, rule 16; the compiler of cuda-tile 1.7 takes no string "
+    "for a constant: 'Unexpected constant value type <class 'str'>'",
+    bad="""
+@ct.kernel
+def k(x, mode: ct.Constant[str]):  # <-
+    if mode == "double":
+        ct.store(x, (0,), ct.load(x, (0,), (128,)) * 2)
+""",
+    good="""
+DOUBLE = 1
+
+@ct.kernel
+def k(x, mode: ct.Constant[int]):
+    if mode == DOUBLE:
+        ct.store(x, (0,), ct.load(x, (0,), (128,)) * 2)
+""",
+)
+def string_constant(file: KernelFile) -> Iterator[Found]:
+    """A constant is an integer, a float, a truth value, or a tuple of them. What is annotated as a
+    string can be given nothing that fits, whoever launches the kernel."""
+    for kernel in file.kernels:
+        for given in kernel.function.parameters:
+            name = given.name.value
+            launched = [launch.arguments.get(name) for launch in kernel.launches]
+            numbers = [v is not None and constant(file.source, v) is not None for v in launched]
+            if _is_string(file, given) and not (numbers and all(numbers)):
+                yield given, f"`{name}` of {kernel.name} is annotated as a constant string"
+
+
+def _is_string(file: KernelFile, given: cst.Param) -> bool:
+    """Whether a parameter is annotated `ct.Constant[str]`, or with a choice of strings."""
+    annotation = file.source.resolve(given.annotation.annotation) if given.annotation else None
+    if isinstance(annotation, cst.SimpleString):
+        return str(annotation.raw_value).endswith("Constant[str]")
+    match annotation:
+        case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=kind))]):
+            if file.source.name(annotation) != CUTILE.constant:
+                return False
+            if file.source.name(kind) in ("typing.Literal", "typing_extensions.Literal"):
+                return any(True for _ in descendants(kind, cst.SimpleString))
+            return file.source.name(kind) == "builtins.str" or file.source.code(kind) == '"str"'
+    return False
