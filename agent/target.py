@@ -98,17 +98,22 @@ def find_target(
     )
 
 
+class NoKernelError(UsageError):
+    """A file parses and holds no tile kernel."""
+
+
 def parse(text: str, path: str) -> tuple[Source, Backend]:
     """A kernel's file and its language.
 
     Raises:
-        UsageError: it does not parse, or holds no tile kernel.
+        UsageError: it does not parse.
+        NoKernelError: it holds no tile kernel.
     """
     _parsed(text, path)
     source = Source(text, path)
     backend = detect(source)
     if backend is None:
-        raise UsageError(
+        raise NoKernelError(
             f"{path} holds no tile kernel: it needs a function decorated with"
             " cuda.tile's @ct.kernel or Triton's @triton.jit"
         )

@@ -22,7 +22,11 @@ class Rule:
 
 
 RULES = (
-    Rule("Import as `import cuda.tile as ct`", (), "Any import works; names are resolved."),
+    Rule(
+        "Import as `import cuda.tile as ct`",
+        ("CT014",),
+        "Any import of `cuda.tile` works; names are resolved.",
+    ),
     Rule("An index of a load or store counts tiles", ("CT201", "CT009")),
     Rule(
         "Python's operators for arithmetic on indices",

@@ -12,6 +12,7 @@ from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Check, Finding, Severity
 from agent.lint.checks import (
     caching,
+    imports,
     indices,
     launches,
     names,
@@ -23,7 +24,7 @@ from agent.lint.checks import (
 )
 from agent.syntax import Source
 
-FAMILIES = (names, tiles, indices, launches, results, speed, searching, spaces, caching)
+FAMILIES = (imports, names, tiles, indices, launches, results, speed, searching, spaces, caching)
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
         (

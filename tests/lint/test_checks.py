@@ -274,33 +274,6 @@ def test_other_ways_to_write_it(text: str, code: str) -> None:
     assert code in codes(text)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "launched", "found"),
-    [
-        ("ct.Constant[str]", "", True),
-        ("'ct.Constant[str]'", "", True),
-        ("Text", "", True),
-        ('ct.Constant[Literal["a", "b"]]', "", True),
-        ("ct.Constant[str]", "MODE", True),
-        ("ct.Constant[str]", "1", False),  # it works, whatever the annotation says
-        ("ct.Constant[int]", "", False),
-        ("ct.Constant", "", False),
-        ("ct.Constant[Literal[1, 2]]", "", False),
-        ("str", "", False),  # no constant: an argument that CT102 looks at
-        ("Elsewhere", "", False),
-    ],
-)
-def test_constants_that_are_strings(annotation: str, launched: str, found: bool) -> None:
-    text = (
-        "from typing import Literal\nfrom elsewhere import MODE, Elsewhere\n"
-        f"Text = ct.Constant[str]\n\n@ct.kernel\ndef k(x, mode: {annotation}):\n"
-        "    ct.store(x, (mode,), 0.0)\n"
-    )
-    if launched:
-        text += f"\ndef run(x, stream):\n    ct.launch(stream, (1,), k, (x, {launched}))\n"
-    assert ("CT106" in codes(text)) is found
-
-
 SEARCH = """
 @ct.kernel
 def k(x, y, size: ct.Constant[int]):
@@ -329,33 +302,6 @@ def run(x, y, stream):
 )
 def test_what_a_search_works_on_in_place(arguments: str, found: bool) -> None:
     assert ("CT404" in codes(SEARCH.replace("ARGUMENTS", arguments))) is found
-
-
-ALIASED = [
-    "x", "x.view(-1)", "x.reshape(8, 8).t()", "x.flatten()", "x.detach()", "x.T", "x.unsqueeze(0)",
-    "x.view(torch.int32)", "torch.transpose(x, 0, 1)", "x.contiguous().view(-1)", "x.clone()",
-    "x.view(-1).clone()", "torch.empty_like(x)", "x.float().double()", "torch.clone(x.view(-1))",
-    "x[1:]", "y",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("expression", ALIASED)
-def test_an_alias_is_what_torch_says_is_one(expression: str) -> None:
-    """For a contiguous tensor; of its parts lint says nothing, since two may be apart."""
-    torch = pytest.importorskip("torch")
-    x, y = torch.zeros(8, 8), torch.zeros(8, 8)
-    made = eval(expression, {"torch": torch, "x": x, "y": y})
-    text = f"""
-@ct.kernel
-def scale(x, y):
-    rows = x.tiled_view((1, 8))
-    ct.store(y, (ct.bid(0), 0), rows.load((ct.bid(0), 0)) * 2)
-
-def run(x, y, stream):
-    other = {expression}
-    return ct.tune.exhaustive_search([1], stream, lambda n: (1,), scale, lambda n: (other, x))
-"""
-    assert ("CT404" in codes(text)) is (made.data_ptr() == x.data_ptr())
 
 
 # --- silencing ----------------------------------------------------------------------------------

@@ -65,6 +65,16 @@ def test_triton_is_refused(tmp_path: Path) -> None:
     assert end.json == {"error": said, "exit_code": 2}
 
 
+def test_kernels_of_a_module_with_a_wrong_name(tmp_path: Path) -> None:
+    """There are none, and that is what is to be said."""
+    name = write(tmp_path, CLEAN.replace("import cuda.tile as ct", "import cutile as ct"))
+    end = project.tile_agent(tmp_path, "lint", "--kernel", name)
+    assert end.code == ERRORS, end.err
+    assert f"{name}:1: error CT014 wrong-module: there is no module `cutile`" in end.out
+    end = project.tile_agent(tmp_path, "lint", "--json", "--kernel", name)
+    assert (end.json["backend"], end.json["kernels"]) == ("cutile", [])
+
+
 def test_the_rules(tmp_path: Path) -> None:
     assert project.tile_agent(tmp_path, "lint", "--rules").out == rules_as_markdown()
     listed = project.tile_agent(tmp_path, "lint", "--rules", "--json").json["rules"]
