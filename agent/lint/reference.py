@@ -51,7 +51,11 @@ RULES = (
         (),
         "Not a matter of the source: `view(-1)` of such a tensor raises in torch.",
     ),
-    Rule("Mask a block that is longer than its axis; divide by the axis", ("CT203", "CT204")),
+    Rule(
+        "Mask a block that is longer than its axis; divide by the axis",
+        ("CT203", "CT204", "CT206"),
+        "A gather past the end of an array gives zero, which a sum may take.",
+    ),
     Rule(
         "Scatter with a mask, or with offsets out of bounds",
         ("CT202",),

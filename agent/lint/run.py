@@ -16,6 +16,7 @@ from agent.lint.checks import (
     indices,
     launches,
     names,
+    padding,
     results,
     searching,
     spaces,
@@ -24,7 +25,19 @@ from agent.lint.checks import (
 )
 from agent.syntax import Source
 
-FAMILIES = (imports, names, tiles, indices, launches, results, speed, searching, spaces, caching)
+FAMILIES = (
+    imports,
+    names,
+    tiles,
+    indices,
+    launches,
+    results,
+    padding,
+    speed,
+    searching,
+    spaces,
+    caching,
+)
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
         (

@@ -1,4 +1,4 @@
-"""CT201 to CT205: what compiles and may give wrong results."""
+"""CT201, CT202 and CT205: what compiles and may give wrong results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from agent.lint.base import Found, Severity, check
 from agent.lint.checks.tiles import elements, shape_of
 from agent.syntax import Function, argument, descendants, keyword
 
-REDUCTIONS = frozenset(CUTILE.reductions)
 WRITES = (f"{CT}scatter", *(name for name in CUTILE.stores if "atomic" in name))
 INEXACT = frozenset({f"{CT}RoundingMode.APPROX", f"{CT}RoundingMode.FULL"})
 
@@ -74,12 +73,12 @@ def _tile_size(
     if size is not None:
         names = {size.value} if isinstance(size, cst.Name) else set()
     else:
-        names = _alone_in_shapes(file, function)
+        names = alone_in_shapes(file, function)
     sides = [s.value for s in (product.left, product.right) if isinstance(s, cst.Name)]
     return next((name for name in sides if name in names), None)
 
 
-def _alone_in_shapes(file: KernelFile, function: Function) -> set[str]:
+def alone_in_shapes(file: KernelFile, function: Function) -> set[str]:
     return {
         element.value
         for call in file.inside(function, cst.Call)
@@ -121,87 +120,6 @@ def unchecked_write(file: KernelFile) -> Iterator[Found]:
             and keyword(call, "mask") is None
         ):
             yield call, f"`{file.code(call)}` writes without a check or mask"
-
-
-@check(
-    "CT203",
-    "mean-over-block",
-    Severity.NOTE,
-    mend="divide by the length of the axis, `x.shape[axis]` or a parameter with it",
-    source="TileGym's cuTile API reference, rule 14",
-    bad="""
-@ct.kernel
-def k(x, y, size: ct.Constant[int]):
-    t = ct.load(x, (0,), (size,), padding_mode=ct.PaddingMode.ZERO)
-    ct.store(y, (0,), ct.sum(t) / size)  # <-
-""",
-    good="""
-@ct.kernel
-def k(x, y, size: ct.Constant[int]):
-    t = ct.load(x, (0,), (size,), padding_mode=ct.PaddingMode.ZERO)
-    ct.store(y, (0,), ct.sum(t) / x.shape[0])
-""",
-)
-def mean_over_block(file: KernelFile) -> Iterator[Found]:
-    """A mean divides by the length of the axis. The size of the block is that only when the block
-    is no longer than the axis."""
-    for function, node in file.compiled(cst.BinaryOperation):
-        if not isinstance(node.operator, cst.Divide) or not isinstance(node.right, cst.Name):
-            continue
-        divided = file.source.resolve(node.left)
-        is_sum = isinstance(divided, cst.Call) and file.called(divided) == f"{CT}sum"
-        if is_sum and node.right.value in _alone_in_shapes(file, function):
-            yield node, f"`{file.code(node)}` divides a sum by the size of the block"
-
-
-@check(
-    "CT204",
-    "undetermined-padding",
-    Severity.NOTE,
-    mend="give `padding_mode=ct.PaddingMode.ZERO` for sums and products, `NEG_INF` for a maximum, "
-    "unless the tile divides the axis at every call",
-    source="cuda-tile 1.7's documentation of `load`: the default padding is undetermined",
-    bad="""
-@ct.kernel
-def k(x, y):
-    t = ct.load(x, (ct.bid(0), 0), (1, 128))
-    ct.store(y, (ct.bid(0),), ct.sum(t, axis=1))  # <-
-""",
-    good="""
-@ct.kernel
-def k(x, y):
-    t = ct.load(x, (ct.bid(0), 0), (1, 128), padding_mode=ct.PaddingMode.ZERO)
-    ct.store(y, (ct.bid(0),), ct.sum(t, axis=1))
-""",
-)
-def undetermined_padding(file: KernelFile) -> Iterator[Found]:
-    """What a load gives past the end of an array is undetermined, unless it is told. Reduced or
-    multiplied along that axis, it reaches the result."""
-    for _, call in file.compiled_calls({*REDUCTIONS, *CUTILE.dots}):
-        operands = [arg.value for arg in call.args[:2] if arg.keyword is None]
-        for operand in operands if file.called(call) in CUTILE.dots else operands[:1]:
-            load = _loaded(file, operand)
-            if load is not None and keyword(load, "padding_mode") is None:
-                array = file.code(load.args[0].value) if load.args else "an array"
-                yield call, f"past the end of {array}, `{file.code(operand)}` is undetermined"
-                break
-
-
-def _loaded(file: KernelFile, operand: cst.BaseExpression) -> cst.Call | None:
-    """The load that a tile comes from, through casts and changes of its shape."""
-    value = file.source.resolve(operand)
-    if not isinstance(value, cst.Call):
-        return None
-    called = file.called(value)
-    if called == f"{CT}load":
-        shape = shape_of(file, value)
-        sizes = [file.integer(e) for e in elements(file, shape)] if shape is not None else []
-        return value if any(size != 1 for size in sizes) else None
-    if called in (f"{CT}astype", f"{CT}reshape", f"{CT}transpose", f"{CT}permute") and value.args:
-        return _loaded(file, value.args[0].value)
-    if isinstance(value.func, cst.Attribute) and value.func.attr.value == "astype":
-        return _loaded(file, value.func.value)
-    return None
 
 
 @check(
