@@ -112,18 +112,13 @@ def has_run_time_extents(
     return owner is not None and _is_array(file, function, owner)
 
 
-def _is_array(
-    file: KernelFile, function: Function, expression: cst.BaseExpression, deep: int = 0
-) -> bool:
-    """Whether what has a shape is surely an array of unknown extents: a parameter of a kernel, or
-    a slice of one. A parameter of a helper may be a tile."""
+def _is_array(file: KernelFile, function: Function, expression: cst.BaseExpression) -> bool:
+    """Whether what has a shape is surely an array of unknown extents: a parameter of a kernel.
+
+    A parameter of a helper may be a tile, and the extent of a slice between constants is one.
+    """
     value = file.source.resolve(expression)
-    match value:
-        case cst.Name():
-            return value.value in _plain_parameters(file, function)
-        case cst.Call(func=cst.Attribute(value=owner, attr=cst.Name(value="slice"))):
-            return deep < DEEP and _is_array(file, function, owner, deep + 1)
-    return False
+    return isinstance(value, cst.Name) and value.value in _plain_parameters(file, function)
 
 
 def is_runtime(

@@ -281,7 +281,8 @@ def not_a_kernel(file: KernelFile) -> Iterator[Found]:
     mend="number the modes, and annotate the parameter `ct.Constant[int]`: an IntEnum gives the "
     "numbers names",
     source="TileGym's cuTile API reference, rule 16; the compiler of cuda-tile 1.7 takes no string "
-    "for a constant: 'Unexpected constant value type <class 'str'>'",
+    "for a constant, 'Unexpected constant value type <class 'str'>'; a calling convention that "
+    "does is switched off in it",
     bad="""
 @ct.kernel
 def k(x, mode: ct.Constant[str]):  # <-
