@@ -39,13 +39,21 @@ def test_programs_that_run_further_start_first(end: str, tmp_path: Path) -> None
     assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
 
 
+def test_a_barrier_is_one_of_a_program() -> None:
+    text = PREFIX.replace("dims = tl", "tl.debug_barrier()\n    dims = tl")
+    assert "tl.num_programs(0) - 1 - tl.program_id(0)" in turned(text)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ((END, "n"), "no loop of prefix_kernel runs further in later programs"),
         ((END, "n - pid_m * BLOCK_M"), "no loop of prefix_kernel runs further"),
         (("dims = tl", "first = tl.program_id(0)\n    dims = tl"), "asks twice for its place"),
-        (("dims = tl", "tl.debug_barrier()\n    dims = tl"), "may wait for another program"),
+        (
+            ("dims = tl", "while tl.load(k_ptr, volatile=True) == 0:\n        pass\n    dims = tl"),
+            "may wait for another program",
+        ),
         (("dims = tl", "count = tl.num_programs(0)\n    dims = tl"), "deals with the grid itself"),
     ],
 )

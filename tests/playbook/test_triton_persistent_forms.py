@@ -40,6 +40,11 @@ FORMS = {
         MOVED,
         "    first = tl.load(x_ptr)\n    tl.device_assert(first == first)\n" + MOVED,
     ),
+    "a barrier": ("    tl.store(", "    tl.debug_barrier()\n    tl.store("),
+    "a barrier behind a return": (
+        COLS,
+        "    if row % 3 == 1:\n        return\n    tl.debug_barrier()\n" + COLS,
+    ),
     "a default": ("BLOCK: tl.constexpr):", "BLOCK: tl.constexpr = 64):"),
     "hidden arguments": ("BLOCK=block)", "**{'BLOCK': block})"),
 }  # fmt: skip
@@ -82,6 +87,14 @@ def test_it_compiles(name: str, sm: int, tmp_path: Path) -> None:
 
 def test_loads_behind_a_branch_are_not_made_ahead() -> None:
     assert all("num_stages" not in params for params in ENTRY.variants(subject(formed("a return"))))
+
+
+@pytest.mark.parametrize("name", ["a barrier", "a barrier behind a return"])
+def test_nothing_is_loaded_ahead_of_a_barrier(name: str) -> None:
+    variants = ENTRY.variants(subject(formed(name)))
+    assert variants == [{"programs_per_sm": count} for count in (1, 2, 4, 8)]
+    ahead = ENTRY.apply(subject(formed(name)), {"programs_per_sm": 1, "num_stages": 3})
+    assert "num_stages" not in ahead
 
 
 @pytest.mark.parametrize(

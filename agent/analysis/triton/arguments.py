@@ -10,12 +10,12 @@ from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ATOMICS, TRITON
 from agent.analysis.triton.host import HostView
 from agent.analysis.triton.pointers import root
+from agent.analysis.triton.waiting import check_never_waits
 from agent.syntax import Source, argument, assigned, descendants
 
 TL = "triton.language."
 POINTERS = (f"{TL}load", f"{TL}store", *ATOMICS)
 DESCRIBED = (f"{TL}make_tensor_descriptor", f"{TL}make_block_ptr")
-LOCKS = (f"{TL}atomic_cas", f"{TL}atomic_xchg")
 
 
 def run_time(kernel: Kernel) -> tuple[str, ...]:
@@ -69,12 +69,11 @@ def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
     Raises:
         NotApplicable: where a load or store goes is not to be seen, or programs wait for another.
     """
+    check_never_waits(source, kernel)
     loaded, stored, added = set[str](), set[str](), set[str]()
     for function in TRITON.reached(source, kernel):
         for call in descendants(function.node.body, cst.Call):
             called = TRITON.called(source, call)
-            if called in LOCKS:
-                raise NotApplicable(f"line {source.line(call)} may wait for another program")
             writes = TRITON.stored(source, call) is not None
             reads = called in TRITON.loads
             if not writes and not reads:

@@ -25,10 +25,10 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES
 from agent.analysis.triton.program_ids import ProgramIndex, program_indices
+from agent.analysis.triton.waiting import check_never_waits
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
-from agent.rewriting.triton.persistence import WAITS
 from agent.syntax import Source, descendants, positional
 
 
@@ -88,9 +88,7 @@ def prefix_sum(x):
 
 def _growing(source: Source, kernel: Kernel) -> ProgramIndex:
     """The program id that decides how far a loop runs."""
-    for function in TRITON.reached(source, kernel):
-        for call in TRITON.find(source, function.node.body, WAITS):
-            raise NotApplicable(f"line {source.line(call)} may wait for another program")
+    check_never_waits(source, kernel)
     indices = program_indices(source, kernel)
     for loop in descendants(kernel.function.node.body, cst.For):
         end = _end(source, loop)

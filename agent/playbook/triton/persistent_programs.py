@@ -11,7 +11,8 @@ Do: put the body into `for program in tl.range(tl.program_id(0), programs, tl.nu
     tile overlap with the end of this one; what is stored then needs shared memory of its own, for
     which a stage may have to go. An early return (`if row >= n: return`) becomes a branch.
 Risk: none to results: every program of the old grid is one round of the loop. Programs that wait
-    for one another would hang, so kernels with locks are refused. A short grid gains nothing.
+    for one another would hang, so kernels with locks are refused. What a barrier orders stays as it
+    is: nothing is loaded ahead then. A short grid gains nothing.
 Source: Triton's softmax tutorial; TileGym's cuTile playbook, item B, which claims +50 % to +300 %
     for many small blocks, and for a product of 4096^3 on a B200 reports 1133 TFLOP/s flat and 988
     persistent: only a timing tells. Compiled with Triton 3.6 for sm_90, a bf16 softmax row of 32768
@@ -33,6 +34,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.configs import shared_bytes
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.waiting import has_barrier
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.early_returns import early_returns
@@ -134,9 +136,9 @@ def center(x):
         kernels = _kernels(subject)
         if any(TRITON.has_dot(subject.source, r.kernel) for r in kernels):
             products = [r for r in kernels if TRITON.has_dot(subject.source, r.kernel)]
-            flat = _flattened(products) if any(map(_has_one_loop, products)) else []
+            flat = _flattened(products) if any(map(_may_be_flat, products)) else []
             return [*flat, *({"programs_per_sm": count} for count in SWEEP_DOT)]
-        plain = [r for r in kernels if not _has_branches(r)]
+        plain = [r for r in kernels if _may_load_ahead(r)]
         if not plain or any(_has_loops(r) or _rewrites(r) for r in plain):
             return [{"programs_per_sm": count} for count in SWEEP_LOOPED]
         found = [pair for r in plain for pair in _pairs(r)]
@@ -153,8 +155,8 @@ def center(x):
         if flatten and stages:
             subject, pipelined = _launched_with(subject, stages), None
         for rounds in _kernels(subject):
-            ahead = None if _has_branches(rounds) else pipelined
-            edits |= kernel_edits(rounds, ahead, flatten=flatten and _has_one_loop(rounds))
+            ahead = pipelined if _may_load_ahead(rounds) else None
+            edits |= kernel_edits(rounds, ahead, flatten=flatten and _may_be_flat(rounds))
             edits |= host_edits(rounds, int(params["programs_per_sm"]))
         return subject.source.rewrite(edits)
 
@@ -216,16 +218,18 @@ def _has_loops(rounds: Rounds) -> bool:
     return any(True for kind in (cst.For, cst.While) for _ in descendants(body, kind))
 
 
-def _has_branches(rounds: Rounds) -> bool:
-    """Whether the loads of a round depend on a branch: those are not made ahead."""
-    return bool(early_returns(cst.ensure_type(rounds.kernel.function.node.body, cst.IndentedBlock)))
+def _may_load_ahead(rounds: Rounds) -> bool:
+    """Not where the loads of a round depend on a branch, or a barrier orders them."""
+    body = cst.ensure_type(rounds.kernel.function.node.body, cst.IndentedBlock)
+    return not early_returns(body) and not has_barrier(rounds.source, rounds.kernel)
 
 
-def _has_one_loop(rounds: Rounds) -> bool:
-    """A nest of two is what the compiler makes one loop of."""
+def _may_be_flat(rounds: Rounds) -> bool:
+    """A nest of two is what the compiler makes one loop of; a barrier keeps its round."""
     body = rounds.kernel.function.node.body
     loops = [loop for kind in (cst.For, cst.While) for loop in descendants(body, kind)]
-    return len(loops) == 1 and isinstance(loops[0], cst.For)
+    one = len(loops) == 1 and isinstance(loops[0], cst.For)
+    return one and not has_barrier(rounds.source, rounds.kernel)
 
 
 def _rewrites(rounds: Rounds) -> bool:

@@ -11,7 +11,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.arguments import LOCKS, names_in, run_time
+from agent.analysis.triton.arguments import names_in, run_time
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, torch_module
 from agent.analysis.triton.pointers import root
@@ -22,6 +22,7 @@ from agent.analysis.triton.program_ids import (
     program_indices,
     unused,
 )
+from agent.analysis.triton.waiting import check_never_waits
 from agent.rewriting.triton.early_returns import changed_behind, early_returns, without_returns
 from agent.rewriting.triton.edits import (
     Edit,
@@ -42,7 +43,6 @@ SCRATCH_BYTES = 8192
 """Of shared memory, for reductions and changes of layout."""
 COMPUTED = (*ROUNDING, "builtins.max", "builtins.min", "max", "min")
 """What a host may compute an extent by: called twice, it gives the same."""
-WAITS = (*LOCKS, "triton.language.debug_barrier")
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,7 @@ def _check_body(source: Source, kernel: Kernel) -> None:
             raise NotApplicable(f"line {source.line(leaving)} returns from {kernel.name}")
     if (name := changed_behind(body)) is not None:
         raise NotApplicable(f"{kernel.name} sets {name} before it may return, and again behind")
-    for function in TRITON.reached(source, kernel):
-        for call in TRITON.find(source, function.node.body, WAITS):
-            raise NotApplicable(f"line {source.line(call)} may wait for another program")
+    check_never_waits(source, kernel)
     for loop in descendants(body, cst.For):
         if any(True for _ in TRITON.find(source, loop.iter, (NUM_PROGRAMS,))):
             raise NotApplicable(f"{kernel.name} loops over its programs already")
