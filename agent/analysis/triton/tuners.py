@@ -1,21 +1,103 @@
-"""How a kernel's `@triton.autotune` reads: what stands in it, and its key."""
+"""What tunes a kernel, and how its `@triton.autotune` reads: what stands in it, and its key.
+
+A tuner of a library's own is known by what it is given: `configs=`, or a list of `triton.Config`.
+It decorates the kernel, or wraps it elsewhere: `tuned = triton.autotune(configs=...)(kernel)`.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.subject import NotApplicable
-from agent.syntax import Source, argument, keyword
+from agent.analysis.triton.dialect import TRITON
+from agent.syntax import Source, argument, descendants, keyword
+
+NO_TUNERS = ("triton.jit", "triton.heuristics")
+
+
+def check_untuned(source: Source, kernels: Sequence[Kernel], what: str) -> None:
+    """Raise `NotApplicable` where tuners choose something of all these kernels, if there are any.
+
+    Args:
+        source: the file.
+        kernels: some of its kernels.
+        what: what they choose, as `the warps`.
+    """
+    found = [why_tuned(source, kernel, what) for kernel in kernels]
+    if found and all(found):
+        raise all_refuse(found, "")
+
+
+def why_tuned(source: Source, kernel: Kernel, what: str) -> str:
+    """What a tuner chooses of a kernel, in words; empty where nothing tunes it."""
+    if TRITON.autotuned(source, kernel.function):
+        return f"Triton tunes {what} itself: {kernel.name} is autotuned"
+    return other_tuner(source, kernel)
+
+
+def other_tuner(source: Source, kernel: Kernel) -> str:
+    """Which tuner other than a `@triton.autotune` above it a kernel has, in words; or nothing."""
+    found = next(_others(source, kernel), None)
+    if found is None:
+        return ""
+    called = found.func if isinstance(found, cst.Call) else found
+    return f"`{source.code(called)}` at line {source.line(found)} tunes {kernel.name}"
+
+
+def _others(source: Source, kernel: Kernel) -> Iterator[cst.BaseExpression]:
+    for decorator in kernel.function.node.decorators:
+        expression = decorator.decorator
+        called = expression.func if isinstance(expression, cst.Call) else expression
+        named = source.name(called) or ""
+        if named == "triton.autotune" or named in NO_TUNERS:
+            continue
+        told = source.code(called).rpartition(".")[2]
+        if "tune" in told.lower() or _is_tuner(source, expression):
+            yield expression
+    for call in source.calls:
+        if any(_wraps(source, arg.value, kernel) for arg in call.args):
+            maker = source.resolve(call.func)
+            if isinstance(maker, cst.Call) and _is_tuner(source, maker):
+                yield maker
+            elif _is_tuner(source, call):
+                yield call
+
+
+def _is_tuner(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether a call is given configs; so may the one be that a name stands for."""
+    call = source.resolve(expression)
+    if not isinstance(call, cst.Call) or isinstance(call.func, cst.Subscript):
+        return False
+    values = [arg.value for arg in call.args]
+    return keyword(call, "configs") is not None or any(_lists_configs(source, v) for v in values)
+
+
+def _lists_configs(source: Source, expression: cst.BaseExpression) -> bool:
+    listed = source.resolve(expression)
+    return isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.BinaryOperation) and any(
+        source.code(call.func).rpartition(".")[2] == "Config"
+        for call in descendants(listed, cst.Call)
+    )
+
+
+def _wraps(source: Source, expression: cst.BaseExpression, kernel: Kernel) -> bool:
+    """Whether it is the kernel, or what a call made of it: `triton.heuristics(...)(kernel)`."""
+    if source.function_of(expression) is kernel.function:
+        return True
+    made = source.resolve(expression)
+    return isinstance(made, cst.Call) and any(_wraps(source, a.value, kernel) for a in made.args)
 
 
 def tuner_of(source: Source, kernel: Kernel) -> cst.Call:
     """The call of `triton.autotune` above a kernel. Raises `NotApplicable` where there is none."""
     decorator = source.decorator(kernel.function, "triton.autotune")
     if decorator is None or not isinstance(decorator.decorator, cst.Call):
-        raise NotApplicable(f"{kernel.name} is not autotuned")
+        raise NotApplicable(other_tuner(source, kernel) or f"{kernel.name} is not autotuned")
     return decorator.decorator
 
 

@@ -30,6 +30,7 @@ from agent.analysis.triton.arguments import rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, triton_module
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import PAIRS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, above, fitted, without
@@ -152,6 +153,7 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, 
     kernels = [k for k in TRITON.kernels(source) if k.launches]
     if kernels and all(TRITON.autotuned(source, k.function) for k in kernels):
         raise NotApplicable(f"{', '.join(k.name for k in kernels)} is autotuned already")
+    check_untuned(source, kernels, "the block sizes")
     found: dict[str, tuple[TileConstant, ...]] = {}
     for kernel in TRITON.chosen(source):
         tiles = []
@@ -170,6 +172,7 @@ def _tuned(
 ) -> dict[cst.CSTNode, Edit]:
     if TRITON.autotuned(source, kernel.function):
         raise NotApplicable(f"{kernel.name} is autotuned already")
+    check_untuned(source, [kernel], "the block sizes")
     if not tiles:
         raise NotApplicable(f"{kernel.name} has no block size of its own to tune")
     launches = launches_in_sight(source, kernel)

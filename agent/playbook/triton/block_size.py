@@ -20,6 +20,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tile_extents import have_work
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
@@ -97,7 +98,5 @@ def _has_work(subject: Subject, tiles: ChangeableTiles, params: Params) -> bool:
 
 def _tiles(subject: Subject) -> ChangeableTiles:
     kernels = [k for k in TRITON.kernels(subject.source) if k.launches]
-    if kernels and all(TRITON.autotuned(subject.source, k.function) for k in kernels):
-        names = ", ".join(k.name for k in kernels)
-        raise NotApplicable(f"Triton tunes the block sizes itself: {names} is autotuned")
+    check_untuned(subject.source, kernels, "the block sizes")
     return ChangeableTiles.of(TRITON, subject.source)

@@ -24,6 +24,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tile_extents import have_work
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
@@ -111,11 +112,10 @@ def _tiles(subject: Subject) -> ChangeableTiles:
         raise NotApplicable("Triton's interpreter knows neither warps nor stages")
     source = subject.source
     launched = [k for k in TRITON.kernels(source) if k.launches]
-    if launched and all(TRITON.autotuned(source, k.function) for k in launched):
-        names = ", ".join(k.name for k in launched)
-        raise NotApplicable(f"Triton tunes blocks and warps itself: {names} is autotuned")
+    check_untuned(source, launched, "blocks and warps")
     tiles = ChangeableTiles.of(TRITON, source)
     for name in tiles.kernels:
+        check_untuned(source, [_kernel(source, name)], "blocks and warps")
         options_of(source, _kernel(source, name), DEFAULTS)
     return tiles
 

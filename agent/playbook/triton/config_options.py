@@ -17,9 +17,11 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tuners import other_tuner
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
@@ -116,7 +118,8 @@ def _tuned(subject: Subject) -> list[Kernel]:
     launched = TRITON.chosen(subject.source)
     found = [k for k in launched if TRITON.autotuned(subject.source, k.function)]
     if not found:
-        raise NotApplicable("no launched kernel is autotuned")
+        others = filter(None, (other_tuner(subject.source, kernel) for kernel in launched))
+        raise all_refuse(list(others), "no launched kernel is autotuned")
     return found
 
 

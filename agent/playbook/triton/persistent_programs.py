@@ -34,6 +34,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.configs import shared_bytes
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tuners import why_tuned
 from agent.analysis.triton.waiting import has_barrier
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
@@ -197,7 +198,8 @@ def _flattened(products: Sequence[Rounds]) -> list[Params]:
 def _launched_with(subject: Subject, stages: int) -> Subject:
     """The file with launches of so many stages."""
     source = subject.source
-    launches = [launch for rounds in _kernels(subject) for launch in rounds.kernel.launches]
+    kernels = [r.kernel for r in _kernels(subject) if not why_tuned(source, r.kernel, "the stages")]
+    launches = [launch for kernel in kernels for launch in kernel.launches]
     text = source.rewrite(setting_options(source, launches, {"num_stages": stages}))
     return replace(subject, source=source.with_text(text))
 

@@ -31,6 +31,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.analysis.triton.program_ids import unused
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import (
@@ -162,8 +163,7 @@ class Passes:
 
 
 def _passes(source: Source, kernel: Kernel) -> Passes:
-    if TRITON.autotuned(source, kernel.function):
-        raise NotApplicable(f"{kernel.name} is autotuned")
+    check_untuned(source, [kernel], "the warps")
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
     loops = list(descendants(kernel.function.node.body, cst.For))

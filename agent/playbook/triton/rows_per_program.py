@@ -29,6 +29,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import holds_at
+from agent.analysis.triton.tuners import check_untuned
 from agent.launches import values_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
@@ -181,8 +182,7 @@ def _shortest(subject: Subject) -> int:
 
 
 def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode, Edit]:
-    if TRITON.autotuned(source, kernel.function):
-        raise NotApplicable(f"{kernel.name} is autotuned")
+    check_untuned(source, [kernel], "the warps")
     launches = launches_in_sight(source, kernel)
     known = count_of(source, kernel, 0)
     read = row_kernel(source, kernel, known)

@@ -24,6 +24,7 @@ from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, SMALLEST_DOT
@@ -113,8 +114,7 @@ def _tiles(subject: Subject) -> list[ComputedTile]:
     reasons = []
     for kernel in TRITON.chosen(source):
         try:
-            if TRITON.autotuned(source, kernel.function):
-                raise NotApplicable(f"{kernel.name} is autotuned")
+            check_untuned(source, [kernel], "the block sizes")
             for launch in kernel.launches:
                 check_builtins(source, launch)
             for tile in computed_tiles(TRITON, source, kernel):

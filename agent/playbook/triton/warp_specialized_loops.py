@@ -30,6 +30,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language, torch_module, triton_module
 from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import LOAD
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors
@@ -184,8 +185,7 @@ def _kernels(source: Source) -> list[Kernel]:
     if not found:
         raise NotApplicable("no launched kernel multiplies tiles")
     for kernel in found:
-        if TRITON.autotuned(source, kernel.function):
-            raise NotApplicable(f"Triton tunes the stages itself: {kernel.name} is autotuned")
+        check_untuned(source, [kernel], "the stages")
     return found
 
 

@@ -27,6 +27,7 @@ from agent.analysis.common.intensity import tile_extent
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tuners import check_untuned, why_tuned
 from agent.launches import values_of
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
@@ -131,12 +132,8 @@ def _kernels(subject: Subject) -> tuple[list[KernelOptions], bool]:
         raise NotApplicable("Triton's interpreter knows neither warps nor stages")
     source = subject.source
     launched = TRITON.chosen(source)
-    free = [k for k in launched if not TRITON.autotuned(source, k.function)]
-    if not free:
-        names = ", ".join(k.name for k in launched)
-        raise NotApplicable(
-            f"Triton tunes the warps itself: {names} is autotuned" if names else "no kernel here"
-        )
+    check_untuned(source, launched, "the warps")
+    free = [k for k in launched if not why_tuned(source, k, "the warps")]
     dots = [k for k in free if TRITON.has_dot(source, k)]
     found, reasons = [], []
     for kernel in dots or free:

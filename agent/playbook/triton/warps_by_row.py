@@ -28,6 +28,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight
 from agent.analysis.triton.program_ids import one_block
+from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, giving
@@ -161,8 +162,7 @@ def _places(subject: Subject) -> list[RowLaunches | BlockRamp]:
 
 
 def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
-    if TRITON.autotuned(source, kernel.function):
-        raise NotApplicable(f"Triton tunes the warps itself: {kernel.name} is autotuned")
+    check_untuned(source, [kernel], "the warps")
     if TRITON.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which are no rows")
     block = one_block(source, kernel)

@@ -32,6 +32,7 @@ from agent.analysis.triton.configs import (
     configs,
 )
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tuners import other_tuner
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.elements import with_elements
@@ -131,7 +132,7 @@ def _widened(source: Source, kernel: Kernel, sm: int) -> dict[cst.CSTNode, Edit]
 def _listed(source: Source, kernel: Kernel) -> Listed:
     decorator = source.decorator(kernel.function, "triton.autotune")
     if decorator is None:
-        raise NotApplicable(f"{kernel.name} is not autotuned")
+        raise NotApplicable(other_tuner(source, kernel) or f"{kernel.name} is not autotuned")
     call = cst.ensure_type(decorator.decorator, cst.Call)
     given = argument(call, 0, "configs")
     node = value_of(source, given) if given is not None else None

@@ -1,0 +1,102 @@
+"""Kernels that another tuner than a `@triton.autotune` above them tunes."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent import playbook
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.syntax import Source
+
+KERNEL = """\
+import torch
+import triton
+import triton.language as tl
+from library import libtuner, made, tuned_here
+from triton import Config
+
+CONFIGS = [Config({{}}, num_warps=w) for w in (4, 8)]
+own = libtuner(configs=made())
+
+
+{decorator}
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(y_ptr + offsets, 2 * x, mask=offsets < n)
+
+
+{wrapper}
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    n = x.numel()
+    block = triton.next_power_of_2(n)
+    {launched}[(triton.cdiv(n, {block}),)](x, y, n, BLOCK={block})
+    return y
+"""
+DECORATORS = {
+    "@libtuner(configs=made(), key=['n'])": "`libtuner` at line 11",
+    "@libtuner(CONFIGS, ['n'])": "`libtuner` at line 11",
+    "@libtuner([triton.Config({}, num_warps=4)] + CONFIGS, ['n'])": "`libtuner` at line 11",
+    "@own": "`own` at line 11",
+    "@tuned_here": "`tuned_here` at line 11",
+    "@triton.heuristics({})\n@libtuner(configs=made())": "`libtuner` at line 12",
+}
+OWN = "tuned = own(scale_kernel)"
+WRAPPERS = {
+    "tuned = triton.autotune(CONFIGS, key=['n'])(scale_kernel)": "triton.autotune",
+    "tuned = libtuner(configs=made())(triton.heuristics({})(scale_kernel))": "libtuner",
+    "tuned = triton.runtime.Autotuner(scale_kernel, ['n'], CONFIGS, ['n'])":
+        "triton.runtime.Autotuner",
+    OWN: "libtuner",
+}  # fmt: skip
+SETTING = (
+    "warps-and-stages", "warps-by-row", "block-size", "blocks-and-warps", "add-autotune",
+    "scaled-blocks", "row-in-registers", "rows-per-program",
+)  # fmt: skip
+OF_TUNERS = ("config-options", "widen-configs", "tuning-key", "bucketed-key", "prune-configs")
+
+
+def text_of(decorator: str, wrapper: str, block: str = "512", launched: str = "tuned") -> str:
+    filled = KERNEL.format(decorator=decorator, wrapper=wrapper, block=block, launched=launched)
+    return filled.replace("\n\n\n\n@", "\n\n\n@")
+
+
+def refusal(name: str, text: str) -> str:
+    with pytest.raises(NotApplicable) as refused:
+        playbook.get(name).variants(Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90)))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("block", ["512", "block"])
+@pytest.mark.parametrize("name", SETTING)
+@pytest.mark.parametrize("decorator", DECORATORS)
+def test_its_launch_is_left_alone(name: str, decorator: str, block: str) -> None:
+    text = text_of(decorator, "", block, "scale_kernel")
+    assert f"{DECORATORS[decorator]} tunes scale_kernel" in refusal(name, text)
+
+
+@pytest.mark.parametrize("name", ["warps-and-stages", "warps-by-row", "add-autotune"])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_so_it_is_where_a_call_wraps_the_kernel(name: str, wrapper: str) -> None:
+    text = text_of("", wrapper, "block")
+    made = "own = libtuner(configs=made())" if wrapper == OWN else wrapper
+    line = text.splitlines().index(made) + 1
+    assert f"`{WRAPPERS[wrapper]}` at line {line} tunes scale_kernel" in refusal(name, text)
+
+
+@pytest.mark.parametrize("name", OF_TUNERS)
+def test_its_configs_are_left_alone(name: str) -> None:
+    text = text_of("@libtuner(configs=CONFIGS, key=['n'])", "", launched="scale_kernel")
+    assert "`libtuner` at line 11 tunes scale_kernel" in refusal(name, text)
+
+
+@pytest.mark.parametrize("decorator", ["", "@triton.heuristics({})", "@made()"])
+def test_other_decorators_tune_nothing(decorator: str) -> None:
+    entry = playbook.get("warps-and-stages")
+    text = text_of(decorator, "", launched="scale_kernel")
+    assert entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90)))
