@@ -35,6 +35,7 @@ def read_kernel(
         UsageError: neither is given, or both; or it holds no Triton kernel.
     """
     from agent.analysis.triton.kinds import classify as kinds_of
+    from agent.analysis.triton.wrapped import decorated
     from agent.errors import UsageError
     from agent.preflight import read_file
     from agent.target import parse
@@ -48,6 +49,10 @@ def read_kernel(
         raise UsageError(
             f"{name} holds {backend.name}'s kernels, which Tile IR compiles anyway: "
             "name a file with @triton.jit"
+        )
+    if decorated(source) is not source:
+        raise UsageError(
+            f"{name} makes kernels by calls of triton.jit: write @triton.jit above them first"
         )
     return source, kinds_of(source), compatibility.check(source)
 

@@ -102,10 +102,18 @@ class Source:
     path: str = "kernel.py"
     timed: tuple[str, ...] = ()
     """Names of its kernels that perf tests launch, the most expensive first; none: not known."""
+    moved: tuple[tuple[int, int], ...] = ()
+    """Of a text that stands for the file's: its line -> how far on the file has what follows."""
 
-    def __new__(cls, text: str, path: str = "kernel.py", timed: tuple[str, ...] = ()) -> Source:
+    def __new__(
+        cls,
+        text: str,
+        path: str = "kernel.py",
+        timed: tuple[str, ...] = (),
+        moved: tuple[tuple[int, int], ...] = (),
+    ) -> Source:
         """One of the latest sources, where all of it is the same; else a new one."""
-        return _source(text, path, timed, get_ident())
+        return _source(text, path, timed, moved, get_ident())
 
     def with_text(self, text: str) -> Source:
         """What the file would be with another text."""
@@ -135,8 +143,10 @@ class Source:
         return tuple(descendants(self.module, cst.Call))
 
     def line(self, node: cst.CSTNode) -> int:
-        """The line a node begins on, from 1; a decorated function begins at its `def`."""
-        return self.place(node.name if isinstance(node, cst.FunctionDef) else node).start.line
+        """The line of the file a node begins on, from 1; a function begins at its `def`."""
+        begins = node.name if isinstance(node, cst.FunctionDef) else node
+        found = self.place(begins).start.line
+        return found + next((by for line, by in reversed(self.moved) if line <= found), 0)
 
     def place(self, node: cst.CSTNode) -> CodeRange:
         """Where a node begins and ends: lines from 1, columns from 0."""
@@ -349,12 +359,19 @@ class Source:
 
 
 @lru_cache(maxsize=KEPT)
-def _source(text: str, path: str, timed: tuple[str, ...], thread: int) -> Source:  # noqa: ARG001
+def _source(
+    text: str,
+    path: str,
+    timed: tuple[str, ...],
+    moved: tuple[tuple[int, int], ...],
+    thread: int,  # noqa: ARG001
+) -> Source:
     """A new source; a thread has its own, since a tree is worked out bit by bit."""
     source = object.__new__(Source)
     object.__setattr__(source, "text", text)
     object.__setattr__(source, "path", path)
     object.__setattr__(source, "timed", timed)
+    object.__setattr__(source, "moved", moved)
     return source
 
 

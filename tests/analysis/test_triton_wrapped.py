@@ -7,6 +7,7 @@ import pytest
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.triton import kinds
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.wrapped import decorated
 from agent.backends import BACKENDS, detect
@@ -49,6 +50,24 @@ def test_it_is_read_as_decorated(behind: str, above: str) -> None:
     (kernel,) = TRITON.kernels(read)
     assert len(kernel.launches) == 1
     assert decorated(read) is read
+
+
+def test_lines_are_those_of_the_file() -> None:
+    behind = 'k = triton.jit(k)\nk = triton.heuristics(\n    {"A": lambda a: 1}\n)(k)\n'
+    again = KERNEL.replace("k(", "other(") + "other = triton.jit(other)\n"
+    rest = "\n\n@named\ndef run(x):\n    k[(1,)](x, 1, 16)\n    other[(1,)](x, 1, 16)\n"
+    text = HEAD + KERNEL + behind + again + rest
+    read = decorated(Source(text))
+    lines = text.splitlines()
+    kernels = TRITON.kernels(read)
+    assert [k.name for k in kernels] == ["k", "other"]
+    for kernel in kernels:
+        assert lines[kernel.function.line - 1].startswith(f"def {kernel.name}(")
+        assert lines[read.line(kernel.launches[0].node) - 1].lstrip().startswith(f"{kernel.name}[")
+        told = [lines[read.line(d) - 1] for d in kernel.function.node.decorators]
+        assert told[-1] == f"{kernel.name} = triton.jit({kernel.name})"
+    assert kinds.classify(Source(text))[0].kernel == "k"
+    assert read.with_text("").moved == ()
 
 
 @pytest.mark.parametrize(

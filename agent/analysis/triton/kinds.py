@@ -34,6 +34,7 @@ from agent.analysis.triton.operations import (
     entry_kernels,
     operations_of,
 )
+from agent.analysis.triton.wrapped import decorated
 from agent.errors import UsageError
 from agent.syntax import Function, Source, argument, descendants
 
@@ -84,6 +85,7 @@ def classify(source: Source) -> tuple[KernelKind, ...]:
     Raises:
         UsageError: the file holds no Triton kernel.
     """
+    source = decorated(source)
     kernels = entry_kernels(source)
     if not kernels:
         raise UsageError(f"{source.path} holds no @triton.jit kernel: name a file that does")

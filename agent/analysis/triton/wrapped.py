@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -26,6 +26,8 @@ class _Wrapped:
     statements: tuple[cst.SimpleStatementLine, ...]
     decorators: tuple[cst.Decorator, ...]
     """What stands for them, outermost first."""
+    layers: tuple[cst.SimpleStatementLine, ...]
+    """The statement that each of them stands for."""
 
 
 def decorated(source: Source) -> Source:
@@ -43,7 +45,36 @@ def decorated(source: Source) -> Source:
             body.append(node.with_changes(decorators=[*decorators[node], *node.decorators]))
         elif node not in gone:
             body.append(node)
-    return source.with_text(source.module.with_changes(body=body).code)
+    text = source.module.with_changes(body=body).code
+    kept = [node for node in source.module.body if node not in gone]
+    moved = tuple(_moved(source, Source(text), kept, {w.function: w for w in found}))
+    return Source(text, source.path, source.timed, moved)
+
+
+def _moved(
+    source: Source,
+    written: Source,
+    kept: Sequence[cst.CSTNode],
+    wrapped: Mapping[cst.CSTNode, _Wrapped],
+) -> Iterator[tuple[int, int]]:
+    """Lines of the text with decorators -> how far on the file has what follows.
+
+    Args:
+        source: the file.
+        written: the same with decorators.
+        kept: the statements of the file that both have.
+        wrapped: those that are decorated here.
+    """
+    for old, new in zip(kept, written.module.body, strict=True):
+        if isinstance(old, cst.FunctionDef) and isinstance(new, cst.FunctionDef):
+            layers = wrapped[old].layers if old in wrapped else ()
+            was = [*layers, *old.decorators, old.name]
+            for before, after in zip(was, [*new.decorators, new.name], strict=True):
+                line = written.line(after)
+                yield line, source.line(before) - line
+        else:
+            line = written.line(new)
+            yield line, source.line(old) - line
 
 
 def _wrapped(source: Source) -> Iterator[_Wrapped]:
@@ -53,19 +84,21 @@ def _wrapped(source: Source) -> Iterator[_Wrapped]:
             continue
         statements: list[cst.SimpleStatementLine] = []
         decorators: list[cst.Decorator] = []
+        places: list[cst.SimpleStatementLine] = []
         for line in body[index + 1 :]:
             if not isinstance(line, cst.SimpleStatementLine):
                 break
             layers = _layers(source, line, node.name.value)
             if layers:
                 statements.append(line)
+                places = [*(line for _ in layers), *places]
                 comments = [blank for blank in line.leading_lines if blank.comment]
                 first, *others = (cst.Decorator(layer) for layer in layers)
                 decorators = [first.with_changes(leading_lines=comments), *others, *decorators]
             elif not _is_pass(line):
                 break
         if statements:
-            yield _Wrapped(node, tuple(statements), tuple(decorators))
+            yield _Wrapped(node, tuple(statements), tuple(decorators), tuple(places))
 
 
 def _layers(
