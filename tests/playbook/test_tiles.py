@@ -133,7 +133,7 @@ def test_where_a_size_may_be_set(launch: str) -> None:
             "    copy[lambda m: (triton.cdiv(n, m['BLOCK']),)](x, y, n, BLOCK=128)\n",
             "different values: [64, 128]",
         ),
-        ("", "this file does not launch the kernel"),
+        ("", "this file does not launch copy"),
     ],
 )  # fmt: skip
 def test_where_a_size_may_not_be_set(wrapper: str, reason: str) -> None:

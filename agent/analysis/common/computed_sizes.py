@@ -13,6 +13,7 @@ from itertools import chain
 
 import libcst as cst
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
@@ -73,7 +74,7 @@ def computed_tile(
         NotApplicable: it is more than a tile size, or no name of the host's own.
     """
     if not kernel.launches:
-        raise NotApplicable("this file does not launch the kernel")
+        raise not_launched(source, kernel)
     names: list[cst.Name] = []
     for launch in kernel.launches:
         given = launch.arguments.get(constant)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import Assignment
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow, drops_remainder
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
@@ -100,7 +101,7 @@ def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
 def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, ...]:
     """The integers that set a constant: one for each launch, or one of the module."""
     if not kernel.launches:
-        raise NotApplicable("this file does not launch the kernel")
+        raise not_launched(source, kernel)
     if constant not in kernel.constants:
         name = next(n for n in descendants(kernel.function.node.body, cst.Name)
                     if n.value == constant)  # fmt: skip

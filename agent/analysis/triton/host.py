@@ -12,6 +12,7 @@ from functools import cached_property
 
 import libcst as cst
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
@@ -40,7 +41,7 @@ def launches_in_sight(
         NotApplicable: something else holds the kernel, or arguments are hidden.
     """
     if not kernel.launches:
-        raise NotApplicable(f"this file does not launch {kernel.name}")
+        raise not_launched(source, kernel)
     inside = {launch.node for launch in kernel.launches}
     for name in source.mentions(kernel.function):
         if not any(around in inside for around in source.ancestors(name)):

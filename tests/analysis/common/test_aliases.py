@@ -1,0 +1,52 @@
+"""What is said of kernels that are launched by another name."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.analysis.common.aliases import not_launched
+from agent.analysis.triton.dialect import TRITON
+from agent.syntax import Source
+
+FILE = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x, n):
+    tl.store(x, n)
+
+
+@triton.jit
+def other(x, n):
+    tl.store(x, 2 * n)
+
+
+def run(x, n, fast):
+    {line}
+    {launch}
+"""
+LAUNCH = "f[(n,)](x, n)"
+NOT_HERE = "this file does not launch kernel"
+AS_F = "line 17 launches kernel as `f`, which is not followed"
+
+
+@pytest.mark.parametrize(
+    ("line", "launch", "reason"),
+    [
+        ("f = kernel if fast else other", LAUNCH, AS_F),
+        ("f: object = kernel if fast else other", LAUNCH, AS_F),
+        ("f = triton.heuristics({})(kernel)", LAUNCH, AS_F),
+        ("f, g = (kernel, other) if fast else (other, kernel)", LAUNCH, AS_F),
+        ("f = kernel if fast else other", "f.run(x, n)", NOT_HERE),
+        ("f = kernel if fast else other", "return f[n]", NOT_HERE),
+        ("f = other", LAUNCH, NOT_HERE),
+        ("print(kernel)", "f = n[x](n)", NOT_HERE),
+    ],
+)
+def test_it_says_by_which(line: str, launch: str, reason: str) -> None:
+    source = Source(FILE.format(line=line, launch=launch))
+    kernel = TRITON.kernels(source)[0]
+    assert not kernel.launches
+    assert str(not_launched(source, kernel)) == reason
