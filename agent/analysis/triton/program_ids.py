@@ -40,10 +40,17 @@ def program_indices(
         counts: whether the kernel may ask for the size of the grid as well.
 
     Raises:
-        NotApplicable: it asks along a computed axis, in a helper, or never; or it asks for the
-            size of the grid, which may be part of what it computes.
+        NotApplicable: it asks along a computed axis, in a helper, through what another file
+            defines, or never; or it asks for the size of the grid, which may be part of what it
+            computes.
     """
     for function in TRITON.reached(source, kernel):
+        for call in descendants(function.node.body, cst.Call):
+            if _asks_elsewhere(source, call):
+                raise NotApplicable(
+                    f"line {source.line(call)} of {kernel.name} asks through "
+                    f"`{source.code(call.func)}`, which is not followed"
+                )
         asked: tuple[str, ...] = (NUM_PROGRAMS, PROGRAM_ID)
         if function is kernel.function:
             asked = () if counts else (NUM_PROGRAMS,)
@@ -61,6 +68,16 @@ def program_indices(
     if not found:
         raise NotApplicable(f"{kernel.name} never asks which program it is")
     return tuple(found)
+
+
+def _asks_elsewhere(source: Source, call: cst.Call) -> bool:
+    """Whether a function of another file asks, by its name: `ext.program_id(0)`."""
+    wanted = {name.rpartition(".")[2] for name in (PROGRAM_ID, NUM_PROGRAMS)}
+    return (
+        source.code(call.func).rpartition(".")[2] in wanted
+        and not TRITON.owns(source.name(call.func))
+        and source.function_of(call.func) is None
+    )
 
 
 def naming(kernel: Kernel, call: cst.Call) -> tuple[str | None, cst.SimpleStatementLine | None]:
