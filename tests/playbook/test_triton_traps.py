@@ -580,6 +580,29 @@ def test_a_sum_of_two_tiles_is_no_reduction() -> None:
     assert "no launched kernel divides" in refusal("hoisted-reciprocal", scalar)
 
 
+TOTAL = "    total = tl.sum(tl.where(cols < n_cols, x, 0.0), axis=0)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (f"{TOTAL}    total = 1.0 if total == 0 else total\n", True),
+        (f"{TOTAL}    if n_cols > 8:\n        total += 1.0\n", True),
+        ("    total = 0.0\n    for i in range(n_cols):\n        total += tl.sum(x)\n", True),
+        (f"{TOTAL}    total = total * 2.0\n", True),
+        (f"{TOTAL}    total += x\n", False),
+        (f"{TOTAL}    x = tl.sum(x)\n    total = total + 1.0\n", False),
+        ("    total = 2.0\n", False),
+    ],
+)
+def test_a_divisor_that_is_not_followed_is_named(lines: str, told: bool) -> None:
+    before = playbook.get("hoisted-reciprocal").before
+    text = before.replace(TOTAL, lines).replace("    x = tl.exp(x)\n", "")
+    assert text.count(lines) == 1
+    reason = refusal("hoisted-reciprocal", text)
+    assert ("divides a tile by `total`, and how a reduction gives that" in reason) == told
+
+
 def test_tf32_is_asked_for_where_it_was_refused() -> None:
     text = playbook.get("tf32-dots").before
     old = text.replace('input_precision="ieee"', "allow_tf32=False")

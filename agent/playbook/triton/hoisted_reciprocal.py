@@ -10,18 +10,20 @@ Source: compiled with Triton 3.6, 8 divisions become 1 division and 8 multiplica
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
-from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.common.subject import Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
-from agent.syntax import Source, children, descendants
+from agent.syntax import Source, assigned, children, descendants
 
 FLOATS = tuple(f"triton.language.{name}" for name in ("sum", "max", "sqrt", "exp", "exp2"))
 """What gives one number for many elements, or keeps such a number one."""
@@ -83,8 +85,71 @@ def share(x):
             if _divides_by_reduction(source, division)
         }
         if not edits:
-            raise NotApplicable("no launched kernel divides a tile by what a reduction gave")
+            raise all_refuse(
+                list(_not_followed(source)),
+                "no launched kernel divides a tile by what a reduction gave",
+            )
         return source.rewrite(edits)
+
+
+def _not_followed(source: Source) -> Iterator[str]:
+    """Divisions of a tile by what some statement computes from a reduction, in words.
+
+    A loop may carry the divisor, or a condition choose it: where it is not certain which assignment
+    a name has its value from, all of them count here.
+    """
+    for kernel in TRITON.chosen(source):
+        for function in TRITON.reached(source, kernel):
+            behind = partial(_behind, source, list(assigned(function.node.body)))
+            for division in descendants(function.node.body, cst.BinaryOperation):
+                if not isinstance(division.operator, cst.Divide):
+                    continue
+                divisor = list(behind(division.right))
+                is_reduced = any(source.name(call.func) in REDUCTIONS for call in divisor)
+                if (
+                    is_reduced
+                    and not any(_makes_tile(source, call) for call in divisor)
+                    and any(_makes_tile(source, call) for call in behind(division.left))
+                ):
+                    yield (
+                        f"line {source.line(division)} divides a tile by "
+                        f"`{source.code(division.right)}`, and how a reduction gives that is not "
+                        "followed"
+                    )
+
+
+def _behind(
+    source: Source,
+    assignments: Sequence[tuple[cst.CSTNode, cst.BaseExpression]],
+    expression: cst.BaseExpression,
+) -> Iterator[cst.Call]:
+    """The calls that an expression is computed from, the reductions without what they reduce."""
+    nodes: list[cst.CSTNode] = [expression]
+    for node in nodes:  # it grows
+        if isinstance(node, cst.Call):
+            yield node
+            if source.name(node.func) in TRITON.reductions:
+                continue
+        if isinstance(node, cst.Comparison):
+            continue
+        found: list[cst.CSTNode] = list(children(node))
+        if isinstance(node, cst.Name):
+            one = value_of(source, node)
+            found = (
+                [one]
+                if not isinstance(one, cst.Name)
+                else [
+                    value
+                    for target, value in assignments
+                    if any(name.value == one.value for name in descendants(target, cst.Name))
+                ]
+            )
+        nodes += [each for each in found if each not in nodes]
+
+
+def _makes_tile(source: Source, call: cst.Call) -> bool:
+    makers = (*TRITON.iotas, *TRITON.accumulators, *TRITON.dots, *TRITON.methods.values())
+    return TRITON.called(source, call) in makers
 
 
 def _divides_by_reduction(source: Source, division: cst.BinaryOperation) -> bool:
