@@ -79,10 +79,14 @@ def test_where_a_size_may_be_set(launch: str) -> None:
         ),
         (
             "def run(x, y, n, args):\n    copy[(1,)](*args, BLOCK=1024)\n",
-            "does not show what it is given",
+            "hides arguments behind a `*`",
         ),
         (
             "def run(x, y, n, opts):\n    copy[(1,)](x, y, n, **opts)\n",
+            "hides arguments behind a `*`",
+        ),
+        (
+            "def run(x, y, n):\n    copy[lambda meta: (n // meta['BLOCK'],)](x, y, n)\n",
             "does not show what it is given",
         ),
         (
@@ -173,6 +177,13 @@ STORED = "tl.store(y_ptr + offsets, x, mask=offsets < n)"
         ),
         ((OFFSETS, LOADED, "scale = 1.0 / BLOCK", "x = x * scale", STORED), "part of what line"),
         ((OFFSETS, LOADED, "x = tl.rand(0, offsets)", STORED), "it is part of what line"),
+        (
+            ("first = 0", "top = -1.0", "for i in range(0, n, BLOCK):",
+             "    offsets = i + tl.arange(0, BLOCK)", f"    {LOADED}", "    own = tl.max(x)",
+             "    first = tl.where(own > top, tl.min(tl.where(x == own, offsets, n)), first)",
+             "    top = tl.maximum(top, own)", "tl.store(y_ptr, first)"),
+            "stores what is computed from element numbers, and whether another size changes",
+        ),
         (
             ("for i in range(n // BLOCK):", "    offsets = i * BLOCK + tl.arange(0, BLOCK)",
              f"    {LOADED}", f"    {STORED}"),
@@ -364,7 +375,7 @@ def test_the_blocks_of_a_product_go_with_warps_and_stages() -> None:
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        ("BLOCK=block, **options)", "does not show what it is given"),
+        ("BLOCK=block, **options)", "hides arguments behind a `*`"),
         ("BLOCK=triton.next_power_of_2(n))", "gives is computed"),
     ],
 )

@@ -204,7 +204,7 @@ def test_kernels_that_share_a_constant_are_tuned_together(tmp_path: Path) -> Non
     [
         (scale('SIZES["scale"]', above='SIZES = {"scale": 512}\n\n\n'), "is computed"),
         (scale("size", parameter=", size=512"), "a caller chooses it"),
-        (scale("0", launch="    scale_kernel[(1,)](*[x, y, n, 512])\n"), "what it is given"),
+        (scale("0", launch="    scale_kernel[(1,)](*[x, y, n, 512])\n"), "behind a `*`"),
         (scale("SIZE", launch=LAUNCH + LAUNCH.replace("{0}", "n")), "is computed"),
         (scale("SIZE", launch=LAUNCH + "    print(scale_kernel)\n"), "without a launch"),
         (
@@ -334,6 +334,15 @@ def test_a_grid_that_is_no_product_is_not_grouped() -> None:
 def test_tiles_in_groups_already() -> None:
     text = LINEAR.replace("pid_m = pid // num_pid_n", "pid_m = pid // num_pid_n % 8 + 1 * pid")
     assert "no program id" in refusal("grouped-programs", text)
+    lines = (
+        "    in_group = 8 * num_pid_n\n    first = pid // in_group * 8\n"
+        "    height = tl.minimum(tl.cdiv(M, BLOCK_M) - first, 8)\n"
+        "    pid_m = first + pid % in_group % height\n    pid_n = pid % in_group // height\n"
+    )
+    split = "    pid_m = pid // num_pid_n\n    pid_n = pid % num_pid_n\n"
+    assert split in LINEAR
+    told = refusal("grouped-programs", LINEAR.replace(split, lines))
+    assert "matmul_kernel groups its programs already: line 15" in told
 
 
 @pytest.mark.full

@@ -77,9 +77,10 @@ def computed_tile(
         raise not_launched(source, kernel)
     names: list[cst.Name] = []
     for launch in kernel.launches:
-        given = launch.arguments.get(constant)
-        if not isinstance(given, cst.Name) or launch.function is None or not launch.complete:
-            line = source.line(launch.node)
+        given, line = launch.arguments.get(constant), source.line(launch.node)
+        if not launch.complete:
+            raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
+        if not isinstance(given, cst.Name) or launch.function is None:
             raise NotApplicable(f"the launch at line {line} does not give it by a name")
         names.append(given)
     first = names[0]

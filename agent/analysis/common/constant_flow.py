@@ -7,7 +7,7 @@ part in addresses and masks. It may not reach a stored value: then it is part of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -54,6 +54,41 @@ class Flow:
         """Whether the value of a node is computed from the constant."""
         return self._carries(node, self.names)
 
+    def _counted(self, node: cst.CSTNode) -> bool:
+        """Whether a node is computed from the constant only by what counts elements up to it.
+
+        Then its value may well be the same for any size, as that of an argmax is.
+        """
+        counting = {*self.dialect.iotas, *self.dialect.ranges}
+        names = {self.constant}
+        while True:
+            found = set(names)
+            for target, value in assigned(self.body):
+                if self._mentions_outside(value, names, counting):
+                    found.update(_targets(target))
+            if found == names:
+                return not self._mentions_outside(node, names, counting)
+            names = found
+
+    def _mentions_outside(
+        self, node: cst.CSTNode, names: set[str], counting: Collection[str]
+    ) -> bool:
+        """Whether a node mentions a name elsewhere than in what counts, compares or loads."""
+        if isinstance(node, cst.Name):
+            return node.value in names
+        if isinstance(node, cst.Comparison):
+            return False
+        if isinstance(node, cst.Call):
+            called = self.dialect.called(self.source, node)
+            if called in counting or called in self.dialect.loads:
+                return False
+            shape = self._shape(node)
+            if shape is not None:
+                others = [a.value for a in node.args if a.value is not shape]
+                return any(self._mentions_outside(a, names, counting) for a in others)
+        inner = [node.value] if isinstance(node, cst.Attribute | cst.Arg) else children(node)
+        return any(self._mentions_outside(child, names, counting) for child in inner)
+
     @property
     def in_loop(self) -> bool:
         """Whether a loop's bounds or step are computed from it, so that the loop covers the axis
@@ -66,7 +101,13 @@ class Flow:
         for call in descendants(self.body, cst.Call):
             stored = self.dialect.stored(self.source, call)
             if stored is not None and self.carries(stored):
-                return f"it is part of what line {self.source.line(call)} stores"
+                line = self.source.line(call)
+                if self._counted(stored):
+                    return (
+                        f"line {line} stores what is computed from element numbers, and whether "
+                        "another size changes that is not followed"
+                    )
+                return f"it is part of what line {line} stores"
         for division in descendants(self.body, cst.BinaryOperation):
             if drops_remainder(division, {self.constant}):
                 return f"line {self.source.line(division)} drops a remainder by it"

@@ -110,7 +110,9 @@ def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, .
     for launch in kernel.launches:
         line = source.line(launch.node)
         expression = launch.arguments.get(constant) or _default(kernel, constant)
-        if expression is None or not launch.complete or constant in launch.hidden:
+        if not launch.complete:
+            raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
+        if expression is None or constant in launch.hidden:
             raise NotApplicable(f"the launch at line {line} does not show what it is given")
         try:
             literal = source.trace(expression)

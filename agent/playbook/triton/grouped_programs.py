@@ -117,9 +117,28 @@ def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, 
     indices = program_indices(source, kernel)
     edges = _edges(source, kernel)
     for index in indices:
+        if (line := _grouping(source, kernel, index)) is not None:
+            raise NotApplicable(f"{kernel.name} groups its programs already: line {line}")
         if (split := _split(source, kernel, index, edges)) is not None:
             return _regrouped(source, kernel, index, split, edges, group)
     return _renumbered(source, kernel, indices, edges, group)
+
+
+def _grouping(source: Source, kernel: Kernel, index: ProgramIndex) -> int | None:
+    """The line that divides a program's number by the tiles of a group: so many rows of all."""
+    for division in descendants(kernel.function.node.body, cst.BinaryOperation):
+        if not isinstance(division.operator, cst.FloorDivide) or index.name is None:
+            continue
+        match value_of(source, division.right):
+            case cst.BinaryOperation(left=left, operator=cst.Multiply(), right=right) if (
+                source.code(division.left) == index.name
+                and any(
+                    isinstance(e, cst.Integer) or source.code(e) in kernel.constants
+                    for e in (left, right)
+                )
+            ):
+                return source.line(division)
+    return None
 
 
 def _edges(source: Source, kernel: Kernel) -> tuple[str, str]:
