@@ -55,6 +55,8 @@ def explain(
     read from disk, its tests from the last commit; they run in a worktree.
     """
     output.use_json(as_json)
+    from agent.analysis.triton.tuners import shown_of_tuned
+    from agent.analysis.triton.wrapped import decorated
     from agent.evidence import text
     from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import multiplying
@@ -69,6 +71,7 @@ def explain(
     seen = by_newest_run(kernel)
     lines = [
         *_notes(evidence, everything),
+        *shown_of_tuned(decorated(found.source), {seen.kernel for seen in evidence.observed}),
         *text.lines(evidence.results, multiplying(found.source)),
         *seen.tuning(),
     ]

@@ -7,6 +7,7 @@ import pytest
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.analysis.triton.tuners import shown_of_tuned
 from agent.syntax import Source
 
 KERNEL = """\
@@ -100,3 +101,25 @@ def test_other_decorators_tune_nothing(decorator: str) -> None:
     entry = playbook.get("warps-and-stages")
     text = text_of(decorator, "", launched="scale_kernel")
     assert entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90)))
+
+
+@pytest.mark.parametrize(
+    ("decorator", "among"),
+    [
+        ("@libtuner(configs=CONFIGS, key=['n'])", "2 configs"),
+        ("@triton.autotune([Config({}), Config({}), Config({})], key=['n'])", "3 configs"),
+        (
+            "@triton.autotune([Config({}, w, s) for w in (4, 8) for s in [1, 2, 3]], [])",
+            "6 configs",
+        ),
+        ("@triton.autotune([Config({}, w) for w in (4, 8) if w], [])", "the configs"),
+        ("@triton.autotune([*CONFIGS, Config({})], [])", "the configs"),
+        ("@libtuner(configs=made())", "the configs"),
+        ("@made()", ""),
+    ],
+)
+def test_what_is_shown_is_one_of_its_configs(decorator: str, among: str) -> None:
+    source = Source(text_of(decorator, "", launched="scale_kernel"))
+    told = f"scale_kernel is shown with 1 of {among} that the tuner at line 11 has"
+    assert list(shown_of_tuned(source, {"scale_kernel"})) == ([told] if among else [])
+    assert not list(shown_of_tuned(source, {"other"}))

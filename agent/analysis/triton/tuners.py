@@ -7,7 +7,7 @@ It decorates the kernel, or wraps it elsewhere: `tuned = triton.autotune(configs
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import libcst as cst
 
@@ -47,6 +47,43 @@ def other_tuner(source: Source, kernel: Kernel) -> str:
         return ""
     called = found.func if isinstance(found, cst.Call) else found
     return f"`{source.code(called)}` at line {source.line(found)} tunes {kernel.name}"
+
+
+def shown_of_tuned(source: Source, names: Collection[str]) -> Iterator[str]:
+    """Of kernels that are tuned: that what is shown of them is one config of those, in words."""
+    for kernel in TRITON.kernels(source):
+        if kernel.name not in names:
+            continue
+        above = source.decorator(kernel.function, "triton.autotune")
+        tuner = above.decorator if above is not None else next(_others(source, kernel), None)
+        if tuner is not None:
+            count = _count(source, source.resolve(tuner))
+            among = f"{count} configs" if count else "the configs"
+            line = source.line(tuner)
+            yield f"{kernel.name} is shown with 1 of {among} that the tuner at line {line} has"
+
+
+def _count(source: Source, tuner: cst.BaseExpression) -> int:
+    """How many configs a tuner lists; 0 where that is not to be seen."""
+    given = argument(tuner, 0, "configs") if isinstance(tuner, cst.Call) else None
+    listed = source.resolve(given) if given is not None else None
+    if isinstance(listed, cst.List | cst.Tuple):
+        return _length(listed)
+    count, loop = 1, listed.for_in if isinstance(listed, cst.ListComp) else None
+    if loop is None:
+        return 0
+    while loop is not None:
+        tried = source.resolve(loop.iter)
+        if loop.ifs or not isinstance(tried, cst.List | cst.Tuple):
+            return 0
+        count, loop = count * _length(tried), loop.inner_for_in
+    return count
+
+
+def _length(listed: cst.List | cst.Tuple) -> int:
+    """How many elements stand there; 0 where a `*` hides some."""
+    starred = any(isinstance(element, cst.StarredElement) for element in listed.elements)
+    return 0 if starred else len(listed.elements)
 
 
 def _others(source: Source, kernel: Kernel) -> Iterator[cst.BaseExpression]:
