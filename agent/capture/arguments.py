@@ -83,6 +83,8 @@ class ArgumentWriter:
         """A new tensor, contiguous, with contents like those that were seen."""
         contents = fact["contents"]
         dtype = f"torch.{fact['dtype']}"
+        if "monotone" in contents:
+            return self.cumulative(fact)
         match contents["kind"]:
             case "empty":
                 return f"torch.empty({shape}, dtype={dtype}, device=DEVICE)"
@@ -113,6 +115,11 @@ class ArgumentWriter:
         self.helpers.add("integers")
         self.drawn += 1
         return f"integers({shape}, {dtype}, low={contents['low']}, high={contents['high']})"
+
+    def cumulative(self, fact: Fact) -> str:
+        """A new tensor, contiguous, that rises or falls along a dimension as the one seen did."""
+        self.helpers.add("cumulative")
+        return _cumulative(fact)
 
     def _keep(self, dtype: str, shape: tuple[int, ...], values: tuple[int, ...]) -> str:
         value = (dtype, shape, values)
@@ -149,11 +156,12 @@ class _Memories:
             dense = tuple(shape[d] for d in order)
             back = tuple(order.index(d) for d in range(len(shape)))
             laid = _spread([fact], fact["offset"], math.prod(shape))
-            return f"{writer.fresh(laid, dense)}.permute({back}){grad}"
+            view = f"{writer.fresh(laid, dense)}.permute({back})"
+            return f"{view}{_filled(fact, writer)}{grad}"
         offset = 0 if fact["aligned"] else fact["offset"] % 16
         size = offset + 1 + _last(fact)
         memory = writer.fresh(_spread([fact], fact["offset"] - offset, size), (size,))
-        return f"{memory}.as_strided({_view(fact, offset)}){grad}"
+        return f"{memory}.as_strided({_view(fact, offset)}){_filled(fact, writer)}{grad}"
 
     def _shared(self, fact: Fact, users: list[Fact], writer: ArgumentWriter) -> str:
         memory = fact["memory"]
@@ -166,26 +174,28 @@ class _Memories:
             return f"({name} := {writer.fresh(fact, tuple(fact['shape']))})"
         lowest = min(user["offset"] for user in users)
         lowest -= lowest % 16
-        view = _view(fact, fact["offset"] - lowest)
+        view = f".as_strided({_view(fact, fact['offset'] - lowest)}){_filled(fact, writer)}"
         if name is not None:
-            return f"{name}.as_strided({view})"
+            return f"{name}{view}"
         self._named[memory] = name = f"shared_{len(self._named)}"
         size = max(user["offset"] - lowest + 1 + _last(user) for user in users)
         laid = _spread(users, lowest, size)
-        return f"({name} := {writer.fresh(laid, (size,))}).as_strided({view})"
+        return f"({name} := {writer.fresh(laid, (size,))}){view}"
 
 
 def _spread(users: Sequence[Fact], begin: int, size: int) -> Fact:
     """Memory with the users' values where their elements lie, and the least of them elsewhere.
 
     Args:
-        users: tensors in that memory; of others than integers the first one stands for all.
+        users: tensors in that memory; of others than integers the first one stands for all, in
+            any order.
         begin: place of the memory's first element, as the users' offsets count.
         size: in elements.
     """
     values = [(user, _values(user["contents"], math.prod(user["shape"]))) for user in users]
     if any(not found for _, found in values):
-        return users[0]
+        plain = {key: part for key, part in users[0]["contents"].items() if key != "monotone"}
+        return {**users[0], "contents": plain}
     low = min(min(found) for _, found in values)
     memory = [low] * size
     for user, found in values:
@@ -236,6 +246,35 @@ def _dense_order(fact: Fact) -> tuple[int, ...] | None:
             return None
         step *= shape[dimension]
     return tuple(order)
+
+
+def _filled(fact: Fact, writer: ArgumentWriter) -> str:
+    """What puts the order that was seen into a view, whose memory knows of none."""
+    spread = any(step == 0 and n > 1 for n, step in _axes(fact))  # PyTorch copies into no such
+    if spread or "monotone" not in fact["contents"]:
+        return ""
+    return f".copy_({writer.cumulative(fact)})"
+
+
+def _cumulative(fact: Fact) -> str:
+    """A sum from where the values are nearest to zero on, so that it stays on its side of it."""
+    order, shape = fact["contents"]["monotone"], tuple(fact["shape"])
+    dim, chunk = order["dimension"], order["chunk"]
+    begin, end = order["first"], order["last"]
+    mean, std = order["step_mean"], order["step_std"]
+    backwards = abs(end) < abs(begin) and (not chunk or shape[dim] % chunk == 0)
+    if backwards:
+        begin, end, mean = end, begin, -mean
+    std = std if std > abs(mean) / 1000 else 0.0
+    start = begin - mean
+    crosses = start * end < 0 <= begin * end and std > 0
+    text = f"dim={dim}, mean={_formatted(f'{mean:.2g}')}"
+    text += f", std={_formatted(f'{std:.2g}')}" if std else ""
+    text += f", chunk={chunk}" if chunk else ""
+    if not crosses and abs(start) > max(std, abs(mean) / 100):
+        text += f", start={_formatted(f'{start:.2g}')}"
+    text = f"cumulative({shape}, torch.{fact['dtype']}, {text})"
+    return f"{text}.flip({dim})" if backwards else text
 
 
 def _distribution(contents: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -27,7 +28,32 @@ DRAWN = {
     "a parameter": torch.nn.Parameter(torch.randn(3)),
     "complex": torch.randn(4, dtype=torch.complex64),
 }
+DECAYS = -torch.rand(2, 100, 3).add(0.1)
+
+
+def cumulative(
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    dim: int,
+    mean: float,
+    std: float = 0.0,
+    chunk: int | None = None,
+    start: float = 0.0,
+) -> torch.Tensor:
+    """As the test files have it."""
+    variance = math.log1p((std / mean) ** 2)
+    steps = mean * torch.exp(math.sqrt(variance) * torch.randn(shape) - variance / 2)
+    sums = [part.cumsum(dim) for part in steps.split(chunk or shape[dim], dim)]
+    return (start + torch.cat(sums, dim)).to(dtype)
+
+
+def in_chunks(decays: torch.Tensor, chunk: int, dim: int = 1) -> torch.Tensor:
+    """Sums that begin anew at each chunk."""
+    return torch.cat([part.cumsum(dim) for part in decays.split(chunk, dim)], dim)
+
+
 HELPERS = {
+    "cumulative": cumulative,
     "torch": torch,
     "DEVICE": "cpu",
     "normal": lambda shape, dtype, mean=0.0, std=1.0: (mean + std * torch.randn(shape)).to(dtype),
@@ -132,6 +158,67 @@ def test_numbers_are_drawn_from_where_they_were(
 ) -> None:
     (again,), _ = made(seen(tensor))
     assert low <= float(again.min()) <= float(again.max()) <= high
+
+
+@pytest.mark.parametrize(
+    ("tensor", "dim", "chunk"),
+    [
+        (DECAYS.cumsum(1), 1, 0),
+        (in_chunks(DECAYS, 64), 1, 64),
+        (in_chunks(DECAYS, 16).to(torch.bfloat16), 1, 16),
+        (in_chunks(-DECAYS, 32), 1, 32),
+        (DECAYS.flip(1).cumsum(1).flip(1), 1, 0),
+        (DECAYS.cumsum(1) - DECAYS, 1, 0),
+        (in_chunks(DECAYS, 64).requires_grad_(), 1, 64),
+        (in_chunks(DECAYS.transpose(0, 1), 64, 0).transpose(0, 1), 1, 64),
+        (torch.cat([DECAYS.cumsum(1), DECAYS], 2)[:, :, :3], 1, 0),
+        (DECAYS[0, :, 0].cumsum(0)[4:], 0, 0),
+        (torch.linspace(5, 9, 40), 0, 0),
+        (torch.randn(30, 50).sort(1).values, 1, 0),
+    ],
+)
+def test_what_rises_or_falls_along_a_dimension_does_so_again(
+    tensor: torch.Tensor, dim: int, chunk: int
+) -> None:
+    told = seen(tensor)
+    (again,), _ = made(told)
+    assert layout(seen(again)) == layout(told)
+    one, other = (seen(t)["arguments"][0]["contents"]["monotone"] for t in (tensor, again))
+    assert (one["dimension"], one["chunk"]) == (other["dimension"], other["chunk"]) == (dim, chunk)
+    assert one["step_mean"] == pytest.approx(other["step_mean"], rel=0.3)
+    near = 0.2 * float(tensor.detach().abs().max())
+    assert one["first"] == pytest.approx(other["first"], abs=near)
+    assert one["last"] == pytest.approx(other["last"], abs=near)
+    if float(tensor.detach().max()) <= 0:
+        assert float(again.detach().max()) <= 0
+
+
+def test_what_shares_memory_rises_or_falls_too() -> None:
+    both = torch.cat([DECAYS.cumsum(1), torch.randn(2, 100, 3)], 2)
+    (falling, other), _ = made(seen(both[:, :, :3], both[:, :, 3:]))
+    assert falling.data_ptr() != other.data_ptr()
+    assert bool((falling.diff(dim=1) <= 0).all())
+    assert not bool((other.diff(dim=1) <= 0).all())
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(4, 100),
+        torch.rand(7),
+        torch.randn(30, 2).cumsum(0),
+        torch.ones(20, 20).tril(),
+        torch.nn.functional.one_hot(torch.full((64,), 63)).float(),
+    ],
+)
+def test_other_numbers_are_in_no_order(tensor: torch.Tensor) -> None:
+    assert "monotone" not in seen(tensor)["arguments"][0]["contents"]
+
+
+def test_an_order_is_found_in_what_is_looked_at_of_a_large_tensor() -> None:
+    large = in_chunks(-torch.rand(4, 1 << 12, 200), 64)
+    found = seen(large)["arguments"][0]["contents"]["monotone"]
+    assert (found["dimension"], found["chunk"]) == (1, 64)
 
 
 def test_other_values_are_written_as_they_are() -> None:

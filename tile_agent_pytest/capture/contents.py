@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tile_agent_pytest.capture.monotone import monotone
 from tile_agent_pytest.examining.tensors import torch
 
 Message = dict[str, Any]
@@ -39,9 +40,11 @@ def _floats(tensor: Any) -> Message:
     mean, std = float(finite.mean()), float(finite.std(correction=0))
     if not whole or not math.isfinite(std) or std > 1e6:  # what `torch.empty` may hold
         return {"kind": "normal", "mean": 0.0, "std": 1.0}
+    found: Message = {"kind": "normal", "mean": mean, "std": std}
     if low >= 0:
-        return {"kind": "uniform", "low": low, "high": high}
-    return {"kind": "normal", "mean": mean, "std": std}
+        found = {"kind": "uniform", "low": low, "high": high}
+    order = monotone(tensor)
+    return found | {"monotone": order} if order else found
 
 
 def _integers(tensor: Any) -> Message:
