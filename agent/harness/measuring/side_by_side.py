@@ -58,10 +58,7 @@ def shares(
         workers: among which they are divided.
         first: tests that the first worker has to run.
     """
-    dealt: list[list[str]] = [[] for _ in range(workers)]
-    for nodeid in nodeids:
-        if nodeid in first:
-            dealt[0].append(nodeid)
+    dealt: list[list[str]] = [[n for n in nodeids if n in first], *([] for _ in range(workers - 1))]
     for nodeid in nodeids:
         if nodeid not in first:
             min(dealt, key=len).append(nodeid)
@@ -114,7 +111,7 @@ def joined(
         again = arm.run([n for n in plan.correctness if n in poor], deadline)
         rest = tuple(test for test in done.tests if test.nodeid not in poor)
         done = replace(done, tests=rest).joined(again)
-    return done.in_order({nodeid: index for index, nodeid in enumerate(plan.correctness)})
+    return done.in_order(plan.correctness)
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ class FirstPass:
 
     done: Pass
     workers: int = 1
-    """In how many the tests pass at once; 1 where that was not tried."""
+    """In how many the tests pass at once; 1 where that was not tried, or they do not."""
     took_s: float = 0.0
     """What they took in those."""
     tried: int = 1
@@ -179,7 +176,7 @@ class OriginsTests:
             for worker, share in zip(workers, shares(self.plan.correctness, count), strict=True):
                 worker.order(share, deadline)
             done = reduce(Pass.joined, [worker.fetch(deadline) for worker in workers])
-        return done.in_order({nodeid: n for n, nodeid in enumerate(self.plan.correctness)})
+        return done.in_order(self.plan.correctness)
 
 
 def _alike(one: TestResult, other: TestResult) -> bool:

@@ -79,8 +79,7 @@ def run_some(
         ran = arm.run(left, deadline, observes=True, timed=True, within_s=within_s)
         passes.append(ran)
         left = left[max(1, len(ran.tests)) :]
-    place = {nodeid: index for index, nodeid in enumerate(nodeids)}
-    return reduce(Pass.joined, passes).in_order(place)
+    return reduce(Pass.joined, passes).in_order(nodeids)
 
 
 def _is_enough(passes: Sequence[Pass], framework: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -105,9 +105,11 @@ class Pass:
             calls=self.calls,
         )
 
-    def in_order(self, place: Mapping[str, int]) -> Pass:
-        """With its tests in another order: node id -> place."""
-        return replace(self, tests=tuple(sorted(self.tests, key=lambda t: place[t.nodeid])))
+    def in_order(self, nodeids: Sequence[str]) -> Pass:
+        """With its tests in the order of these; what nobody asked for comes last."""
+        place = {nodeid: index for index, nodeid in enumerate(nodeids)}
+        tests = sorted(self.tests, key=lambda test: place.get(test.nodeid, len(place)))
+        return replace(self, tests=tuple(tests))
 
     def not_passed(self) -> tuple[TestResult, ...]:
         """The tests that failed or were skipped."""

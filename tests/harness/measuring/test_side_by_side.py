@@ -15,6 +15,7 @@ from agent.harness.measuring.side_by_side import OriginsTests, WorkerCount, shar
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.results import Pass, TestResult
 from agent.harness.processes.worker_session import (
     Checkout,
     WorkerSession,
@@ -163,6 +164,13 @@ def test_how_many_workers_are_worth_it() -> None:
     assert WorkerCount(1).fitting(84) == 1
     assert (WorkerCount.of(4).most, WorkerCount.of(4).long_s) == (4, 0.0)
     assert 0 <= WorkerCount.of(None).most <= 8
+
+
+def test_a_test_that_nobody_asked_for_ends_no_run() -> None:
+    """A candidate's process may say what it likes."""
+    said = [TestResult(name, "passed", "", "", (), "", ()) for name in ("forged", "b", "a")]
+    ordered = Pass(tuple(said), (), 0.0).in_order(("a", "b"))
+    assert [test.nodeid for test in ordered.tests] == ["a", "b", "forged"]
 
 
 def test_short_ones_run_in_one(server: ForkServer, origin: Checkout, tmp_path: Path) -> None:
