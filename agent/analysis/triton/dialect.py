@@ -164,25 +164,27 @@ def _by_position(
 ) -> tuple[dict[str, cst.BaseExpression], frozenset[str] | None]:
     """Parameter -> what a launch gives it by its place, and the parameters behind a `*`.
 
-    How many those are is known where one `*` stands for all the lengths or strides that nothing
-    else gives, as in `kernel[grid](x, y, *x.stride(), n, BLOCK=64)`. None: it is not known.
+    How many those are is known where `*`s side by side stand for all the lengths and strides that
+    nothing else gives, as in `kernel[grid](x, y, *x.stride(), *y.stride(), n, BLOCK=64)`. None: it is not known.
     """
     names = [p.name.value for p in kernel.parameters]
     given = [a for a in call.args if a.keyword is None and a.star != "**"]
     stars = [place for place, a in enumerate(given) if a.star]
     if not stars:
         return dict(zip(names, (a.value for a in given), strict=False)), frozenset()
-    (first, *more), computed = stars, _computed(source, kernel)
+    first, end = stars[0], stars[-1] + 1
+    computed = _computed(source, kernel)
     before = dict(zip(names, (a.value for a in given[:first]), strict=False))
-    if more or computed is None or not _are_sizes(given[first].value):
+    adjacent = stars == list(range(first, end))
+    if computed is None or not adjacent or not all(_are_sizes(a.value) for a in given[first:end]):
         return before, None
     left = [p for p in kernel.parameters if p.name.value not in {*keywords, *computed}]
-    behind = len(given) - 1 - first
+    behind = len(given) - end
     last = len(left) - behind
     by_place = names[: len(left)] == [p.name.value for p in left]
     if not by_place or last < first or any(p.default is not None for p in left):
         return before, None
-    after = zip(left[last:], given[first + 1 :], strict=True)
+    after = zip(left[last:], given[end:], strict=True)
     return (
         before | {p.name.value: a.value for p, a in after},
         frozenset(p.name.value for p in left[first:last]),

@@ -36,6 +36,14 @@ def test_a_star_of_sizes_stands_for_what_nothing_else_gives(sizes: str) -> None:
     assert given == {"x_ptr": "x", "y_ptr": "y", "n": "n", "BLOCK": "64"}
 
 
+def test_stars_side_by_side_stand_together_for_what_nothing_else_gives() -> None:
+    source, launch = launch_of("x, y, *x.stride(), *y.stride(), n, 64")
+    assert launch.complete
+    assert launch.hidden == {"stride_m", "stride_n"}
+    given = {name: source.code(value) for name, value in launch.arguments.items()}
+    assert given == {"x_ptr": "x", "y_ptr": "y", "n": "n", "BLOCK": "64"}
+
+
 def test_what_a_heuristic_computes_is_not_behind_a_star() -> None:
     heuristic = '@triton.heuristics({"BLOCK": lambda args: 64})\n'
     _, launch = launch_of("x, y, *x.stride(), n", heuristic)
@@ -49,7 +57,7 @@ def test_what_a_heuristic_computes_is_not_behind_a_star() -> None:
     [
         ("*tensors, n, BLOCK=64", "", ""),  # two of them may be the same
         ("x, y, *x.stride(), n, **options", "", ""),
-        ("x, y, *x.stride(), *y.stride(), n, 64", "", ""),
+        ("x, *x.stride(), y, *y.stride(), n, BLOCK=64", "", ""),
         ("x, y, *x.stride(), n, BLOCK=64", "", ", FLAG: tl.constexpr = 0"),
         ("x, y, *x.stride(), n, BLOCK=64", "@triton.autotune(configs=CONFIGS, key=[])\n", ""),
         ("x, y, *x.stride(), n, BLOCK=64", "@triton.heuristics(HEURISTICS)\n", ""),
