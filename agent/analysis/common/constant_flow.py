@@ -175,8 +175,11 @@ class Flow:
     def _reduction_along(self) -> cst.Call | None:
         """A reduction that may run along the constant's axis.
 
-        The axis is known from the shapes with two or more dimensions; without one, any may be.
+        The axis is known from the shapes with two or more dimensions, or from how tiles are laid
+        along two; without either, any may be.
         """
+        if self.dialect.reduces_elsewhere(self.source, self.body, self.names):
+            return None
         axes = {
             (index, len(shape.elements))
             for shape in self.shapes

@@ -105,6 +105,15 @@ class Dialect(ABC):
         `in_loop`: the tile's extent is stepped over by a loop, which adds up what it loads.
         """
 
+    def reduces_elsewhere(
+        self,
+        source: Source,  # noqa: ARG002
+        body: cst.BaseSuite,  # noqa: ARG002
+        sizes: frozenset[str],  # noqa: ARG002
+    ) -> bool:
+        """Whether no reduction runs along tiles of these sizes, as how tiles are laid out tells."""
+        return False
+
     @abstractmethod
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """What a call launches, if it launches a kernel of this file."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Launch
+from agent.analysis.triton.reduced_axes import reduces_elsewhere
 from agent.syntax import Function, Source, argument, positional
 
 TL = "triton.language."
@@ -120,6 +121,10 @@ class Triton(Dialect):
             hidden=hidden or frozenset(),
         )
 
+    def reduces_elsewhere(self, source: Source, body: cst.BaseSuite, sizes: frozenset[str]) -> bool:
+        """By `rows[:, None]` and `cols[None, :]`."""
+        return reduces_elsewhere(self, source, body, sizes)
+
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:  # noqa: ARG002
         """A mask, or a descriptor, which knows its bounds."""
         if self.called(source, access) in self.methods.values():
@@ -165,7 +170,8 @@ def _by_position(
     """Parameter -> what a launch gives it by its place, and the parameters behind a `*`.
 
     How many those are is known where `*`s side by side stand for all the lengths and strides that
-    nothing else gives, as in `kernel[grid](x, y, *x.stride(), *y.stride(), n, BLOCK=64)`. None: it is not known.
+    nothing else gives, as in `kernel[grid](x, y, *x.stride(), *y.stride(), n, BLOCK=64)`. None: it
+    is not known.
     """
     names = [p.name.value for p in kernel.parameters]
     given = [a for a in call.args if a.keyword is None and a.star != "**"]

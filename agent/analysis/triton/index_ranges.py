@@ -17,6 +17,7 @@ from agent.analysis.common.reaching_definitions import (
 )
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
+from agent.analysis.triton.reduced_axes import expanded_axis
 from agent.syntax import Source, argument, assigned, descendants, positional
 
 TL = "triton.language."
@@ -251,18 +252,6 @@ def _is_no_variable(source: Source, name: cst.Name) -> bool:
     return (isinstance(around, cst.Attribute) and around.attr is name) or (
         isinstance(around, cst.Arg) and around.keyword is name
     )
-
-
-def expanded_axis(subscript: cst.Subscript) -> int | None:
-    """0 of `[:, None]`, 1 of `[None, :]`: the dimension that an index of one runs along in two."""
-    kinds = []
-    for element in subscript.slice:
-        match element.slice:
-            case cst.Index(value=cst.Name(value="None")):
-                kinds.append("None")
-            case cst.Slice(lower=None, upper=None, step=None):
-                kinds.append(":")
-    return {":None": 0, "None:": 1}.get("".join(kinds)) if len(kinds) == 2 else None
 
 
 # --- how far a start can get --------------------------------------------------------------------

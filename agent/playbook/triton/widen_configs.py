@@ -2,7 +2,8 @@
 
 When: a Triton kernel under `@triton.autotune` whose configs are listed in this file, one
     `triton.Config` each. Not a list that a function or a comprehension makes.
-Do: append about ten configs by formula for the architecture, behind those that are there.
+Do: append about ten configs by formula for the architecture, behind those that are there. Constants
+    that are no block sizes, such as a group of programs, stay what most configs set.
 Risk: a block size that a loop adds up in changes the order of the sum. Tuning takes longer, in
     proportion to the configs.
 Source: TileGym's cuTile playbook, item C, claims 10 to 20 % for a wider space. The configs follow
@@ -12,7 +13,7 @@ Source: TileGym's cuTile playbook, item C, claims 10 to 20 % for a wider space. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import libcst as cst
@@ -115,10 +116,14 @@ class Listed:
 
 def _widened(source: Source, kernel: Kernel, sm: int) -> dict[cst.CSTNode, Edit]:
     listed = _listed(source, kernel)
-    axes = _axes(source, kernel, listed.configs)
+    axes, held = _axes(source, kernel, listed.configs)
     has_dot = TRITON.has_dot(source, kernel)
     present = {_key(config, has_dot) for config in listed.configs}
-    more = [c for c in configs(source, kernel, axes, sm) if _key(c, has_dot) not in present]
+    found = [
+        replace(config, constants=(*held.items(), *config.constants))
+        for config in configs(source, kernel, axes, sm)
+    ]
+    more = [config for config in found if _key(config, has_dot) not in present]
     if not more:
         raise NotApplicable(f"{kernel.name} lists every config worth trying")
     triton = source.code(listed.calls[0].func).removesuffix(".Config")
@@ -155,26 +160,56 @@ def _listed(source: Source, kernel: Kernel) -> Listed:
     return Listed(node, tuple(calls), tuple(found), keyword(calls[0], "pre_hook"))
 
 
-def _axes(source: Source, kernel: Kernel, present: Sequence[Config]) -> tuple[ConfigAxis, ...]:
-    """The constants that may be chosen freely, each an axis.
+def _axes(
+    source: Source, kernel: Kernel, present: Sequence[Config]
+) -> tuple[tuple[ConfigAxis, ...], dict[str, int]]:
+    """The constants that may be chosen freely, each an axis, and what the others are held at.
 
     Raises:
-        NotApplicable: one of them is more than a block size, so that other values are unknown.
+        NotApplicable: none may, or the others are not seen to be independent of those.
     """
     names = [name for name, _ in present[0].constants]
     if any([name for name, _ in config.constants] != names for config in present):
         raise NotApplicable(f"the configs of {kernel.name} set different constants")
     if not names:
         raise NotApplicable(f"the configs of {kernel.name} set warps and stages only")
-    axes = []
+    axes: list[ConfigAxis] = []
+    reasons: dict[str, str] = {}
     for name in names:
         flow = Flow(TRITON, source, kernel, name)
+        shapes_tile = any(True for _ in flow.shapes)
+        reason = needed_size(flow) if shapes_tile else "it shapes no tile"
+        if reason is not None:
+            reasons[name] = f"{name} of {kernel.name} is more than a block size: {reason}"
+            continue
         sizes = [dict(config.constants)[name] for config in present]
-        if not any(True for _ in flow.shapes) or (why := needed_size(flow)) is not None:
-            reason = "it shapes no tile" if not any(True for _ in flow.shapes) else why
-            raise NotApplicable(f"{name} of {kernel.name} is more than a block size: {reason}")
         axes.append(ConfigAxis((name,), sizes[0], None if flow.guarded() else max(sizes)))
-    return tuple(axes)
+    held = _held(present, [*reasons])
+    if not axes or held is None:
+        raise NotApplicable("; ".join(reasons.values()))
+    return tuple(axes), held
+
+
+def _held(present: Sequence[Config], names: Sequence[str]) -> dict[str, int] | None:
+    """The values that most configs give constants, as the number of a group or of splits.
+
+    None where every config that gives them gives some block the same size: the two may belong
+    together then.
+    """
+    beside: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for config in present:
+        values = dict(config.constants)
+        sizes = tuple(size for name, size in config.constants if name not in names)
+        beside.setdefault(tuple(values[name] for name in names), []).append(sizes)
+    independent = [
+        values
+        for values, found in beside.items()
+        if all(len({*sizes}) > 1 for sizes in zip(*found, strict=True))
+    ]
+    if names and not independent:
+        return None
+    most = max(independent, key=lambda values: len(beside[values]), default=())
+    return dict(zip(names, most, strict=True)) if names else {}
 
 
 def _key(config: Config, has_dot: bool) -> tuple[object, ...]:
