@@ -4,7 +4,7 @@
     python -m tools.pages --check    only name them; exit code 1 where there are any
 
 They are what the entries were measured to gain, the commands, the playbook, the rules for cuTile,
-and the references of the skills.
+what the sources ask, and the references of the skills.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from agent.cli.main import app
 from agent.errors import ExitCode
-from tools import measured
+from tools import measured, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -204,7 +204,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only name what is stale")
     check = parser.parse_args().check
     found: dict[Path, str] = {}
-    for kind in (measured.stale, stale):  # the pages tell what was measured
+    for kind in (measured.stale, stale, sources.stale):  # the pages tell what was measured
         found |= (some := kind())
         for path, text in () if check else some.items():
             path.write_text(text, encoding="utf-8")

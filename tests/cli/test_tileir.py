@@ -332,6 +332,13 @@ def test_what_is_told_of_products(tmp_path: Path) -> None:
     assert "1 to 32 by the backend's README, 1 to 10 by its tuning tips" in told
 
 
+def test_what_is_told_of_rows(tmp_path: Path) -> None:
+    told = " ".join(tileir(tmp_path, "classify", SOFTMAX, "--json").json["recommendations"])
+    assert "they may spill, and num_warps cannot help there" in told
+    assert "call tl.exp2 of a multiple by log2(e)" in told
+    assert "try `tileir bench --approx --ftz`" in told
+
+
 @pytest.mark.parametrize(
     ("command", "text", "arguments", "said"),
     [

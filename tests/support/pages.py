@@ -18,7 +18,7 @@ PAGES = [
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "examples").glob("*/README.md")),
 ]
-RECORDS = ("assistant_transcript", "skills_followed", "measurement", "commands")
+RECORDS = ("assistant_transcript", "skills_followed", "measurement", "commands", "sources")
 """Pages of docs/ that tell what was done or what there is, and guide nobody."""
 GUIDES = [README, *(p for p in sorted(DOCS.glob("*.md")) if p.stem not in RECORDS)]
 

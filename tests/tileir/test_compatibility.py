@@ -61,6 +61,8 @@ def test_what_stops(line: str, said: str) -> None:
         ("x = tl.gather(x, cols, 0)", "before CUDA 13.4 no tl.gather"),
         ("x = tl.extra.libdevice.tanh(x)", "no libdevice before CUDA 13.4"),
         ('x = x.to(tl.float16, fp_downcast_rounding="rtz")', "no rounding towards zero"),
+        ("x = tl.map_elementwise(combine, x)", "before CUDA 13.4 no tl.map_elementwise"),
+        ('x = tl.dot_scaled(cols, n, "e4m3", cols, n, "e4m3")', "no tl.dot_scaled"),
         ("if row > n:\n    return", "a return inside a branch"),
     ],
 )

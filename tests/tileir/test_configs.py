@@ -215,3 +215,13 @@ def test_tile_ir_tunes_a_kernel_that_had_no_configs(tmp_path: Path) -> None:
     assert found["type"] == "Autotuner"
     assert [c["kwargs"] for c in found["configs"]] == [{}, {"occupancy": 2}, {"occupancy": 4}]
     assert shown(tmp_path, text, "softmax_kernel", env)["type"] == "Kernel"
+
+
+def test_tile_ir_tries_an_elementwise_kernel_at_its_extremes(tmp_path: Path) -> None:
+    env = machines.variables(
+        tmp_path / "machine", machines.TRITON, machines.TORCH, FAKE_CAPABILITY="100"
+    )
+    found = shown(tmp_path, prepared(ADD).text, "add_kernel", env | {"ENABLE_TILE": "1"})
+    (_, *tried) = found["configs"]
+    hints = {(config["kwargs"]["occupancy"], config["num_stages"]) for config in tried}
+    assert hints == {(blocks, stages) for blocks in (1, 2, 4, 16) for stages in (2, 3, 4)}

@@ -11,6 +11,7 @@ import pytest
 from agent.analysis.triton.kinds import classify
 from agent.errors import ExitCode
 from agent.syntax import Source
+from agent.tileir.call import read_call
 from agent.tileir.compatibility import check
 from agent.tileir.configs import prepare
 from tests.support.project import tile_agent
@@ -57,6 +58,13 @@ def test_a_right_kernel_on_ragged_sizes(tmp_path: Path) -> None:
     assert found["correct"] is True
     assert 0 <= found["max_abs_diff"] < 1e-6
     assert found["details"] == ["4 cases in Triton's interpreter, on the CPU"]
+
+
+def test_sizes_where_none_are_given() -> None:
+    call = read_call(
+        Source(SOFTMAX), function=None, shapes='{"x": [3, "N"]}', dtypes=None, ragged=True
+    )
+    assert [case.size for case in call.cases] == [128, 127, 1024, 1023, 8192, 8191]
 
 
 @pytest.mark.parametrize(
