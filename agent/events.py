@@ -26,12 +26,19 @@ class StopReason(StrEnum):
     """Why a run ended."""
 
     EXHAUSTED = "the playbook is exhausted"
+    UNANSWERED = "whoever writes candidates does not answer"
+    UNUSABLE = "whoever writes candidates gives none that can be tried"
+    ASKING = "a budget for asking the model is spent"
     NO_IMPROVEMENT = "no improvement in consecutive iterations"
     SMALL_IMPROVEMENT = "the last improvement was under 2 %"
     ITERATIONS = "the iteration limit is reached"
     TIME = "the time budget is spent"
     ESCALATED = "escalated to the user"
     ASKED = "the assistant ended it"
+
+
+ENDED_EARLY = frozenset({StopReason.UNANSWERED, StopReason.UNUSABLE, StopReason.ASKING})
+"""Something was left, and nobody was there to carry it out: it is not known what it would gain."""
 
 
 @dataclass(frozen=True)
@@ -260,6 +267,8 @@ class HandedOver(Event):
 
     to: str
     reason: str
+    early: bool = False
+    """It had something left, but nobody to carry it out, or no budget."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from agent.candidates import Candidates, allowance, perf_tests, started
 from agent.causes import Diagnosis
 from agent.errors import UsageError
 from agent.events import (
+    ENDED_EARLY,
     Baselined,
     Calibrated,
     Event,
@@ -64,9 +65,11 @@ from agent.workspace import Workspace
 Effect = Callable[[Run], Event]
 Observer = Callable[[Run, Event], None]
 
-OF_ONE_PROPOSER = frozenset(
-    {StopReason.EXHAUSTED, StopReason.NO_IMPROVEMENT, StopReason.SMALL_IMPROVEMENT}
-)
+OF_ONE_PROPOSER = ENDED_EARLY | {
+    StopReason.EXHAUSTED,
+    StopReason.NO_IMPROVEMENT,
+    StopReason.SMALL_IMPROVEMENT,
+}
 """Reasons to stop that say nothing of what another proposer could do."""
 
 
@@ -208,7 +211,7 @@ class Effects:
         subject = Subject(self._source(run), self.kernel_class, self.hardware, run.launches)
         proposal = self.proposers[run.proposer].propose(run, subject)
         if isinstance(proposal, Exhausted):
-            return self._stop(run, StopReason.EXHAUSTED, proposal.reason)
+            return self._stop(run, proposal.stop, proposal.reason)
         if isinstance(proposal, Declined):
             return Skipped(proposal.optimization, proposal.reason, proposal.usage)
         committed = self.candidates.commit(run, proposal)
@@ -244,7 +247,11 @@ class Effects:
         if reason not in OF_ONE_PROPOSER:
             return Stopped(reason, detail)
         if run.next_proposer is not None:
-            return HandedOver(run.next_proposer, detail or reason.value)
+            return HandedOver(
+                run.next_proposer, detail or reason.value, early=reason in ENDED_EARLY
+            )
+        if reason in ENDED_EARLY:
+            return Stopped(reason, detail)
         cause = run.diagnosis
         if cause is not None and cause.escalates and not run.kept:
             return Stopped(StopReason.ESCALATED, f"{cause.cause.value}: {cause.evidence[0]}")

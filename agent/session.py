@@ -149,8 +149,8 @@ def opened(
     target = find_target(
         found.tree, found.kernel, request.tests, request.bench, needs_tests=not request.capture
     )
-    build.check_language(request.options.only, target.backend)
-    build.check_judgement(request.options, target.backend)
+    build.check_kernel(request.options, target.backend)
+    build.reach(request.options, say)
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
@@ -215,7 +215,7 @@ def reopened(
             raise UsageError(f"run {run_id} is done: see `tile-agent status {run_id}`")
         started = run.started
         assert started is not None
-        build.check(started.options)
+        build.check_again(run, say)
         tree = tree_of(repository, started.origin_sha)
         files = [str(repository.root / file) for file in started.tests.files]
         target = find_target(tree, started.kernel, files, started.tests.benches)

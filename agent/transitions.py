@@ -100,7 +100,7 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.PROPOSE, Dropped() if run.offer is not None:
             return _step(run, Skipped(run.offer.optimization, f"dropped: {event.reason}"))
         case Phase.PROPOSE, HandedOver():
-            return _hand_over(run)
+            return _hand_over(run, event)
         case Phase.PROPOSE, Proposed():
             return replace(
                 run,
@@ -169,13 +169,14 @@ def _of_the_compared(run: Run, event: Calibrated) -> dict[str, Any]:
     return {"incumbent_ms": latency_ms, "rows": (replace(run.rows[0], latency_ms=latency_ms),)}
 
 
-def _hand_over(run: Run) -> Run:
+def _hand_over(run: Run, event: HandedOver) -> Run:
     """The next proposer begins with a clean slate; what no program could do, it may.
 
     What was tried stays tried: the incumbent has been compared with it.
     """
     if run.next_proposer is None:
         raise TransitionError(f"nobody comes after the {run.proposer}")
+    ended_early = f"the {run.proposer} ended before it was done: {event.reason}"
     passed_by = {skipped.optimization for skipped in run.skipped}
     return replace(
         run,
@@ -184,6 +185,7 @@ def _hand_over(run: Run) -> Run:
         misses=0,
         last_gain=Gain.NONE,
         refusals=0,
+        notes=(*run.notes, ended_early) if event.early else run.notes,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.analysis.common.subject import Subject
-from agent.events import Usage
+from agent.events import StopReason, Usage
 from agent.state import Run
 
 
@@ -53,9 +53,11 @@ class Declined:
 
 @dataclass(frozen=True)
 class Exhausted:
-    """Nothing is left to propose; `reason` where that is not simply so."""
+    """Its author proposes nothing more; `reason` where that needs a word."""
 
     reason: str = ""
+    stop: StopReason = StopReason.EXHAUSTED
+    """What ends with it, where nobody comes after: only what was tried can be used up."""
 
 
 class Proposer(Protocol):

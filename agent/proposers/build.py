@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from agent.proposers.writer import Writer
 from agent.redaction import redact_values
 from agent.repository import Repository
 from agent.settings import settings
+from agent.state import Phase, Run
 
 _LANGUAGES = {"cutile": "cuTile", "triton": "Triton"}
 """What a person calls the backends."""
@@ -52,6 +53,45 @@ def _check_recorded(options: Options) -> None:
                     f"{setting.flag} holds a secret, and a run's options are recorded: leave it in "
                     "its variable, which an agent program gets with --pass-env NAME"
                 )
+
+
+def reach(options: Options, say: Callable[[str], None]) -> None:
+    """Ask the model of a run for one word, so that one that cannot be had is told at once.
+
+    Raises:
+        UsageError: it does not answer, and why.
+    """
+    if MODEL not in options.proposers or options.model.replay:
+        return
+    from agent.proposers.model.reach import unreachable
+
+    say(f"asking whether {options.model.model} answers")
+    if reason := unreachable(options.model):
+        raise UsageError(
+            f"{options.model.model} cannot be asked: {reason}; mend --model, --base-url or the "
+            f"key, or leave {MODEL} out of --proposer"
+        )
+
+
+def check_again(run: Run, say: Callable[[str], None]) -> None:
+    """Look whether those can go on who have still something to do in a resumed run.
+
+    Raises:
+        UsageError: one cannot; the run can be resumed once that is mended.
+    """
+    check(run.options)
+    if run.phase is not Phase.FINISH and MODEL in run.options.proposers[run.stage :]:
+        reach(run.options, say)
+
+
+def check_kernel(options: Options, backend: str) -> None:
+    """Look whether what was asked for can be carried out on a kernel of this language.
+
+    Raises:
+        UsageError: it cannot; the run would take the baseline and end.
+    """
+    check_language(options.only, backend)
+    check_judgement(options, backend)
 
 
 def check_language(only: Sequence[str], backend: str) -> None:

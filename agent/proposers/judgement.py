@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.analysis.common.subject import Subject
+from agent.events import StopReason
 from agent.playbook.base import Entry
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.answer import doubts
@@ -31,21 +32,24 @@ class JudgementProposer:
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The writer's candidate for the most promising task that is left."""
         if run.refusals >= PATIENCE:
-            return Exhausted(f"{run.refusals} answers in a row were no candidates")
+            why = f"{run.refusals} answers in a row were no candidates"
+            return Exhausted(_with_last(run, why), StopReason.UNUSABLE)
         tasks = agenda(run, subject, self._entries)
         task = next((task for task in tasks if task.fits), None)
         if task is None:
             return Exhausted()
         chosen = self._writer.choose(run, tasks)
+        if isinstance(chosen, Refused):
+            return Exhausted(chosen.reason, StopReason.UNANSWERED)
         if chosen is not None:
             task = chosen.task
         written = self._writer.write(brief_for(run, subject, task), run)
         if isinstance(written, Spent):
-            return Exhausted(written.reason)
+            return Exhausted(written.reason, StopReason.ASKING)
         usage = written.usage + chosen.usage if chosen else written.usage
         if isinstance(written, Refused):
             if written.hopeless:
-                return Exhausted(written.reason)
+                return Exhausted(written.reason, StopReason.UNANSWERED)
             return Declined(task.optimization, written.reason, usage)
         title = _title(task, written.title, self._writer.name)
         return Proposal(
@@ -58,6 +62,11 @@ class JudgementProposer:
             doubts=doubts(subject.source, written.source),
             usage=usage,
         )
+
+
+def _with_last(run: Run, why: str) -> str:
+    """The reason with that of the last answer: five of the same kind have one mend."""
+    return f"{why}; the last: {run.skipped[-1].reason}" if run.skipped else why
 
 
 def _hypothesis(written: Written, chosen: Chosen | None, otherwise: str) -> str:

@@ -60,5 +60,8 @@ class Writer(Protocol):
     def write(self, brief: Brief, run: Run) -> Written | Refused | Spent:
         """A new text for the kernel file of the brief."""
 
-    def choose(self, run: Run, tasks: Sequence[Task]) -> Chosen | None:
-        """Which of the tasks comes next; None leaves it to the order of the playbook."""
+    def choose(self, run: Run, tasks: Sequence[Task]) -> Chosen | Refused | None:
+        """Which of the tasks comes next; None leaves it to the order of the playbook.
+
+        Only a hopeless refusal is one: without an answer the order holds as well.
+        """

@@ -22,10 +22,13 @@ def exit_code(run: Run) -> ExitCode:
     """The exit code of a run, finished or not."""
     if run.phase is not Phase.DONE or run.stopped is None:
         return ExitCode.STOPPED
+    reason = run.stopped.reason
     unconfirmed = run.kept and (run.finished is None or run.finished.comparison is None)
-    if run.stopped.reason is StopReason.ESCALATED or unconfirmed:
+    if reason in (StopReason.ESCALATED, StopReason.UNANSWERED) or unconfirmed:
         return ExitCode.ESCALATED
-    if run.stopped.reason in (StopReason.TIME, StopReason.ITERATIONS):
+    if reason is StopReason.UNUSABLE and not run.kept:
+        return ExitCode.ESCALATED
+    if reason in (StopReason.TIME, StopReason.ITERATIONS, StopReason.ASKING):
         return ExitCode.STOPPED
     return ExitCode.DONE if run.kept else ExitCode.NO_IMPROVEMENT
 

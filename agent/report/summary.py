@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.events import ENDED_EARLY
 from agent.prompting import render
 from agent.report.result import confined, kept_at, notes, speedup
 from agent.report.table import render as render_table
@@ -50,6 +51,7 @@ def summarize(run: Run, machine: str) -> str:
         best_ms=final.candidate_ms if final else None,
         interpreted=not started.environment["gpus"],
         kept=len(run.kept),
+        ended_early=bool(run.stopped and run.stopped.reason in ENDED_EARLY),
         table=render_table(run.rows),
         reasons=[row for row in run.rows if row.reason],
         passed_over=_by_reason(run),

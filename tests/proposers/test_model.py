@@ -18,7 +18,7 @@ from agent.proposers.agenda import Task
 from agent.proposers.answer import doubts
 from agent.proposers.brief import Brief
 from agent.proposers.model.writer import ModelWriter
-from agent.proposers.writer import Refused, Spent, Written
+from agent.proposers.writer import Chosen, Refused, Spent, Written
 from agent.state import Run
 from agent.syntax import Source
 from tests.support.llm_server import INPUT_TOKENS, OUTPUT_TOKENS, LlmServer, Reply
@@ -136,13 +136,12 @@ REFUSED: Mapping[str, tuple[Reply, int, str]] = {
     "answers prose": (Reply(text="Sorry, no."), 2, "no answer in the form asked for, but: Sorry"),
     "answers nothing": (Reply(), 2, "no usable answer"),
     "answers another form": (Reply(arguments={"file": "x"}), 2, "hypothesis: Field required"),
-    "sends no JSON": (Reply(raw=b"<html>busy</html>"), 1, "no usable answer"),
     "gives neither file nor edit": (says(source=None), 2, "neither a whole file nor an edit"),
     "gives the same file": (says(source=KERNEL), 2, "nothing but comments or layout has changed"),
     "gives no Python": (says(source="def f(:"), 2, "does not parse: line 1"),
     "gives no kernel": (says(source="x = 1\n"), 2, "holds no kernel any more"),
     "drops an argument": (instead("def double(x):", "def double(x, out):"), 2, "`double` takes"),
-    "rejects the request": (Reply(status=400), 1, "answers 400: scripted 400"),
+    "rejects the request, streamed or not": (Reply(status=400), 2, "answers 400: scripted 400"),
 }  # fmt: skip
 
 
@@ -191,6 +190,11 @@ HOPELESS: Mapping[str, tuple[Reply, int, str]] = {
     "answers 500 for ever": (Reply(status=500), 5, "answers 500: scripted 500"),
     "cuts every answer": (replace(GOOD, cut_after=300), 5, "RemoteProtocolError"),
     "does not know the key": (Reply(status=401), 1, "answers 401: scripted 401"),
+    "sends HTML": (
+        Reply(raw=b"<html>busy</html>"),
+        1,
+        "it answers HTML and no JSON: is http://127",
+    ),
     "asks to come back tomorrow": (
         Reply(status=429, headers={"retry-after": "86400"}),
         1,
@@ -229,7 +233,9 @@ def test_a_slow_answer_meets_the_deadline(reply: Reply, provider: str, tmp_path:
         took_s = time.monotonic() - begun
     assert isinstance(outcome, Refused)
     assert "no whole answer within 0.6 s" in outcome.reason
-    assert not outcome.hopeless
+    assert outcome.hopeless == reply.silent
+    assert ("the server was silent for the last 0.6 s" in outcome.reason) == reply.silent
+    assert len(server.received) == 1
     assert took_s < 5
     assert outcome.usage.took_s == pytest.approx(took_s, abs=1)
 
@@ -337,7 +343,7 @@ def test_it_chooses_from_the_list(
 ) -> None:
     with LlmServer(reply) as server:
         choice = writer(server, provider, tmp_path, choose=True).choose(begun(), (TASK, OTHER))
-    assert choice is not None
+    assert isinstance(choice, Chosen)
     assert choice.task is chosen
     assert reason in choice.reason
     assert choice.usage.requests == len(server.received)

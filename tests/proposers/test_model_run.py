@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ExitCode
+from agent.events import StopReason
 from agent.proposers.model.exchange import from_text, recordings
 from tests.proposers.test_model import GOOD, KEY, instead
 from tests.support.llm_server import INPUT_TOKENS, OUTPUT_TOKENS, LlmServer, Reply
@@ -28,7 +29,8 @@ def test_a_run_with_a_model_killed_while_it_asks_and_resumed(tmp_path: Path) -> 
     """A skip for a forbidden answer, a row for a good one, an end where nobody answers."""
     repo = make_repo(tmp_path, COUNTED)
     forbidden = instead("def double(x):", "def double(x, out):")
-    replies = (Reply(silent=True), forbidden, forbidden, GOOD, Reply(status=401))
+    ready = Reply(text="Yes.")  # asked when the run begins, and when it is resumed
+    replies = (ready, Reply(silent=True), ready, forbidden, forbidden, GOOD, Reply(status=401))
     with LlmServer(*replies) as server:
         at = ["--model", "openai:some-1", "--base-url", f"{server.url}/v1"]
         at += ["--python", warm_interpreter()]
@@ -38,13 +40,14 @@ def test_a_run_with_a_model_killed_while_it_asks_and_resumed(tmp_path: Path) -> 
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        while not server.received:
+        while len(server.received) < 2:
             assert process.poll() is None
             time.sleep(0.05)
         process.kill()
         process.wait()
         end = tile_agent(repo, "resume", "--json")
-    assert end.code == ExitCode.DONE, end.err
+    assert end.code == ExitCode.ESCALATED, end.err
+    assert end.json["stop"]["reason"] == StopReason.UNANSWERED
     (row,) = end.json["rows"][1:]
     assert row["status"] == "keep"
     assert row["optimization"].endswith("(model)")

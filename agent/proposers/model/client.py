@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from agent.errors import UsageError
 from agent.options import ModelOptions
-from agent.proposers.model.exchange import recordings
+from agent.proposers.model.exchange import from_text, recordings
 
 if TYPE_CHECKING:
     import httpx2
@@ -23,6 +23,11 @@ INSTALL = "pip install 'tile-agent[model]'"
 EXAMPLES = (
     "anthropic:claude-sonnet-5-5, openai:gpt-5, or openai:NAME with the URL of a local server"
 )
+
+
+CHAT = "/chat/completions"
+PATHS = (CHAT, "/responses", "/v1/messages")
+"""What the formats of `openai` and `anthropic` add to a base URL."""
 
 
 def check(options: ModelOptions) -> None:
@@ -53,6 +58,8 @@ def check(options: ModelOptions) -> None:
 def model_of(options: ModelOptions, http: httpx2.AsyncClient) -> Model:
     """The library's model, which sends through the given client.
 
+    A replay without a base URL asks where the recording did: that says which format it is.
+
     Raises:
         UsageError: the provider is not known, not installed or lacks its key.
     """
@@ -60,10 +67,13 @@ def model_of(options: ModelOptions, http: httpx2.AsyncClient) -> Model:
     from pydantic_ai.models import infer_model
 
     name = options.model
-    if options.base_url and name.startswith("openai:"):
+    base_url, path = options.base_url, CHAT
+    if options.replay and not base_url:
+        base_url, path = _recorded_base(options)
+    if base_url and path == CHAT and name.startswith("openai:"):
         name = f"openai-chat:{name.partition(':')[2]}"  # what other servers speak
     try:
-        return infer_model(name, lambda provider: _provider(provider, options, http))
+        return infer_model(name, lambda provider: _provider(provider, options, base_url, http))
     except ImportError as missing:
         raise UsageError(f"--model {options.model}: {_line(missing)}") from None
     except UserError as problem:
@@ -89,7 +99,7 @@ def has_price(model: Model) -> bool:
     return False
 
 
-def _provider(name: str, options: ModelOptions, http: httpx2.AsyncClient) -> Any:
+def _provider(name: str, options: ModelOptions, base_url: str, http: httpx2.AsyncClient) -> Any:
     from pydantic_ai.providers import infer_provider_class
 
     try:
@@ -100,8 +110,8 @@ def _provider(name: str, options: ModelOptions, http: httpx2.AsyncClient) -> Any
         ) from None
     takes = inspect.signature(provider.__init__).parameters
     given: dict[str, Any] = {"http_client": http}
-    if options.base_url:
-        given["base_url"] = options.base_url
+    if base_url:
+        given["base_url"] = base_url
     if options.replay:
         given["api_key"] = "none: answers are replayed"
     for argument in given:
@@ -110,6 +120,19 @@ def _provider(name: str, options: ModelOptions, http: httpx2.AsyncClient) -> Any
                 f"{name} cannot be used: its client takes no {argument.replace('_', ' ')}"
             )
     return provider(**given)
+
+
+def _recorded_base(options: ModelOptions) -> tuple[str, str]:
+    """The base URL that a recording was made at, and the path below it that names the format."""
+    first = recordings(Path(options.replay))[0]
+    try:
+        url = from_text(first.read_text(encoding="utf-8")).url
+    except ValueError as problem:
+        raise UsageError(f"{first} is damaged ({problem}): replay another run's folder") from None
+    for path in PATHS:
+        if url.endswith(path) and options.model.startswith(("openai", "anthropic:")):
+            return url.removesuffix(path), path
+    return "", ""
 
 
 def _line(problem: BaseException) -> str:

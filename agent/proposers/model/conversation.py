@@ -33,6 +33,8 @@ MOST_OUTPUT_TOKENS = 32_000
 LONGEST_REASON = 400
 PASSING = frozenset({400, 413, 422})
 """Statuses that speak of this request; after any other the next request would fare no better."""
+NO_STREAM = frozenset({400, 422})
+"""What servers say that know no streams, and also of other faults of a request."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class Conversation:
         try:
             outcome = wait_for(lambda: self._ask(question, left), rounds * left.seconds + 5.0)
         except TimeoutError:
-            outcome = Outcome(None, Usage(requests=1, cost_usd=None), "the model does not answer")
+            usage = Usage(requests=1, cost_usd=None)
+            outcome = Outcome(None, usage, "the model does not answer", hopeless=True)
         took_s = round(time.monotonic() - begun, 3)
         usage = replace(outcome.usage, took_s=took_s)
         return replace(outcome, usage=usage, reason=redact(outcome.reason, os.environ))
@@ -90,17 +93,19 @@ class Conversation:
         reason, hopeless = "", False
         async with httpx2.AsyncClient(transport=transport, timeout=None) as http:
             agent = self._agent(question, mended, http, left)
-            for _ in range(2):
-                handler = _read if self._streams else None
+            for streams in (True, False) if self._streams else (False,):
+                handler = _read if streams else None
+                again = False
                 try:
                     await agent.run(question.prompt, usage=usage, event_stream_handler=handler)
                 # A server may answer anything, and what the library raises for what it did not
                 # expect is of any type. None of it may end the run.
                 except Exception as problem:
-                    reason, hopeless = _reason(problem, transport, mended.problems)
-                if mended.answer is not None or not (transport.unstreamed and self._streams):
+                    reason, hopeless = reason_of(problem, transport, mended.problems)
+                    again = takes_no_stream(problem, transport)
+                if mended.answer is not None or not again:
+                    self._streams = streams  # what is refused either way is no matter of streams
                     break
-                self._streams = False
         counted = _usage(usage, transport.requests)
         if mended.answer is not None:
             return Outcome(mended.answer, counted)
@@ -162,6 +167,12 @@ class _Mending(Generic[Output]):
             raise ModelRetry(render("model_repair.md.j2", problems=self.problems)) from None
 
 
+def takes_no_stream(problem: Exception, transport: Transport) -> bool:
+    """Whether the server may answer without a stream what it did not answer with one."""
+    refused = isinstance(problem, ModelHTTPError) and problem.status_code in NO_STREAM
+    return transport.unstreamed or refused
+
+
 async def _read(_: RunContext[object], events: AsyncIterable[Any]) -> None:
     """Take a stream to its end; that it is read as a stream is all that is wanted."""
     async for _event in events:
@@ -175,7 +186,9 @@ def _usage(usage: RunUsage, requests: int) -> Usage:
     return Usage(requests, usage.input_tokens, usage.output_tokens, cost)
 
 
-def _reason(problem: Exception, transport: Transport, problems: Sequence[str]) -> tuple[str, bool]:
+def reason_of(
+    problem: Exception, transport: Transport, problems: Sequence[str]
+) -> tuple[str, bool]:
     """Why there is no answer, in one line, and whether there would be one to another question."""
     if transport.failure:
         reason = _short(f"the model's server gave no answer: {transport.failure}")
@@ -200,7 +213,8 @@ def _message(body: object) -> str:
     """The server's own words, out of the JSON that both formats wrap them in."""
     while isinstance(body, dict):
         body = body.get("error") or body.get("message") or json.dumps(body)
-    return str(body)
+    text = str(body).strip()
+    return "a page of HTML" if text.startswith("<") else text
 
 
 def _first(problem: ValidationError) -> str:

@@ -8,8 +8,10 @@ waiting, a body that trickles in, and the pauses between attempts.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from typing import Protocol
@@ -25,6 +27,11 @@ LARGEST_BYTES = 16_000_000
 """No answer is larger; a server that does not stop would fill the memory."""
 TOO_LARGE = f"an answer of more than {LARGEST_BYTES} bytes"
 TIMED_OUT = "no whole answer within"
+SILENT = "the server was silent for the last"
+"""One that stalls will do so again; one that was still sending may have less to say next time."""
+STALLED_SHARE = 0.5
+"""Part of the timeout without a byte after which the server has stalled."""
+HTTP_OK = 200
 AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 """Statuses that may pass. 529 is Anthropic's for overloaded."""
 
@@ -32,8 +39,13 @@ AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 class ResponseSource(Protocol):
     """Where answers come from."""
 
-    async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:
-        """The request's exchange, whole: also of a status that is an error, and of a cut body."""
+    async def answer(
+        self, request: httpx2.Request, asked: Exchange, heard: Callable[[], None]
+    ) -> Exchange:
+        """The request's exchange, whole: also of a status that is an error, and of a cut body.
+
+        `heard` is called whenever something of the answer has come.
+        """
 
     async def pause(self, seconds: float) -> None:
         """Wait before the next attempt."""
@@ -48,7 +60,7 @@ class Transport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         source: ResponseSource,
-        recorder: ExchangeRecorder,
+        recorder: ExchangeRecorder | None,
         timeout_s: float,
         backoff_s: float = BACKOFF_S,
     ) -> None:
@@ -62,7 +74,8 @@ class Transport(httpx2.AsyncBaseTransport):
         self.failure = ""
         """Why the last request got no answer; the library wraps its exceptions beyond use."""
         self.timed_out = False
-        """It got none in time; a shorter one may come."""
+        """It got none in time, although the server was sending; a shorter one may come."""
+        self._heard_at = 0.0
         self.unstreamed = False
         """The server answered a request for a stream with a plain body."""
 
@@ -95,31 +108,49 @@ class Transport(httpx2.AsyncBaseTransport):
             tried = f" ({attempt} attempts)" if attempt > 1 else ""
             self.failure = f"{done.error}{tried}"
             raise httpx2.ReadError(self.failure, request=request)
+        if done.status == HTTP_OK and (instead := _no_api(done.response)):
+            self.failure = f"it answers {instead}: is {_base(request.url)} the URL of its API?"
+            raise httpx2.ReadError(self.failure, request=request)
         kind = (done.response_headers or {}).get("content-type", "")
-        self.unstreamed = done.status == 200 and asked.kind[3] and "event-stream" not in kind
+        self.unstreamed = done.status == HTTP_OK and asked.kind[3] and "event-stream" not in kind
         headers = {"content-type": kind} if kind else {}
         return httpx2.Response(done.status, headers=headers, content=done.response, request=request)
 
     async def _attempt(self, request: httpx2.Request, asked: Exchange, ends: float) -> Exchange:
         begun = time.monotonic()
         self.requests += 1
+        self._hear()
         try:
             async with asyncio.timeout_at(ends):
-                done = await self._source.answer(request, asked)
+                done = await self._source.answer(request, asked, self._hear)
         except TimeoutError:
-            done = replace(asked, error=f"{TIMED_OUT} {self._timeout_s:g} s")
+            done = replace(asked, error=self._timeout_error())
         except asyncio.CancelledError:  # what was asked may have been paid for
-            self._recorder.record(replace(asked, error="interrupted"))
+            self._record(replace(asked, error="interrupted"))
             raise
-        self.timed_out = done.error.startswith(TIMED_OUT)
-        self._recorder.record(replace(done, took_s=time.monotonic() - begun))
+        self.timed_out = done.error.startswith(TIMED_OUT) and SILENT not in done.error
+        self._record(replace(done, took_s=time.monotonic() - begun))
         return done
+
+    def _hear(self) -> None:
+        self._heard_at = time.monotonic()
+
+    def _timeout_error(self) -> str:
+        silent_s = time.monotonic() - self._heard_at
+        error = f"{TIMED_OUT} {self._timeout_s:g} s"
+        if silent_s < STALLED_SHARE * self._timeout_s:
+            return error
+        return f"{error}; {SILENT} {silent_s:.1f} s"
+
+    def _record(self, exchange: Exchange) -> None:
+        if self._recorder is not None:
+            self._recorder.record(exchange)
 
     def _wait_s(self, done: Exchange, attempt: int) -> float | None:
         """How long to wait before trying again; None where that would be of no use."""
         if done.status in AGAIN and b"insufficient_quota" in done.response:
             return None
-        if done.error == TOO_LARGE or self.timed_out:
+        if done.error == TOO_LARGE or done.error.startswith(TIMED_OUT):
             return None
         if not done.error and done.status not in AGAIN:
             return None
@@ -138,7 +169,9 @@ class Network:
         """Open nothing yet."""
         self._connections: httpx2.AsyncHTTPTransport | None = None
 
-    async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:
+    async def answer(
+        self, request: httpx2.Request, asked: Exchange, heard: Callable[[], None]
+    ) -> Exchange:
         """Send the request and read all of the answer."""
         if self._connections is None:
             self._connections = httpx2.AsyncHTTPTransport(proxy=_proxy(request.url))
@@ -150,6 +183,7 @@ class Network:
             try:
                 async for piece in response.aiter_bytes():
                     body += piece
+                    heard()
                     if len(body) > LARGEST_BYTES:
                         error = TOO_LARGE
                         break
@@ -178,7 +212,12 @@ class Recordings:
         """Take the recordings."""
         self._replay = replay
 
-    async def answer(self, request: httpx2.Request, asked: Exchange) -> Exchange:  # noqa: ARG002
+    async def answer(
+        self,
+        request: httpx2.Request,  # noqa: ARG002
+        asked: Exchange,
+        heard: Callable[[], None],  # noqa: ARG002
+    ) -> Exchange:
         """What the next recording holds."""
         recorded = self._replay.answer(asked)
         return replace(
@@ -194,6 +233,28 @@ class Recordings:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _no_api(body: bytes) -> str:
+    """What came in place of JSON or a stream of it, such as a page of HTML; else nothing.
+
+    A wrong URL leads to the page of whatever listens there, which is no fault of one answer.
+    """
+    text = body.lstrip()
+    if not text:
+        return "nothing"
+    if text.startswith((b"data:", b"event:", b"id:", b"retry:", b":")):
+        return ""
+    try:
+        whole = json.loads(text)
+    except ValueError:
+        return "HTML and no JSON" if text.startswith(b"<") else "no JSON"
+    return "" if isinstance(whole, dict) else "no object of JSON"
+
+
+def _base(url: httpx2.URL) -> str:
+    """Where a server is, without what may hold a key."""
+    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def _proxy(url: httpx2.URL) -> str | None:

@@ -68,7 +68,7 @@ class ModelWriter:
             usage=outcome.usage,
         )
 
-    def choose(self, run: Run, tasks: Sequence[Task]) -> Chosen | None:
+    def choose(self, run: Run, tasks: Sequence[Task]) -> Chosen | Refused | None:
         """The task that the model would do next; the first where its answer names none of them."""
         rest = left(self._options, run.usage)
         if not self._options.choose or len(tasks) < 2 or rest.spent:
@@ -80,6 +80,8 @@ class ModelWriter:
             problems=lambda choice: () if choice.reason.strip() else ("the reason is missing",),
         )
         outcome = self._conversation.ask(question, rest, run.usage)
+        if outcome.hopeless:
+            return Refused(outcome.reason, outcome.usage, hopeless=True)
         if outcome.answer is None:
             return Chosen(tasks[0], outcome.reason, outcome.usage)
         wanted = outcome.answer.optimization.strip().strip("`")
