@@ -163,7 +163,7 @@ def offer(
                 return Turn(run, FINISH, "every optimization has been tried or declined")
             run = _append(run, journal, Skipped(run.offer.optimization, " ".join(declined.split())))
         entries = judged(_backend(run), subject.kernel_class)
-        tasks = agenda(run, subject, entries)
+        tasks = agenda(run, subject, entries, wanted)
         task = _chosen(tasks, run, wanted)
         if task is None:
             return Turn(run, FINISH, "every optimization has been tried or declined")

@@ -53,7 +53,12 @@ def next_task(
             "had a candidate."
         ),
     ] = "",
-    choose: Annotated[str, typer.Option(help="Name of the one that you would rather do.")] = "",
+    choose: Annotated[
+        str,
+        typer.Option(
+            help="Name of the one that you would rather do, also once more with another value."
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Say which ONE optimization to carry out, and in which file."""
@@ -106,7 +111,7 @@ def finish(run_id: RunId = None, as_json: Json = False) -> None:
 
 
 def _show(turn: Turn, *, verdict: bool = False) -> None:
-    from agent.report.result import exit_code
+    from agent.report.result import exit_code, left_in_words
 
     value = _value(turn, verdict=verdict)
     lines = []
@@ -115,6 +120,8 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
         lines.append(f"{row.iteration} {row.optimization}: {row.status.value}: {row.reason}")
     if turn.skipped is not None:
         lines.append(f"not worth an iteration: {turn.skipped.reason}")
+    if turn.do != "done":
+        lines.append(left_in_words(turn.run))
     if turn.task is not None:
         lines += [turn.brief, f"Edit {turn.draft}, then: {value['command']}"]
     else:
@@ -127,7 +134,7 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
 def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
     from agent.journal import to_json
     from agent.report.forecast import forecast
-    from agent.report.result import kept_at
+    from agent.report.result import kept_at, left
 
     run = turn.run
     started, expected = run.started, forecast(run)
@@ -139,6 +146,7 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
         "best_ref": kept_at(run),
         "iteration": run.iteration,
         "kept": len(run.kept),
+        "left": left(run),
         "do": turn.do,
         "reason": turn.reason,
         "command": _command(turn),

@@ -26,6 +26,11 @@ class TurnAnswer(_Answer):
     )
     reason: str = Field(description="Why, where that needs a word.")
     incumbent_ms: float | None = Field(None, description="Latency of the best commit so far.")
+    left: dict[str, float | None] | None = Field(
+        None,
+        description="Until a limit ends the run: 'iterations', 'without_improvement' in a row, and "
+        "'time_s'; null where there is no limit.",
+    )
 
 
 class Offer(TurnAnswer):

@@ -128,7 +128,10 @@ async def next_step(
     ] = None,
     choose: Annotated[
         str | None,
-        Field(description="Take this one of 'others' instead, or 'own-idea' for one of yours."),
+        Field(
+            description="Take this one of 'others' instead, 'own-idea' for one of yours, or what "
+            "was tried, with another value."
+        ),
     ] = None,
 ) -> Annotated[CallToolResult, Offer]:
     """Ask for the ONE optimization to apply now, and for the draft to apply it to.

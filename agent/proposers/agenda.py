@@ -46,13 +46,19 @@ _OWN = Task(
 )
 
 
-def agenda(run: Run, subject: Subject, entries: Sequence[Entry]) -> tuple[Task, ...]:
+def agenda(
+    run: Run, subject: Subject, entries: Sequence[Entry], wanted: str = ""
+) -> tuple[Task, ...]:
     """The tasks that are left, most promising first.
+
+    What was tried is done with, unless it is `wanted`, or offered, once more: with another value.
 
     What fits, then `own-idea`, then what a program found not to apply. Within each, the order is
     that of `entries`, with the families that the diagnosis names first.
     """
-    tasks = list(_tasks(run, subject, entries))
+    again = {wanted, run.offer.optimization if run.offer else ""}
+    left = [entry for entry in entries if entry.name not in run.tried or entry.name in again]
+    tasks = list(_tasks(subject, left))
     tasks.sort(key=lambda task: (not task.fits, run.family_rank(task.family)))
     tasks.insert(sum(task.fits for task in tasks), _OWN)
     if only := run.options.only:
@@ -60,11 +66,9 @@ def agenda(run: Run, subject: Subject, entries: Sequence[Entry]) -> tuple[Task, 
     return tuple(tasks)
 
 
-def _tasks(run: Run, subject: Subject, entries: Sequence[Entry]) -> Iterator[Task]:
+def _tasks(subject: Subject, entries: Sequence[Entry]) -> Iterator[Task]:
     subject = replace(subject, source=decorated(subject.source))
     for entry in entries:
-        if entry.name in run.tried:
-            continue
         fits, why = True, ""
         try:
             why = why_here(entry, subject)

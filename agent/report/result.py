@@ -105,6 +105,26 @@ def next_command(run: Run, do: str) -> str:
     return f"tile-agent {do} --run {started.run_id} --json"
 
 
+def left(run: Run) -> dict[str, float | None]:
+    """What a run may still do before a limit ends it; None where there is no limit."""
+    options, budget_s = run.options, run.options.time_budget_s
+    return {
+        "iterations": max(options.max_iterations - run.iteration + 1, 0),
+        "without_improvement": max(options.patience - run.misses, 0),
+        "time_s": None if budget_s is None else round(max(budget_s - run.spent_s, 0.0), 1),
+    }
+
+
+def left_in_words(run: Run) -> str:
+    """The same in one line."""
+    rest = left(run)
+    time_s = f", {rest['time_s']:.0f} s" if rest["time_s"] is not None else ""
+    return (
+        f"left: {rest['iterations']} iterations{time_s}; the run ends after "
+        f"{rest['without_improvement']} in a row without improvement"
+    )
+
+
 def speedup(run: Run) -> float | None:
     """Origin over best, from the final comparison; None where there is none."""
     comparison = run.finished.comparison if run.finished else None

@@ -234,6 +234,27 @@ def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None
     assert "not left to try" in refused(tile_agent(begun, "next", "--choose", "magic", "--json"))
 
 
+def test_what_was_reverted_can_be_chosen_again_with_another_value(begun: Path) -> None:
+    def tried(size: int) -> dict[str, Any]:
+        offered = tile_agent(begun, "next", "--choose", "block-size", "--json").json
+        assert (offered["optimization"], offered["edited"]) == ("block-size", False)
+        assert tile_agent(begun, "next", "--json").json["optimization"] == "block-size"
+        Path(offered["file"]).write_text(KERNEL.replace("= 256", f"= {size}"))
+        return tile_agent(begun, "try", "-m", f"blocks of {size}", "--json").json
+
+    worse = tried(128)
+    assert worse["row"]["status"] == "revert"
+    assert worse["left"] == {"iterations": 24, "without_improvement": 3, "time_s": None}
+    better = tried(512)
+    assert (better["row"]["status"], better["row"]["iteration"]) == ("keep", 2)
+    assert better["left"] == {"iterations": 23, "without_improvement": 4, "time_s": None}
+    others = tile_agent(begun, "next", "--json").json
+    assert "block-size" not in [
+        others["optimization"],
+        *(o["optimization"] for o in others["others"]),
+    ]
+
+
 def test_what_is_offered_can_be_dropped_and_every_draft_is_kept(begun: Path) -> None:
     assert "nothing is offered or tried" in refused(
         tile_agent(begun, "next", "--drop", "a", "--json")
