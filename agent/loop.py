@@ -181,7 +181,11 @@ class Effects:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
-        budgeted = BudgetedCalibration(self.judge, run.baseline, MeasuringBudget.of(run.options))
+        budget = MeasuringBudget.of(run.options)
+        until = deadline_in(budget.calibration_s)
+        if self.diagnostician is not None:
+            budget = budget.before_diagnosis()
+        budgeted = BudgetedCalibration(self.judge, run.baseline, budget)
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         outcome = budgeted.measure(checkout, deadline_in(run.options.iteration_timeout_s))
         if isinstance(outcome, Failure):
@@ -190,7 +194,7 @@ class Effects:
             kernel = started(run).kernel
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         run = replace(run, subset=budgeted.subset)
-        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms)
+        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until)
         return Calibrated(outcome, diagnosis, run.subset)
 
     def propose(self, run: Run) -> Event:
@@ -335,7 +339,9 @@ class Effects:
             return True
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
-    def _diagnose(self, run: Run, sha: str, levels_ms: Mapping[str, float]) -> Diagnosis | None:
+    def _diagnose(
+        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float | None = None
+    ) -> Diagnosis | None:
         """What holds a commit back, whose latencies are known."""
         if self.diagnostician is None:
             return None
@@ -346,6 +352,7 @@ class Effects:
             levels_ms,
             self.candidates.compiled(sha),
             run.launches if is_known else run.candidate_launches,
+            until,
         )
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:

@@ -212,7 +212,8 @@ class Options:
         float,
         Option(
             "What calibration may take: of long perf tests, configs from the shortest latency to "
-            "the longest are measured until it is spent; at most a third of --time-budget-s. "
+            "the longest are measured until two thirds are spent, and the slowest perf test is "
+            "profiled in the rest; at most a third of --time-budget-s. "
             "After as long the baseline begins no further perf test.",
             min=1,
             form=ValueForm.SECONDS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.errors import UsageError
@@ -25,6 +25,9 @@ TRIAL_SHARE = 1 / 3
 """The part of the budget that the first pair may take, by the baseline's word."""
 RUN_SHARE = 1 / 3
 """The part of a run's time that calibration may take."""
+DIAGNOSIS_SHARE = 1 / 3
+"""The part of calibration's time that is left to the diagnosis after the pairs, which compiles the
+kernel and profiles the slowest perf test: 46 s for TileGym's rope on an H200."""
 ITERATION_SHARE = 0.6
 """The part of an iteration's time that a comparison of the usual length may take."""
 ATTEMPTS = 3
@@ -52,6 +55,10 @@ class MeasuringBudget:
         comparison_s = options.comparison_budget_s / MOST_PAIRS
         iteration_s = ITERATION_SHARE * options.iteration_timeout_s / USUAL_PAIRS
         return cls(calibration_s, min(comparison_s, iteration_s))
+
+    def before_diagnosis(self) -> MeasuringBudget:
+        """What the pairs have of it where a diagnosis follows them."""
+        return replace(self, calibration_s=(1 - DIAGNOSIS_SHARE) * self.calibration_s)
 
     def pair_s(self, left_s: float) -> float:
         """What a pair may take, with so much of the calibration's time left."""
