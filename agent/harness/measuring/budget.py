@@ -7,6 +7,7 @@ and no more. Only the time that pairs take is looked at here, never what they me
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,18 @@ class MeasuringBudget:
     def pair_s(self, left_s: float) -> float:
         """What a pair may take, with so much of the calibration's time left."""
         return min(left_s / CALIBRATION_PAIRS, self.most_pair_s)
+
+
+LEAST_BASELINE_S = 60.0
+"""What a baseline may take of a run whose whole time is shorter: so that such a run ends with what
+it has measured."""
+
+
+def baseline_s(options: Options, spent_s: float) -> float:
+    """How long the baseline may take before it has outrun the time of the run."""
+    if options.time_budget_s is None:
+        return math.inf
+    return max(LEAST_BASELINE_S, options.time_budget_s - spent_s)
 
 
 SCREEN_PAIR_S = 4.0
