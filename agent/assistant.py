@@ -118,7 +118,7 @@ def begin_run(
         except UsageError as problem:
             session.workspace.undo_setup(made)
             if isinstance(problem, BaselineFailed):
-                raise UsageError(session.with_log(str(problem))) from problem
+                raise type(problem)(session.with_log(str(problem))) from problem
             raise
         finally:
             journal.close()

@@ -3,6 +3,7 @@
     TileAgentError
     ├── UsageError          the user can mend it: one line, exit code 2, nothing changed
     │   ├── BaselineFailed
+    │   │   └── BaselineOutrun
     │   ├── CommandFailed
     │   └── NothingCaptured
     ├── JournalError        a journal that cannot be read or written
@@ -60,6 +61,10 @@ class UsageError(TileAgentError):
 
 class BaselineFailed(UsageError):
     """The user's own tests fail on the user's own code."""
+
+
+class BaselineOutrun(BaselineFailed):
+    """They take longer than the whole run may."""
 
 
 class CommandFailed(UsageError):

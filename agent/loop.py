@@ -16,7 +16,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates, allowance, perf_tests, started
 from agent.causes import Diagnosis
-from agent.errors import UsageError
+from agent.errors import BaselineOutrun, UsageError
 from agent.events import (
     ENDED_EARLY,
     Baselined,
@@ -40,6 +40,7 @@ from agent.harness.measuring.budget import (
     USUAL_PAIRS,
     BudgetedCalibration,
     MeasuringBudget,
+    baseline_s,
     chosen_configs,
     final_subset,
 )
@@ -53,6 +54,7 @@ from agent.measuring.measurement import Failure
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import pair_s
+from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.state import Phase, Run, decided, stop_reason
 from agent.sweep import Sweep
@@ -147,11 +149,14 @@ class Effects:
         Raises:
             UsageError: it is not, and the user has to mend that first.
         """
-        deadline, begin = self._deadline(run), time.monotonic()
+        begin = time.monotonic()
+        ends = begin + baseline_s(run.options, run.spent_s)
+        deadline = min(self._deadline(run), ends)
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         verified = self.judge.verify(checkout, deadline, may_skip=True)
         correctness_s = time.monotonic() - begin
         if isinstance(verified, Failure):
+            _raise_outrun("correctness", run.options, ends)
             raise failed_baseline("correctness", run.options, verified.reason)
         verified.check(started(run).kernel)
         written = self.candidates.written()
@@ -159,6 +164,7 @@ class Effects:
         limit = PassLimit(MeasuringBudget.of(run.options).calibration_s, run.options.compare_on)
         timing = self.judge.time(checkout, deadline, may_skip=True, limit=limit)
         if isinstance(timing, Failure):
+            _raise_outrun("perf", run.options, ends)
             raise failed_baseline("perf", run.options, timing.reason)
         return Baselined(
             records=timing.records,
@@ -184,7 +190,11 @@ class Effects:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
-        budgeted = BudgetedCalibration(self.judge, run.baseline, MeasuringBudget.of(run.options))
+        budget = MeasuringBudget.of(run.options)
+        until = deadline_in(budget.calibration_s)
+        if self.diagnostician is not None:
+            budget = budget.before_diagnosis()
+        budgeted = BudgetedCalibration(self.judge, run.baseline, budget)
         checkout = self.candidates.checkout(run, run.incumbent_sha)
         outcome = budgeted.measure(checkout, deadline_in(run.options.iteration_timeout_s))
         if isinstance(outcome, Failure):
@@ -193,7 +203,7 @@ class Effects:
             kernel = started(run).kernel
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         run = replace(run, subset=budgeted.subset)
-        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms)
+        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until)
         return Calibrated(outcome, diagnosis, run.subset)
 
     def propose(self, run: Run) -> Event:
@@ -342,7 +352,9 @@ class Effects:
             return True
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
-    def _diagnose(self, run: Run, sha: str, levels_ms: Mapping[str, float]) -> Diagnosis | None:
+    def _diagnose(
+        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float | None = None
+    ) -> Diagnosis | None:
         """What holds a commit back, whose latencies are known."""
         if self.diagnostician is None:
             return None
@@ -353,6 +365,7 @@ class Effects:
             levels_ms,
             self.candidates.compiled(sha),
             run.launches if is_known else run.candidate_launches,
+            until,
         )
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
@@ -365,3 +378,13 @@ class Effects:
             self._iteration = run.iteration
             self._iteration_ends = deadline_in(run.options.iteration_timeout_s)
         return self._iteration_ends
+
+
+def _raise_outrun(kind: str, options: Options, ends: float) -> None:
+    """Raise `BaselineOutrun` where tests of this kind failed because the run's time was over."""
+    if time.monotonic() >= ends:
+        fewer = "--correctness-k" if kind == "correctness" else "--perf-k"
+        raise BaselineOutrun(
+            f"the {kind} tests of the baseline were not done after --time-budget-s "
+            f"{options.time_budget_s:g}: give it more, or have fewer tests with {fewer}"
+        )

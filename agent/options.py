@@ -203,7 +203,13 @@ class Options:
     ] = 2
     keep_going: Annotated[bool, Option("Go on after an improvement under 2 %.")] = False
     time_budget_s: Annotated[
-        float | None, Option("Stop after so many seconds.", min=0, form=ValueForm.SECONDS)
+        float | None,
+        Option(
+            "Stop after so many seconds; a baseline that is not done by then ends, "
+            "but has a minute.",
+            min=0,
+            form=ValueForm.SECONDS,
+        ),
     ] = None
     iteration_timeout_s: Annotated[
         float, Option("Give one iteration at most so many seconds.", min=1, form=ValueForm.SECONDS)
@@ -212,7 +218,8 @@ class Options:
         float,
         Option(
             "What calibration may take: of long perf tests, configs from the shortest latency to "
-            "the longest are measured until it is spent; at most a third of --time-budget-s. "
+            "the longest are measured until two thirds are spent, and the slowest perf test is "
+            "profiled in the rest; at most a third of --time-budget-s. "
             "After as long the baseline begins no further perf test.",
             min=1,
             form=ValueForm.SECONDS,

@@ -56,7 +56,7 @@ _EXIT_CODES = {
     "measured, or nothing was gained and the cause needs a person; of `capture`: no call launched "
     "a kernel of the file",
     ExitCode.STOPPED: "stopped at the iteration limit or the time budget, or interrupted; earlier "
-    "keeps are on the branch",
+    "keeps are on the branch; where the time budget ended the baseline, nothing was changed",
 }
 _WORDS = {int: "integer", float: "number", Path: "path", str: "text"}
 

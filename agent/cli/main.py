@@ -15,7 +15,7 @@ import typer
 from agent import __version__
 from agent.cli import config, output
 from agent.cli.lazily import Commands
-from agent.errors import ExitCode, Interrupted, TileAgentError, UsageError
+from agent.errors import BaselineOutrun, ExitCode, Interrupted, TileAgentError, UsageError
 
 # Newer typer carries click inside itself and older typer depends on it: ask typer for the class
 # of "the command line is wrong", the grandparent of BadParameter, instead of importing click.
@@ -67,6 +67,8 @@ def _run() -> int:
         return output.failed(_message(problem), ExitCode.USAGE)
     except (Interrupted, typer.Abort) as end:
         return output.failed(str(end) or "interrupted; nothing is lost", ExitCode.STOPPED)
+    except BaselineOutrun as problem:
+        return output.failed(str(problem), ExitCode.STOPPED)
     except UsageError as problem:
         return output.failed(str(problem), ExitCode.USAGE)
     except TileAgentError as problem:

@@ -86,7 +86,7 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
         output.progress(f"interrupted; go on with: tile-agent resume {session.workspace.run_id}")
         raise
     except BaselineFailed as problem:
-        raise UsageError(session.with_log(str(problem))) from problem
+        raise type(problem)(session.with_log(str(problem))) from problem
     assert state.started is not None
     result = to_result(state) | {
         "table": str(table_path(session.workspace.repository)),

@@ -5,6 +5,7 @@ Nothing here fails a run: what cannot be found out is a line of the evidence tha
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,10 +24,17 @@ from agent.evidence.peaks import peaks_of
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.measuring.records import numbered, short_names
-from agent.harness.ncu import NoCounters, counters_of
+from agent.harness.ncu import TIMEOUT_S, NoCounters, counters_of
 from agent.harness.processes.worker_session import Checkout
 from agent.launches import ObservedLaunch
 from agent.syntax import Source
+
+LEAST_PROFILE_S = 10.0
+"""Nsight Compute and the test that it profiles take longer than this to start."""
+NO_TIME = (
+    "no hardware counters: calibration left no time to profile the slowest perf test; a longer "
+    "--calibration-budget-s does"
+)
 
 
 @dataclass
@@ -50,6 +58,7 @@ class Diagnostician:
         levels_ms: Mapping[str, float],
         compiled: CompiledCommit | None = None,
         launches: Sequence[ObservedLaunch] = (),
+        until: float | None = None,
     ) -> Diagnosis:
         """What holds a commit back.
 
@@ -59,6 +68,7 @@ class Diagnostician:
             levels_ms: config, as records name it, -> latency; may be empty.
             compiled: what the commit compiles to, where that is known already.
             launches: what its perf tests were seen to launch.
+            until: when the profile must be over, by the monotonic clock.
         """
         source = decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
         classification = BACKENDS[self.wanted.backend].classify(source)
@@ -67,7 +77,7 @@ class Diagnostician:
         works = compiled.work if compiled else ()
         timed = _timed(works or observed_work(launches, levels_ms), levels_ms if self.gpu else {})
         # a test that cannot be run without its GPU's work is none to run under a profiler
-        counters = self._counters(checkout, timed) if works else NoCounters("")
+        counters = self._counters(checkout, timed, until) if works else NoCounters("")
         facts = Facts(
             kernel_class=classification.kernel_class,
             flop_per_byte=classification.flop_per_byte,
@@ -88,15 +98,22 @@ class Diagnostician:
         return diagnose(replace(facts, counters=counters, missing=tuple(missing)))
 
     def _counters(
-        self, checkout: Checkout, timed: Sequence[tuple[TimedWork, float]]
+        self,
+        checkout: Checkout,
+        timed: Sequence[tuple[TimedWork, float]],
+        until: float | None,
     ) -> tuple[Counters, ...] | NoCounters:
         """Of the perf test that takes longest."""
         if self._counterless:
             return NoCounters(self._counterless)
         if not self.counters or self.gpu is None or not timed:
             return NoCounters("")
+        left_s = TIMEOUT_S if until is None else until - time.monotonic()
+        if left_s < LEAST_PROFILE_S:
+            return NoCounters(NO_TIME)
         work, _ = max(timed, key=lambda pair: pair[1])
-        found = counters_of(checkout, work.test, work.kernels, self.wanted)
+        most_s = min(left_s, TIMEOUT_S)
+        found = counters_of(checkout, work.test, work.kernels, self.wanted, most_s)
         if isinstance(found, NoCounters):
             self._counterless = found.reason
         return found

@@ -12,6 +12,7 @@ torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from tile_agent_pytest.examining.inputs import Inputs  # noqa: E402
+from tile_agent_pytest.examining.monotone import monotone  # noqa: E402
 from tile_agent_pytest.examining.tensors import digest, overlap, reachable  # noqa: E402
 
 
@@ -30,7 +31,14 @@ TENSORS: dict[str, Callable[[], dict[str, Any]]] = {
     "large": lambda: {"x": torch.full((4, 4), 60000.0).half()},
     "a parameter": lambda: {"x": torch.nn.Parameter(torch.randn(9, 9))},
     "an expanded one": lambda: {"x": torch.randn(5, 1).expand(5, 6)},
+    "decays": lambda: {"g": -torch.rand(3, 40).cumsum(1), "half": torch.rand(40).cumsum(0).half()},
+    "falling, and a view of it": lambda: dict(zip("gt", two_ways(), strict=True)),
 }
+
+
+def two_ways() -> tuple[Any, Any]:
+    g = -torch.rand(12, 3).cumsum(0)
+    return g, g.t()
 
 
 @pytest.mark.parametrize("name", TENSORS)
@@ -60,6 +68,50 @@ def test_the_bytes_are_fresh_and_the_same_in_every_process() -> None:
         assert digest(ours) == digest(theirs)
         assert digest(ours) not in seen
         seen.add(digest(ours))
+
+
+ORDERED: dict[str, Callable[[], Any]] = {
+    "decays": lambda: -torch.rand(4, 64, 3).cumsum(1),
+    "in half precision": lambda: torch.rand(4, 64).cumsum(1).half(),
+    "in chunks": lambda: -torch.rand(2, 5, 32).cumsum(2).view(2, 160)[:, :145],
+    "positions": lambda: torch.arange(100, dtype=torch.float32),
+    "a transposed view": lambda: torch.rand(64, 5).cumsum(0).t(),
+    "far from zero": lambda: 1e6 + torch.rand(1000).cumsum(0),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_what_rises_or_falls_still_does(name: str) -> None:
+    x = ORDERED[name]()
+    made, order = x.clone(), monotone(x)
+    assert order is not None
+    inputs, seen = Inputs({"x": x}), {digest(x)}
+    for seed in range(8):
+        inputs.refresh(seed)
+        inputs.specialize(seed)
+        assert digest(x) not in seen
+        seen.add(digest(x))
+        lines, before = (t.movedim(order["dimension"], -1) for t in (x, made))
+        for part, given in zip(
+            lines.split(order["chunk"] or x.numel(), -1),
+            before.split(order["chunk"] or x.numel(), -1),
+            strict=True,
+        ):
+            steps = part.diff()
+            assert (steps >= 0).all() if order["step_mean"] > 0 else (steps <= 0).all()
+            assert torch.equal(part[..., 0], given[..., 0])
+            assert (part.amax(-1) <= given.amax(-1)).all()
+            assert (part.amin(-1) >= given.amin(-1)).all()
+
+
+def test_offsets_stay_whole_and_end_where_they_ended() -> None:
+    offsets = torch.tensor([0, 3, 10, 11, 40, 44, 47, 90, 100, 128.0])
+    inputs, steps = Inputs({"x": offsets}), offsets.diff()
+    for seed in range(4):
+        inputs.refresh(seed)
+        assert torch.equal(offsets.diff().sort().values, steps.sort().values)
+        assert not torch.equal(offsets.diff(), steps)
+        assert (offsets[0], offsets[-1]) == (0, 128)
 
 
 def test_each_draw_turns_the_last_bit_of_others() -> None:
@@ -119,6 +171,7 @@ class Allocated(TorchDispatchMode):  # type: ignore[misc]
 
 def test_a_tensor_need_not_fit_beside_itself_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tile_agent_pytest.examining.inputs.CHUNK", 1000)
+    monkeypatch.setattr("tile_agent_pytest.examining.monotone.MOST_COMPARED", 1000)
     x = torch.randn(100_000)
     made = bytes_of(x)
     with Allocated(x) as looking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,12 @@ from agent.environment import Gpu
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
-from agent.harness.diagnostician import Diagnostician, observed_work
+from agent.harness.diagnostician import (
+    LEAST_PROFILE_S,
+    NO_TIME,
+    Diagnostician,
+    observed_work,
+)
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from agent.launches import ObservedLaunch, ObservedTensor
@@ -205,3 +211,20 @@ def test_counters_are_not_read_unasked(
     assert not asked
     Diagnostician(wanted("triton"), H200, None).diagnose(checkout, (), levels_ms, made)
     assert asked
+
+
+def test_no_profile_begins_when_calibration_s_time_is_over(
+    scale: tuple[Checkout, CompiledCommit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr("agent.harness.ncu.find_ncu", lambda: asked.append("ncu"))
+    checkout, made = scale
+    levels_ms = {"test_kernel.py::test_perf_run": 0.0032}
+    doctor = Diagnostician(wanted("triton"), H200, None)
+    until = time.monotonic() + LEAST_PROFILE_S / 2
+    found = doctor.diagnose(checkout, (), levels_ms, made, until=until)
+    assert not asked
+    assert f"missing: {NO_TIME}" in found.evidence
+    found = doctor.diagnose(checkout, (), levels_ms, made, until=until + LEAST_PROFILE_S)
+    assert asked
+    assert f"missing: {NO_TIME}" not in found.evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tile_agent_pytest.capture.monotone import monotone
+from tile_agent_pytest.examining.monotone import monotone
 from tile_agent_pytest.examining.tensors import torch
 
 Message = dict[str, Any]

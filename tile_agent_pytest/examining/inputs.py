@@ -5,6 +5,8 @@ of an earlier call would be right for ever. Here the elements of every floating-
 moved on by some places and a part of them is scaled by a power of two, which changes the result of
 nearly any kernel, leaves every value as valid as it was, and can be undone to the last bit. It is
 done behind a tensor's back: its identity and its version stay, its address changes where it may.
+Numbers that rise or fall along a dimension get other steps instead, for who reads them may rely on
+their order.
 
 Integers stay: they are indices, lengths and addresses, which no other values may replace.
 """
@@ -17,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tile_agent_pytest.examining.monotone import monotone
+from tile_agent_pytest.examining.other_steps import with_other_steps
 from tile_agent_pytest.examining.tensors import CHUNK, overlap, torch
 
 FACTOR = 32.0
@@ -65,11 +69,15 @@ class Inputs:
         self._left: dict[str, Any] = {}
         """Tensor -> the memory that it had before it was moved."""
         self._aliased = _overlapping(self.tensors)
-        self._factors = {
-            name: FACTOR if _is_small(tensor) else 1.0
-            for name, tensor in self.tensors.items()
-            if self._can_change(name)
-        }
+        self._factors: dict[str, float] = {}
+        """Of what can change; 1: its values are not scaled."""
+        self._orders: dict[str, Mapping[str, Any]] = {}
+        """Of those among them that rise or fall along a dimension: how they do."""
+        self._ordered: dict[str, Any] = {}
+        """Their bytes before their steps were changed, which cannot be computed back."""
+        for name in self.tensors:
+            if self._can_change(name):
+                self._look_at(name)
 
     def save(self, names: Iterable[str]) -> None:
         """Keep the bytes of those that the callable writes: they cannot be computed back."""
@@ -92,7 +100,7 @@ class Inputs:
             tensor.data.copy_(content)
             self._saved[name] = tensor.detach().clone()
             if name in self._factors:
-                self._factors[name] = FACTOR if _is_small(tensor) else 1.0
+                self._look_at(name)
 
     def take(self, name: str, content: Any) -> None:
         """Other bytes for good, of a tensor that is as the test made it."""
@@ -101,7 +109,7 @@ class Inputs:
         if name in self._saved:
             self._saved[name] = tensor.detach().clone()
         if name in self._factors:
-            self._factors[name] = FACTOR if _is_small(tensor) else 1.0
+            self._look_at(name)
 
     def restore(self) -> None:
         """Every tensor as the test made it; in the opposite order, for some share their memory."""
@@ -111,9 +119,12 @@ class Inputs:
         if self._jittered:
             self.jitter(self._jittered)
         for name, change in reversed(self._changes.items()):
-            if name not in self._saved:
+            if name in self._ordered:
+                self.tensors[name].data.copy_(self._ordered[name])
+            elif name not in self._saved:
                 self._undo(self.tensors[name], change, self._factors[name])
         self._changes.clear()
+        self._ordered.clear()
         for name, saved in self._saved.items():
             self.tensors[name].data.copy_(saved)
 
@@ -126,7 +137,13 @@ class Inputs:
         moves = self.may_move and seed % 2 == 1  # what is kept by address, and what by bytes alone
         for name in self._factors:
             self._changes[name] = change = ByteChange.of(seed, name, self.tensors[name].numel())
-            self._do(name, change, moves=moves)
+            if name in self._orders:
+                self._ordered[name] = tensor = self.tensors[name].detach().clone()
+                draw = random.Random(f"{seed} {name} steps")
+                made = with_other_steps(tensor, self._orders[name], draw)
+            else:
+                made = self._changed(name, change)
+            self._put(name, made, moves=moves)
 
     def move_back(self) -> None:
         """Have what was moved lie where it did, with the bytes that it has now."""
@@ -172,16 +189,30 @@ class Inputs:
                 rows[place] *= scale
             tensor.data.copy_(rows.view(tensor.shape))
 
-    def _do(self, name: str, change: ByteChange, *, moves: bool) -> None:
+    def _look_at(self, name: str) -> None:
+        """See how the tensor may change, by the bytes that the test made."""
+        tensor = self.tensors[name]
+        order = monotone(tensor.detach()) if tensor.element_size() > 1 else None
+        if order:
+            self._orders[name] = order
+        else:
+            self._orders.pop(name, None)
+        self._factors[name] = FACTOR if not order and _is_small(tensor) else 1.0
+
+    def _changed(self, name: str, change: ByteChange) -> Any:
         tensor, factor = self.tensors[name], self._factors[name]
         flat = _rolled(tensor.detach().reshape(-1), change.shift)
         if factor != 1.0:
             flat[change.begin : change.end] *= factor
+        return flat.view(tensor.shape)
+
+    def _put(self, name: str, made: Any, *, moves: bool) -> None:
+        tensor = self.tensors[name]
         if moves and name not in self._aliased and tensor.is_contiguous():
             self._left.setdefault(name, tensor.data)
-            tensor.data = flat.view(tensor.shape)
+            tensor.data = made
         else:
-            tensor.data.copy_(flat.view(tensor.shape))
+            tensor.data.copy_(made)
 
     def _undo(self, tensor: Any, change: ByteChange, factor: float) -> None:
         flat = tensor.data.reshape(-1)  # itself where that can be: a copy need not fit beside it

@@ -7,9 +7,10 @@ and no more. Only the time that pairs take is looked at here, never what they me
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.errors import UsageError
@@ -25,6 +26,9 @@ TRIAL_SHARE = 1 / 3
 """The part of the budget that the first pair may take, by the baseline's word."""
 RUN_SHARE = 1 / 3
 """The part of a run's time that calibration may take."""
+DIAGNOSIS_SHARE = 1 / 3
+"""The part of calibration's time that is left to the diagnosis after the pairs, which compiles the
+kernel and profiles the slowest perf test: 46 s for TileGym's rope on an H200."""
 ITERATION_SHARE = 0.6
 """The part of an iteration's time that a comparison of the usual length may take."""
 ATTEMPTS = 3
@@ -53,9 +57,25 @@ class MeasuringBudget:
         iteration_s = ITERATION_SHARE * options.iteration_timeout_s / USUAL_PAIRS
         return cls(calibration_s, min(comparison_s, iteration_s))
 
+    def before_diagnosis(self) -> MeasuringBudget:
+        """What the pairs have of it where a diagnosis follows them."""
+        return replace(self, calibration_s=(1 - DIAGNOSIS_SHARE) * self.calibration_s)
+
     def pair_s(self, left_s: float) -> float:
         """What a pair may take, with so much of the calibration's time left."""
         return min(left_s / CALIBRATION_PAIRS, self.most_pair_s)
+
+
+LEAST_BASELINE_S = 60.0
+"""What a baseline may take of a run whose whole time is shorter: so that such a run ends with what
+it has measured."""
+
+
+def baseline_s(options: Options, spent_s: float) -> float:
+    """How long the baseline may take before it has outrun the time of the run."""
+    if options.time_budget_s is None:
+        return math.inf
+    return max(LEAST_BASELINE_S, options.time_budget_s - spent_s)
 
 
 SCREEN_PAIR_S = 4.0

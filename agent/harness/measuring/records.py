@@ -227,7 +227,8 @@ def _nothing(tests: Sequence[TestResult], framework: str) -> str:
     return (
         f"{who} recorded no timing; time the launch with the tile_bench "
         "fixture, triton.testing.do_bench, pytest-benchmark's benchmark, or TileGym's "
-        "record_property('benchmark', ...)"
+        "record_property('benchmark', ...); one that times with pairs of CUDA events, or not at "
+        "all, has perf tests made of its calls by --capture 'COMMAND'"
     )
 
 

@@ -132,6 +132,14 @@ def test_nothing_is_left_out_where_all_fit(checkout: Checkout) -> None:
     assert asked(checkout, 1.0, 8 * 80.0) == [None]
 
 
+def test_what_a_diagnosis_takes_is_part_of_the_budget() -> None:
+    """The pairs fill what they are given; compiling and profiling after them come on top."""
+    whole = MeasuringBudget.of(Options(calibration_budget_s=90.0))
+    assert whole.calibration_s == 90.0
+    assert whole.before_diagnosis().calibration_s == pytest.approx(60.0)
+    assert whole.before_diagnosis().most_pair_s == whole.most_pair_s
+
+
 def test_the_first_pair_takes_a_third_of_the_budget_at_most(checkout: Checkout) -> None:
     """By the baseline's word: 60 s hold six pairs of one test, and three of two."""
     assert asked(checkout, 0.4, 8 * 8.0)[0] == (SHORTEST, LONGEST)

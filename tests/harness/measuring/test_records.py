@@ -203,6 +203,8 @@ def test_a_tile_bench_without_samples() -> None:
 def test_no_records_say_how_to_time() -> None:
     with pytest.raises(RecordError, match="the 2 perf tests recorded no timing; time the launch"):
         read_records([result("a"), result("b", stdout="hello ms\n")], "cutile")
+    with pytest.raises(RecordError, match=r"pairs of CUDA events, .* by --capture 'COMMAND'$"):
+        read_records([result("a")], "triton")
 
 
 @pytest.mark.parametrize(
