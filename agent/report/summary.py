@@ -50,6 +50,7 @@ def summarize(run: Run, machine: str) -> str:
         best_ms=final.candidate_ms if final else None,
         interpreted=not started.environment["gpus"],
         kept=len(run.kept),
+        tried=any(row.iteration > 0 for row in run.rows),
         table=render_table(run.rows),
         reasons=[row for row in run.rows if row.reason],
         passed_over=_by_reason(run),
