@@ -55,7 +55,7 @@ def headline(text: str) -> str:
     begin = next((n for n, line in enumerate(lines) if line.startswith("E ")), None)
     if begin is None:
         return lines[-1] if lines else ""
-    told = takewhile(lambda line: line.startswith("E "), lines[begin:])
+    told = takewhile(lambda line: line == "E" or line.startswith("E "), lines[begin:])
     first, *more = (line[1:].strip() for line in told)
     return f"{first} {more[-1]}" if more and _ONLY_PLACE.search(first) else first
 
