@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from agent.errors import JournalError, TransitionError
+from agent.errors import JournalError, TransitionError, UsageError
 from agent.journal import read, replay
+from agent.options import ASSISTANT, Request
 from agent.repository import Repository
-from agent.state import Run
-from agent.workspace import SANDBOX
+from agent.state import Phase, Run
+from agent.workspace import SANDBOX, Workspace
 
 
 def runs_folder(repository: Repository) -> Path:
@@ -33,6 +35,29 @@ def usual_branch(kernel: Path) -> str:
     return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d')}"
 
 
+def branch_of(request: Request, kernel: str) -> str:
+    """The branch that a run is to make."""
+    return usual_branch(Path(kernel)) if request.branch is None else request.branch
+
+
+def check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
+    """Refuse a branch whose run on this kernel can go on: that is likelier meant than a new name.
+
+    Raises:
+        UsageError: there is such a run; how to go on with it.
+    """
+    if not workspace.has_branch(branch):
+        return
+    for name, run in runs_on(workspace.repository, kernel):
+        if run.phase is not Phase.DONE and run.started and run.started.branch == branch:
+            led = ASSISTANT in run.options.proposers
+            how = f"`tile-agent {'status' if led else 'resume'} {name}`{' says how' if led else ''}"
+            raise UsageError(
+                f"branch {branch} is that of run {name}, which is not done: go on with it ({how}), "
+                f"or begin another on --branch {workspace.free_branch(branch)}"
+            )
+
+
 def _slug(kernel: Path) -> str:
     """The kernel's name in letters that git and every file system take."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", kernel.stem).strip("-") or "kernel"
@@ -51,6 +76,19 @@ def read_run(repository: Repository, name: str) -> Run | None:
         return replay([entry.event for entry in entries])
     except (JournalError, TransitionError):
         return None
+
+
+def runs_on(repository: Repository, kernel: str) -> Iterator[tuple[str, Run]]:
+    """The runs that began on a kernel and can be read, with their ids, the newest first.
+
+    Args:
+        repository: the user's.
+        kernel: its path from the root of the repository.
+    """
+    for name in reversed(find_runs(repository)):
+        run = read_run(repository, name)
+        if run is not None and run.started is not None and run.started.kernel == kernel:
+            yield name, run
 
 
 def keep_foreign_table(repository: Repository, run_id: str) -> None:

@@ -12,45 +12,41 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent import environment as machine
 from agent.analysis.common.kernels import Classification
 from agent.analysis.common.subject import Hardware
 from agent.backends import BACKENDS
 from agent.candidates import Candidates
 from agent.captured import commit_captured
+from agent.collecting import Collecting, hardware_of
 from agent.environment import Environment
 from agent.errors import UsageError
 from agent.events import Started, TestPlan
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician
-from agent.harness.discovery import KINDS, Selection, discover, imports_file
+from agent.harness.discovery import KINDS
 from agent.harness.measuring.gpu import GpuWatch, exclusive
 from agent.harness.measuring.judge import PytestJudge
-from agent.harness.processes.confinement import for_run, insist, remedy
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.worker_session import Checkout, deadline_in
+from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
-from agent.options import ASSISTANT, Options, Request
+from agent.options import Options, Request
 from agent.preflight import preflight, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer
 from agent.repository import Repository
 from agent.runs import (
-    find_runs,
+    branch_of,
+    check_unfinished,
     keep_foreign_table,
     new_run_id,
-    read_run,
     runs_folder,
-    usual_branch,
 )
 from agent.state import Phase, Run
 from agent.syntax import Source
 from agent.target import Target, find_target
 from agent.workspace import Setup, Workspace, state_dir
-
-COLLECT_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,7 @@ class Session:
     @property
     def hardware(self) -> Hardware:
         """What a precondition may ask of the machine."""
-        gpu = self.environment.gpu
-        return Hardware(sm=gpu.sm if gpu else 0, interpreted=gpu is None)
+        return hardware_of(self.environment)
 
     @property
     def latency_meaning(self) -> str:
@@ -156,8 +151,8 @@ def opened(
         stack.callback(workspace.close)
         origin_sha, captured = found.head_sha, None
         if request.capture:  # may take long: what would keep the run from beginning is told first
-            _check_unfinished(workspace, target.kernel, _branch(request, target))
-            workspace.check_free(_branch(request, target))
+            check_unfinished(workspace, target.kernel, branch_of(request, target.kernel))
+            workspace.check_free(branch_of(request, target.kernel))
             captured = commit_captured(workspace, origin_sha, target, request.capture)
             origin_sha, target = captured.sha, captured.target
         session = _open(
@@ -248,37 +243,15 @@ def _open(
 ) -> Session:
     backend = BACKENDS[target.backend]
     logs = state_dir() / "logs" / workspace.run_id
-    logs.mkdir(parents=True, exist_ok=True)
-    server = ForkServer(
-        request.python,
-        backend.worker_environment(machine.probe()),
-        logs / "server.log",
-        confinement=for_run(request.options, workspace.repository.root),
-        pass_env=request.options.command.pass_env,
-    )
-    stack.enter_context(server)
-    environment = machine.assemble(server.facts)
-    insist(request.options, environment.sandbox)
+    collecting = Collecting(stack, request, target, workspace.repository.root, logs)
+    server, environment = collecting.server, collecting.environment
     if refusal := backend.refusal(environment):
         raise UsageError(refusal)
     root = workspace.checkout(origin_sha)
-    log = logs / "collect.log"
-    if plan is not None:
-        server.preload_again(imports_file(log))
-    try:
-        plan = plan or discover(
-            server,
-            Checkout(root, target.sys_path(root), target.kernel),
-            Selection(
-                target.tests, request.correctness_k, request.perf_k, needs, target.benches, captured
-            ),
-            framework=target.backend,
-            interpreted=environment.gpu is None,
-            log=log,
-            deadline=deadline_in(COLLECT_TIMEOUT_S),
-        )
-    except UsageError as problem:
-        raise UsageError(f"{problem}{remedy(request.options, str(problem))}") from problem
+    if plan is None:
+        plan = collecting.tests(root, needs, captured)
+    else:
+        collecting.preload_again()
     judge = PytestJudge(
         server,
         plan,
@@ -303,7 +276,7 @@ def _open(
         python=request.python,
         logs=logs,
         notes=plan.notes,
-        branch=_branch(request, target),
+        branch=branch_of(request, target.kernel),
         options=request.options,
     )
 
@@ -339,7 +312,7 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
     Raises:
         UsageError: the branch exists; nothing has been changed.
     """
-    _check_unfinished(session.workspace, session.target.kernel, session.branch)
+    check_unfinished(session.workspace, session.target.kernel, session.branch)
     setup = session.workspace.set_up(session.branch, session.origin_sha, session.folder)
     try:
         keep_foreign_table(session.workspace.repository, session.workspace.run_id)
@@ -363,31 +336,6 @@ def begin(session: Session) -> tuple[Run, Journal, Setup]:
         session.workspace.undo_setup(setup)
         raise
     return replay([started]), journal, setup
-
-
-def _check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
-    """Refuse a branch whose run on this kernel can go on: that is likelier meant than a new name.
-
-    Raises:
-        UsageError: there is such a run; how to go on with it.
-    """
-    if not workspace.has_branch(branch):
-        return
-    for name in reversed(find_runs(workspace.repository)):
-        run = read_run(workspace.repository, name)
-        if run is None or run.started is None or run.phase is Phase.DONE:
-            continue
-        if (run.started.kernel, run.started.branch) == (kernel, branch):
-            led = ASSISTANT in run.options.proposers
-            how = f"`tile-agent {'status' if led else 'resume'} {name}`{' says how' if led else ''}"
-            raise UsageError(
-                f"branch {branch} is that of run {name}, which is not done: go on with it ({how}), "
-                f"or begin another on --branch {workspace.free_branch(branch)}"
-            )
-
-
-def _branch(request: Request, target: Target) -> str:
-    return usual_branch(Path(target.kernel)) if request.branch is None else request.branch
 
 
 def _check_machine(started: Started, session: Session) -> None:

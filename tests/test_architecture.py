@@ -25,8 +25,8 @@ TIERS = """
     assistant  mcp  skillbook
     session
     loop
-    watched  sweep
-    candidates  captured  profiled
+    watched  sweep  planning
+    candidates  captured  profiled  collecting
     proposers
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir

@@ -112,6 +112,15 @@ def test_the_summary_of_a_finished_run() -> None:
         assert line in text
 
 
+def test_a_run_that_tried_nothing_leaves_nothing_behind_to_speak_of() -> None:
+    tried = summarize(run_with(), MACHINE)
+    assert "What was tried and set aside stays under" in tried
+    run = run_with()
+    nothing = summarize(replace(run, rows=run.rows[:1], finished=None), MACHINE)
+    assert "stays under" not in nothing
+    assert nothing.rstrip().endswith("No optimization was tried.")
+
+
 def test_the_summary_says_when_the_interpreter_was_measured() -> None:
     started = next(event for event in HISTORY if isinstance(event, Started))
     without = replace(started, environment={**started.environment, "gpus": []})

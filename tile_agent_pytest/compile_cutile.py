@@ -213,14 +213,29 @@ def _line(problem: BaseException) -> str:
 def with_place(problem: Exception) -> str:
     """The compiler's first line, with the file and line it speaks of where it names them.
 
-    Of tileiras' errors, whose first line is "Return code 5", the second one too.
+    Of tileiras' errors, whose first line is "Return code 5", the second one too; of Triton's, whose
+    first line is a place and whose next ones are source, the reason at their end.
     """
+    if getattr(problem, "src", None) is not None and hasattr(problem, "error_message"):
+        return f"{type(problem).__name__}: {_reason(problem)}"
     said = [line.strip() for line in str(problem).splitlines() if line.strip()] or [""]
     first = ": ".join(said[:2]) if said[0].startswith("Return code") else said[0]
     text = f"{type(problem).__name__}: {first}"
     location: Any = getattr(problem, "loc", None)
     file, line = getattr(location, "filename", None), getattr(location, "line", None)
     return f"{Path(file).name}:{line}: {text}" if file and line else text
+
+
+def _reason(problem: BaseException) -> str:
+    """Why Triton compiles nothing, and the line of the kernel: that of the innermost function."""
+    node, said = getattr(problem, "node", None), getattr(problem, "error_message", None)
+    within = problem.__cause__
+    if not said and within is not None:
+        return _reason(within) if hasattr(within, "error_message") else _line(within)
+    source = str(getattr(problem, "src", "")).splitlines()
+    number = getattr(node, "lineno", 0)
+    shown = f", at `{source[number - 1].strip()}`" if 0 < number <= len(source) else ""
+    return f"{' '.join(str(said or problem).split())}{shown}"
 
 
 def _tell(answers: Path, **message: Any) -> None:

@@ -3,15 +3,20 @@
 A float among a launch's arguments is a float32 to a compiled kernel, with a type and `.to`. The
 interpreter, of Triton 3.9 still, hands over Python's number: kernels that ask for its type fail.
 A tuner asks for a GPU to time its configs on; without one its first config is taken, for no time of
-the interpreter says anything about a GPU's. CUDA's libdevice is `interpreted_libdevice`.
+the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
+element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
+CUDA's libdevice is `interpreted_libdevice`.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import os
 import sys
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 from tile_agent_pytest import interpreted_libdevice
@@ -42,6 +47,7 @@ def mend() -> None:
     if hasattr(interpreter, "interpreter_semantic"):
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
+        _mend_booleans(interpreter)
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
     if tuner is not None:
         tuner.do_bench = property(_benchmarker)
@@ -56,6 +62,61 @@ def _with_floats(interpreter: Any, convert: Any) -> Any:
         return interpreter.tl.tensor(interpreter.TensorHandle(number, float32), float32)
 
     return implicit_cvt
+
+
+def _mend_booleans(interpreter: Any) -> None:
+    """Have `and` and `or` in kernels do with tiles what the compiler does."""
+    transformer = interpreter.ASTTransformer
+    if "visit_BoolOp" in vars(transformer):
+        return
+    interpreter.interpreter_semantic.combined = _combining(interpreter)
+    transformer.visit_BoolOp = _with_calls
+
+
+def _with_calls(transformer: Any, node: ast.BoolOp) -> ast.AST:
+    """`a and b` as a call that is given both, each to be computed when it is asked for."""
+    if any(isinstance(each, ast.NamedExpr) for each in ast.walk(node)):
+        return transformer.generic_visit(node)  # type: ignore[no-any-return]  # binds a name here
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    word = "and" if isinstance(node.op, ast.And) else "or"
+    later = [ast.Lambda(args=nothing, body=transformer.visit(value)) for value in node.values]
+    semantic = ast.Name(id="interpreter_semantic", ctx=ast.Load())
+    combined = ast.Attribute(value=semantic, attr="combined", ctx=ast.Load())
+    return ast.copy_location(ast.Call(combined, [ast.Constant(word), *later], []), node)
+
+
+def _combining(interpreter: Any) -> Callable[..., Any]:
+    semantic = interpreter.interpreter_semantic
+    by_word = {"and": semantic.logical_and, "or": semantic.logical_or}
+
+    def is_tensor(value: Any) -> bool:
+        return isinstance(value, interpreter.tl.tensor)
+
+    def is_tile(value: Any) -> bool:
+        return is_tensor(value) and value.type.is_block()
+
+    def combined(word: str, *operands: Callable[[], Any]) -> Any:
+        found: Any = None
+        for operand in operands:
+            value = operand()
+            if is_tile(found) and is_tile(value):
+                warnings.warn(
+                    f"`{word}` between tiles is taken element by element, as the compiler does it; "
+                    f"Triton deprecates that: write {'&' if word == 'and' else '|'}",
+                    stacklevel=2,
+                )
+                found = by_word[word](found, value)
+            elif is_tile(found):  # a number changes nothing, or settles all elements
+                if bool(value) is not (word == "and"):
+                    settled = semantic.not_equal if word == "and" else semantic.equal
+                    return settled(found, found) if is_tensor(value) else value
+            else:
+                found = value
+            if not is_tile(found) and bool(found) is not (word == "and"):
+                return found
+        return found
+
+    return combined
 
 
 def _benchmarker(_: Any) -> Any:

@@ -43,15 +43,16 @@ which order, the guide tells: [getting started](getting_started.md),
 
 Results go to stdout, progress to stderr. `--help` (or `-h`) explains a command; `--json` prints the
 result as JSON, of `run` [these fields](reference/run_json.md). An option counts before its
-environment variable, and that before `[tool.tile-agent]` of `pyproject.toml`, where `run` and
-`begin` look for defaults of all their options that have a value.
+environment variable, and that before `[tool.tile-agent]` of `pyproject.toml`, where `run`, `plan`
+and `begin` look for defaults of all their options that have a value.
 """
 _EXIT_CODES = {
     ExitCode.DONE: "done; of a run: at least one optimization was kept",
     ExitCode.FAULT: "a fault of tile-agent",
     ExitCode.USAGE: "bad usage or input; nothing was changed, and the message says how to mend it",
     ExitCode.NO_IMPROVEMENT: "of a run: no improvement found; of `verify` and `bench`: the tests "
-    "fail; of `lint`: an error was found; of `capture`: the command failed",
+    "fail; of `lint`: an error was found; of `plan`: a run would try nothing or cannot begin here; "
+    "of `capture`: the command failed",
     ExitCode.ESCALATED: "escalated: the incumbent failed its own perf tests, nothing could be "
     "measured, or nothing was gained and the cause needs a person; of `capture`: no call launched "
     "a kernel of the file",

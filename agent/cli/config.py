@@ -16,7 +16,7 @@ FILE = "pyproject.toml"
 TABLE = "tool.tile-agent"
 NOT_CONFIGURED = {"kernel", "capture"}
 """What belongs to one run, and a command that cloning a repository should not give to its runs."""
-CONFIGURABLE = {"run": False, "begin": True}
+CONFIGURABLE = {"run": False, "plan": False, "begin": True}
 """The commands whose defaults a file may set, and whether an assistant leads what they begin."""
 
 

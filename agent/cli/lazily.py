@@ -25,6 +25,10 @@ PLACES: Mapping[str, CommandPlace] = {
         "runs",
         "Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert.",
     ),
+    "plan": CommandPlace(
+        "plan",
+        "Say what a run would do: what applies, in which order, and its cost; nothing is run.",
+    ),
     "resume": CommandPlace("runs", "Go on with a run that was interrupted."),
     "status": CommandPlace(
         "status", "Say how the runs of this repository stand, and what to do next."

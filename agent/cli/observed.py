@@ -34,19 +34,17 @@ def by_newest_run(kernel: Path) -> SeenByRun:
     """Look into the journals of the kernel's repository, the newest first."""
     from agent.errors import UsageError
     from agent.repository import Repository
-    from agent.runs import find_runs, read_run
+    from agent.runs import runs_on
 
+    path = kernel.resolve()
     try:
-        repository = Repository.open(kernel.resolve().parent)
+        repository = Repository.open(path.parent)
     except UsageError:
         return SeenByRun("")
-    for run_id in reversed(find_runs(repository)):
-        run = read_run(repository, run_id)
-        if run is None or run.started is None or not run.launches:
-            continue
-        if (repository.root / run.started.kernel).resolve() == kernel.resolve():
-            return SeenByRun(run_id, run.launches)
-    return SeenByRun("")
+    seen = runs_on(repository, path.relative_to(repository.root).as_posix())
+    return next(
+        (SeenByRun(name, run.launches) for name, run in seen if run.launches), SeenByRun("")
+    )
 
 
 def lines(launches: Sequence[ObservedLaunch]) -> Iterator[str]:

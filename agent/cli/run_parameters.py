@@ -13,29 +13,40 @@ from typing import Annotated, Any
 import typer
 
 from agent.cli import output
-from agent.cli.shared_options import SEVERAL, Json, Yes
+from agent.cli.shared_options import SEVERAL, DryRun, Json, Yes
 from agent.errors import UsageError
 from agent.options import ASSISTANT, PLAYBOOK, PROPOSERS, Request, ValueForm
 from agent.settings import Setting, filled, settings, signed
 
 
-def asking(command: Callable[[Request, bool], None], *, led: bool = False) -> Callable[..., None]:
+def asking(
+    command: Callable[[Request, bool], None],
+    *,
+    led: bool = False,
+    begins: bool = True,
+    instead: Callable[[Request, bool], None] | None = None,
+) -> Callable[..., None]:
     """A command of typer that takes the options of a run.
 
     Args:
         command: called with what was asked for, and whether to begin without asking.
         led: whether an assistant leads the run.
+        begins: whether it begins a run, and may have to ask.
+        instead: called in its place with --dry-run.
     """
     taken = settings(led=led)
 
-    def run(*, yes: bool, as_json: bool, **given: Any) -> None:
+    def run(*, as_json: bool, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
         output.use_json(as_json)
-        command(filled({each.path: value(each, given[each.name]) for each in taken}), yes)
+        does = instead if dry_run and instead else command
+        does(filled({each.path: value(each, given[each.name]) for each in taken}), yes)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
+    flags: dict[str, Any] = {"dry_run": DryRun} if instead else {}
+    flags |= ({"yes": Yes} if begins else {}) | {"as_json": Json}
     ending = (
-        Parameter("yes", Parameter.KEYWORD_ONLY, default=False, annotation=Yes),
-        Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+        Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for name, annotation in flags.items()
     )
     return signed(run, [*map(parameter, taken), *ending])
 

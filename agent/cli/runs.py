@@ -9,6 +9,7 @@ import typer
 
 from agent.cli import output
 from agent.cli.observe import announce, observer
+from agent.cli.plan import plan
 from agent.cli.run_parameters import asking
 from agent.cli.shared_options import Json
 from agent.cli.status import state_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(asking(run))
+    app.command()(asking(run, instead=plan))
     app.command()(resume)
 
 

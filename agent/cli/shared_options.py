@@ -18,3 +18,6 @@ Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
 Benches = Annotated[list[str] | None, typer.Option("--bench", help=BENCH.told(SEVERAL))]
 Sandboxed = Annotated[Sandbox, typer.Option("--sandbox", help=SANDBOX.help)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what it would do, as `tile-agent plan` does.")
+]

@@ -35,28 +35,18 @@ class PlaybookProposer:
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The next optimization that has not been tried, or not since what it depends on."""
+        left = self.left(run)
+        return offered(left[0], subject) if left else Exhausted()
+
+    def left(self, run: Run) -> list[Optimization]:
+        """What is still to be tried, in the order in which it will be."""
         only = run.options.only
         left = [
             entry
             for entry in self._playbook
             if _is_open(entry, run) and (entry.name in only if only else not entry.opt_in)
         ]
-        left.sort(key=lambda entry: self._place(run, entry))
-        if not left:
-            return Exhausted()
-        entry = left[0]
-        subject = replace(subject, source=decorated(subject.source))
-        try:
-            return Proposal(
-                optimization=entry.name,
-                family=entry.family,
-                hypothesis=entry.hypothesis,
-                variants=_variants(entry, subject),
-                rounding=entry.changes_rounding,
-                saves=entry.saves,
-            )
-        except NotApplicable as reason:
-            return Declined(entry.name, str(reason))
+        return sorted(left, key=lambda entry: self._place(run, entry))
 
     def _place(self, run: Run, entry: Optimization) -> tuple[bool, int, int]:
         own = self._playbook.index(entry)
@@ -65,6 +55,22 @@ class PlaybookProposer:
         if entry.family in FIRST.intersection(named):
             place = -len(self._playbook)
         return entry.family in run.demoted, place, own
+
+
+def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:
+    """What an entry would have tried of a kernel, or why it does not apply."""
+    subject = replace(subject, source=decorated(subject.source))
+    try:
+        return Proposal(
+            optimization=entry.name,
+            family=entry.family,
+            hypothesis=entry.hypothesis,
+            variants=_variants(entry, subject),
+            rounding=entry.changes_rounding,
+            saves=entry.saves,
+        )
+    except NotApplicable as reason:
+        return Declined(entry.name, str(reason))
 
 
 def _is_open(entry: Optimization, run: Run) -> bool:

@@ -52,6 +52,7 @@ def summarize(run: Run, machine: str) -> str:
         interpreted=not started.environment["gpus"],
         kept=len(run.kept),
         ended_early=bool(run.stopped and run.stopped.reason in ENDED_EARLY),
+        tried=any(row.iteration > 0 for row in run.rows),
         table=render_table(run.rows),
         reasons=[row for row in run.rows if row.reason],
         passed_over=_by_reason(run),

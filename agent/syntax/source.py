@@ -36,7 +36,7 @@ KEPT = 64
 
 
 class Untraceable(Exception):
-    """An expression is not one integer of the file; the message says what it is instead."""
+    """An expression is not one integer of the file; the message, a predicate, says what it is."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Source:
         while isinstance(expression, cst.Name):
             assignment, value = self._assigned_value(expression, defaults=True)
             if assignment in path:
-                raise Untraceable(f"`{expression.value}` is assigned to itself")
+                raise Untraceable(f"is `{expression.value}`, which is assigned to itself")
             names.append(expression)
             path.append(assignment)
             expression = value
@@ -320,20 +320,20 @@ class Source:
         """The one assignment of a name and the expression it assigns."""
         assignments = self.assignments(name)
         if not assignments:
-            raise Untraceable(f"`{name.value}` is not assigned in this file")
+            raise Untraceable(f"is `{name.value}`, which is not assigned in this file")
         if len(assignments) > 1:
-            raise Untraceable(f"`{name.value}` is assigned {len(assignments)} times")
+            raise Untraceable(f"is `{name.value}`, which is assigned {len(assignments)} times")
         (assignment,) = assignments
         node = assignment.node
         if isinstance(assignment, ImportAssignment):
-            raise Untraceable(f"`{name.value}` is imported")
+            raise Untraceable(f"is `{name.value}`, which is imported")
         if isinstance(node, cst.Param):
             if defaults and node.default is not None:
                 return assignment, node.default
-            raise Untraceable(f"`{name.value}` is a parameter")
+            raise Untraceable(f"is `{name.value}`, which is a parameter")
         value = self._value_assigned_to(node)
         if value is None:
-            raise Untraceable(f"`{name.value}` is not assigned a plain value")
+            raise Untraceable(f"is `{name.value}`, which is not assigned a plain value")
         return assignment, value
 
     def _value_assigned_to(self, target: cst.CSTNode) -> cst.BaseExpression | None:

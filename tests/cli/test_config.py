@@ -24,6 +24,7 @@ def test_options_of_both_commands_with_hyphens_or_underscores(tmp_path: Path) ->
     )
     assert found == {
         "run": {"proposer": "playbook,model", "max_iterations": 7, "keep_going": True},
+        "plan": {"proposer": "playbook,model", "max_iterations": 7, "keep_going": True},
         "begin": {"max_iterations": 7, "keep_going": True},
     }
 

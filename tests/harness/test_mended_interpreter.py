@@ -95,6 +95,60 @@ assert curved(torch.tensor([1.0, float("nan")]))[1] == torch.tanh(torch.tensor(1
 """
 
 
+MASKS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def masked_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr, ALL: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    inside, even = i < n, i % 2 == 0
+    loaded = tl.load(x_ptr + i, mask=even and inside, other=-1.0)
+    tl.store(y_ptr + i, loaded, mask=inside and even)
+    tl.store(z_ptr + i, 1.0, mask=n > 0 and (inside or even) and not ALL)
+    if n > 100 and tl.load(x_ptr + 1000000) > 0:
+        tl.store(y_ptr, 7.0)
+"""
+USE_MASKS = """
+import warnings
+
+import torch
+import triton
+
+from tile_agent_pytest.mended_interpreter import mend, mend_all
+
+mend_all()
+mend()
+
+from masks import masked_kernel
+
+x, y, z = torch.arange(4.0) + 1, torch.zeros(8), torch.zeros(8)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    masked_kernel[(1,)](x, y, z, 4, BLOCK=8, ALL=False)
+print(y.tolist(), z.tolist())
+print([str(each.message).split(" is taken")[0] for each in told])
+"""
+
+
+def test_masks_are_combined_element_by_element_as_the_compiler_does(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, {"masks.py": MASKS})
+    done = run_python(
+        USE_MASKS,
+        environment={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    stored, told = done.stdout.splitlines()
+    # i < 4 and even; and i < 4 or even
+    assert stored == f"{[1.0, 0.0, 3.0, 0.0] + [0.0] * 4} {[1.0] * 5 + [0.0, 1.0, 0.0]}"
+    assert "`and` between tiles" in told
+    assert "`or` between tiles" in told
+
+
 COMPUTED = {
     "__nv_tanhf": ((0.3,), math.tanh(0.3)),
     "__nv_erf": ((0.3,), math.erf(0.3)),

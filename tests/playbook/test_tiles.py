@@ -71,7 +71,7 @@ def test_where_a_size_may_be_set(launch: str) -> None:
         ),
         (
             "def run(x, y, n, block):\n" + GRID + "    copy[grid](x, y, n, BLOCK=block)\n",
-            "gives `block` is a parameter",
+            "gives is `block`, which is a parameter",
         ),
         (
             "def run(x, y, n, block=1024):\n" + GRID + "    copy[grid](x, y, n, BLOCK=block)\n",

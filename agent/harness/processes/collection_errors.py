@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 
 LOG_BYTES = 2**20
@@ -21,6 +21,8 @@ _IN_A_FILE = re.compile(r"[^\s:]+\.py\b")
 _INTERNAL = "INTERNALERROR> "
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
 """Python's own: of what ends a worker before pytest has begun."""
+_ONLY_PLACE = re.compile(r"(^|: )at \d+:\d+:$")
+"""How a compiler's message begins that gives its reason below the source it is about."""
 
 
 def fault(text: str, root: Path, nodeid: str = "") -> str:
@@ -42,6 +44,20 @@ def fault(text: str, root: Path, nodeid: str = "") -> str:
     places = [f"{a or c}:{b or d}" for a, b, c, d in _PLACE.findall(told)]
     place = next((p for p in reversed(places) if not p.startswith(("/", "<"))), nodeid)
     return f"{place}: {said}" if place and said and not said.startswith(place) else said
+
+
+def headline(text: str) -> str:
+    """The line of an account that says why: the first `E` line, else the last line at all.
+
+    A compiler's first line may be no more than a place, with source and the reason below it.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    begin = next((n for n, line in enumerate(lines) if line.startswith("E ")), None)
+    if begin is None:
+        return lines[-1] if lines else ""
+    told = takewhile(lambda line: line == "E" or line.startswith("E "), lines[begin:])
+    first, *more = (line[1:].strip() for line in told)
+    return f"{first} {more[-1]}" if more and _ONLY_PLACE.search(first) else first
 
 
 def missing_module(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.errors import WorkerDied
-from agent.harness.processes.collection_errors import missing_module
+from agent.harness.processes.collection_errors import headline, missing_module
 from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
 from tile_agent_pytest.observed_tunings import MOST_CONFIGS
 from tile_agent_pytest.wire import Message
@@ -50,10 +50,8 @@ class TestResult:
 
     @property
     def headline(self) -> str:
-        """The line that says why it failed: the last `E` line, else the last line at all."""
-        lines = [line.strip() for line in self.text.splitlines() if line.strip()]
-        errors = [line[1:].strip() for line in lines if line.startswith("E ")]
-        return (errors or lines or [self.outcome])[0 if errors else -1]
+        """The line that says why it failed."""
+        return headline(self.text) or self.outcome
 
 
 @dataclass(frozen=True)

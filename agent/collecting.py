@@ -1,0 +1,98 @@
+"""The interpreter of the tests is started, and they are collected: for a run, or a plan of one.
+
+Whoever collects imports the tests and the kernel's file, in a worker. Nothing is launched.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from agent import environment as machine
+from agent.analysis.common.subject import Hardware
+from agent.backends import BACKENDS
+from agent.environment import Environment
+from agent.errors import UsageError
+from agent.events import TestPlan
+from agent.harness.discovery import Selection, discover, imports_file
+from agent.harness.processes.confinement import for_run, insist, remedy
+from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.worker_session import Checkout, deadline_in
+from agent.options import Request
+from agent.target import Target
+
+COLLECT_TIMEOUT_S = 300.0
+
+
+def hardware_of(environment: Environment) -> Hardware:
+    """What a precondition may ask of a machine."""
+    gpu = environment.gpu
+    return Hardware(sm=gpu.sm if gpu else 0, interpreted=gpu is None)
+
+
+class Collecting:
+    """The interpreter of the tests, started, and what it says of the machine."""
+
+    def __init__(
+        self, stack: ExitStack, request: Request, target: Target, checkout: Path, logs: Path
+    ) -> None:
+        """Start it.
+
+        Args:
+            stack: ends it.
+            request: what the user asked for.
+            target: the kernel and the files of its tests.
+            checkout: the root of the user's, in which secrets are kept too.
+            logs: a folder for what is printed; it is made.
+
+        Raises:
+            UsageError: that interpreter cannot run it, or cannot be confined as was asked.
+        """
+        logs.mkdir(parents=True, exist_ok=True)
+        self._request, self._target, self._log = request, target, logs / "collect.log"
+        self.server = ForkServer(
+            request.python,
+            BACKENDS[target.backend].worker_environment(machine.probe()),
+            logs / "server.log",
+            confinement=for_run(request.options, checkout),
+            pass_env=request.options.command.pass_env,
+        )
+        stack.enter_context(self.server)
+        self.environment = machine.assemble(self.server.facts)
+        insist(request.options, self.environment.sandbox)
+
+    def tests(self, root: Path, needs: tuple[str, ...], captured: str = "") -> TestPlan:
+        """Which tests judge the kernel.
+
+        Args:
+            root: the commit on disk.
+            needs: the kinds of tests without which nothing can be done.
+            captured: the file of the tests that were captured for this run, where some were.
+
+        Raises:
+            UsageError: they cannot be collected, or a kind that is needed has none.
+        """
+        request, target = self._request, self._target
+        try:
+            return discover(
+                self.server,
+                Checkout(root, target.sys_path(root), target.kernel),
+                Selection(
+                    target.tests,
+                    request.correctness_k,
+                    request.perf_k,
+                    needs,
+                    target.benches,
+                    captured,
+                ),
+                framework=target.backend,
+                interpreted=self.environment.gpu is None,
+                log=self._log,
+                deadline=deadline_in(COLLECT_TIMEOUT_S),
+            )
+        except UsageError as problem:
+            raise UsageError(f"{problem}{remedy(request.options, str(problem))}") from problem
+
+    def preload_again(self) -> None:
+        """Import once what was imported for the tests when they were collected."""
+        self.server.preload_again(imports_file(self._log))

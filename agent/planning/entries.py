@@ -1,0 +1,80 @@
+"""What the playbook would try of a kernel, and what it would pass over; why, in few lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.analysis.common.subject import Subject
+from agent.playbook.base import Optimization
+from agent.proposers.base import Declined
+from agent.proposers.playbook import offered
+
+_POINTS = re.compile(r"\bline \d+|`")
+"""A reason that shows a place of the file, or code of it."""
+_LACKS = re.compile(
+    r"^(no|every) |looks for |\b(has|makes|calls|is tuned by) (no|none)\b|calls none"
+    r"|is not autotuned|does not multiply"
+)
+"""A reason that names what the kernel does not have."""
+
+
+@dataclass(frozen=True)
+class Applicable:
+    """An entry that applies."""
+
+    optimization: str
+    family: str
+    hypothesis: str
+    variants: tuple[str, ...]
+    """What each of them is called."""
+
+
+@dataclass(frozen=True)
+class PassedOver:
+    """Entries that do not apply, all for one reason."""
+
+    optimizations: tuple[str, ...]
+    reason: str
+    near_miss: bool
+    """The reason shows what in the file is in the way."""
+    foreign: bool
+    """The kernel has nothing of what these entries change."""
+
+
+@dataclass(frozen=True)
+class PlannedEntries:
+    """The entries of the kernel's language, each in one of the three."""
+
+    tried: tuple[Applicable, ...]
+    """In the order of the run."""
+    passed_over: tuple[PassedOver, ...]
+    """Near misses first, what is foreign to the kernel last."""
+    opt_in: tuple[str, ...]
+    """What only `--only` has a run try."""
+
+
+def planned(
+    entries: Sequence[Optimization], subject: Subject
+) -> tuple[tuple[Applicable, ...], tuple[PassedOver, ...]]:
+    """What is tried of these entries, in their order, and what is passed over."""
+    tried: list[Applicable] = []
+    names: dict[str, list[str]] = {}
+    for entry in entries:
+        found = offered(entry, subject)
+        if isinstance(found, Declined):
+            names.setdefault(found.reason, []).append(entry.name)
+        else:
+            titles = tuple(variant.title for variant in found.variants)
+            tried.append(Applicable(entry.name, entry.family, entry.hypothesis, titles))
+    over = [passed_over(reason, some) for reason, some in names.items()]
+    over.sort(key=lambda each: (each.foreign, not each.near_miss))
+    return tuple(tried), tuple(over)
+
+
+def passed_over(reason: str, names: Sequence[str]) -> PassedOver:
+    """Tell a near miss from an entry that has nothing to do here, by what the reason says."""
+    near_miss = _POINTS.search(reason) is not None
+    foreign = not near_miss and _LACKS.search(reason) is not None
+    return PassedOver(tuple(names), reason, near_miss, foreign)

@@ -1,0 +1,219 @@
+"""What a run would do: all that it looks at before it measures, and nothing that it does then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agent.analysis.common.kernels import KernelFunction
+from agent.analysis.common.subject import Hardware, Subject
+from agent.backends import BACKENDS
+from agent.collecting import Collecting, hardware_of
+from agent.environment import describe
+from agent.errors import UsageError
+from agent.events import Started, TestPlan
+from agent.harness.discovery import KINDS
+from agent.launches import ObservedLaunch, by_cost
+from agent.options import PLAYBOOK, Request
+from agent.planning.cost import cost_lines
+from agent.planning.earlier import EarlierRun, earlier_run
+from agent.planning.entries import PlannedEntries, planned
+from agent.playbook import ordered
+from agent.preflight import Preflight, preflight
+from agent.proposers import build
+from agent.proposers.playbook import PlaybookProposer
+from agent.runs import branch_of, check_unfinished, new_run_id
+from agent.state import Run
+from agent.syntax import Source
+from agent.target import Target, find_target
+from agent.workspace import SANDBOX, Workspace, state_dir
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is known of a run before it begins."""
+
+    kernel: str
+    backend: str
+    kernel_class: str
+    flop_per_byte: float
+    kernels: tuple[KernelFunction, ...]
+    launches: tuple[ObservedLaunch, ...]
+    launches_from: str
+    """Who saw the launches."""
+    tests: TestPlan | None
+    """None where they could not be collected here."""
+    machine: str
+    latency_meaning: str
+    refusal: str
+    """Why no run can begin on this machine; empty where one can."""
+    entries: PlannedEntries
+    order: str
+    """What the order of the entries rests on."""
+    cost: tuple[str, ...]
+    earlier: EarlierRun | None
+    limits: str
+    branch: str
+    origin_sha: str
+    changes: tuple[str, ...]
+    """What a run would add to the repository."""
+    notes: tuple[str, ...]
+
+    @property
+    def is_of_use(self) -> bool:
+        """Whether a run could begin here, and would try something."""
+        return not self.refusal and bool(self.entries.tried)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        found: dict[str, Any] = asdict(self)
+        return found
+
+
+def make_plan(request: Request) -> Plan:
+    """Look at all that a run would look at before its first measurement.
+
+    The tests are collected, which imports them; nothing of them is run. A worktree of the commit
+    is made outside the repository, and removed.
+
+    Raises:
+        UsageError: a run would be refused for what the user can mend; the message is the run's.
+    """
+    build.check(request.options)
+    found = preflight(request.kernel)
+    target = find_target(
+        found.tree, found.kernel, request.tests, request.bench, needs_tests=not request.capture
+    )
+    build.check_language(request.options.only, target.backend)
+    build.check_judgement(request.options, target.backend)
+    workspace = Workspace(found.repository, f"plan-{new_run_id(Path(found.kernel))}")
+    branch = branch_of(request, target.kernel)
+    check_unfinished(workspace, target.kernel, branch)
+    workspace.check_free(branch)
+    with ExitStack() as stack:
+        stack.callback(workspace.close)
+        logs = state_dir() / "logs" / workspace.run_id
+        collecting = Collecting(stack, request, target, found.repository.root, logs)
+        refusal = BACKENDS[target.backend].refusal(collecting.environment) or ""
+        tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
+        return _planned(
+            request, found, target, branch, collecting, tests, refusal, (*found.notes, *notes)
+        )
+
+
+def _tests(
+    collecting: Collecting,
+    request: Request,
+    target: Target,
+    workspace: Workspace,
+    sha: str,
+    refusal: str,
+) -> tuple[TestPlan | None, tuple[str, ...]]:
+    """The tests as a run would find them, and what is to be said of that."""
+    captured: tuple[str, ...] = ()
+    if request.capture:
+        captured = ("perf tests would be made of what the command of --capture launches",)
+        if not target.tests:
+            return None, captured
+    try:
+        tests = collecting.tests(workspace.checkout(sha), () if request.capture else KINDS)
+    except UsageError as problem:
+        if not refusal:
+            raise
+        return None, (*captured, str(problem))
+    return tests, (*captured, *tests.notes)
+
+
+def _planned(
+    request: Request,
+    found: Preflight,
+    target: Target,
+    branch: str,
+    collecting: Collecting,
+    tests: TestPlan | None,
+    refusal: str,
+    notes: tuple[str, ...],
+) -> Plan:
+    options, backend = request.options, BACKENDS[target.backend]
+    text = found.repository.read(found.head_sha, target.kernel).decode()
+    classification = backend.classify(Source(text, target.kernel))
+    earlier = earlier_run(found.repository, target.kernel, found.head_sha)
+    known = earlier if earlier is not None and earlier.same_text else None
+    launches = known.launches if known else ()
+    timed = by_cost(launches, known.longest_ms) if known else ()
+    environment, kernel_class = collecting.environment, classification.kernel_class
+    hardware = Hardware() if refusal else hardware_of(environment)
+    meaning = backend.latency_meaning(environment)
+    started = Started(
+        run_id="",
+        kernel=target.kernel,
+        backend=target.backend,
+        kernel_class=kernel_class.value,
+        branch=branch,
+        origin_sha=found.head_sha,
+        began_at_s=int(time.time()),
+        python=request.python,
+        tests=tests or TestPlan((), (), ()),
+        environment=environment.to_json(),
+        latency_meaning=meaning,
+        options=options,
+    )
+    run = replace(Run(), started=started, diagnosis=known.diagnosis if known else None)
+    subject = Subject(Source(text, target.kernel, timed), kernel_class, hardware, launches)
+    playbook = ordered(target.backend, kernel_class) if PLAYBOOK in options.proposers else ()
+    tried, over = planned(PlaybookProposer(playbook).left(run), subject)
+    opt_in = tuple(e.name for e in playbook if e.opt_in and not options.only)
+    return Plan(
+        kernel=target.kernel,
+        backend=target.backend,
+        kernel_class=kernel_class.value,
+        flop_per_byte=classification.flop_per_byte,
+        kernels=target.kernels,
+        launches=launches,
+        launches_from=f"as run {known.run_id} saw them"
+        if known
+        else "no run has seen yet what the perf tests give them",
+        tests=tests,
+        machine=describe(environment.to_json()),
+        latency_meaning=meaning,
+        refusal=refusal,
+        entries=PlannedEntries(tried, over, opt_in),
+        order=_order(kernel_class.value, options.proposers, known),
+        cost=tuple(cost_lines(tests, options, earlier)),
+        earlier=earlier,
+        limits=f"{options.max_iterations} iterations of at most {options.iteration_timeout_s:.0f} s"
+        + (f", {options.time_budget_s:.0f} s in all" if options.time_budget_s else "")
+        + f"; it ends after {options.patience} in a row without improvement",
+        branch=branch,
+        origin_sha=found.head_sha,
+        changes=tuple(_changes(found, branch)),
+        notes=notes,
+    )
+
+
+def _order(kernel_class: str, proposers: Sequence[str], known: EarlierRun | None) -> str:
+    """What the order rests on, and who else writes candidates."""
+    told = f"of the playbook for {kernel_class} kernels"
+    if known and known.diagnosis:
+        told += f", with the diagnosis of run {known.run_id} ({known.diagnosis.cause.value})"
+    else:
+        told += "; the diagnosis after calibration may move some ahead"
+    others = [name for name in proposers if name != PLAYBOOK]
+    return f"{told}; {', then '.join(others)} writes its own" if others else told
+
+
+def _changes(found: Preflight, branch: str) -> list[str]:
+    """What a run adds; all of it is undone where its baseline fails."""
+    repository = found.repository
+    lines = [
+        f"branch {branch} at {found.head_sha[:12]}, moved forward by one commit a kept step; "
+        f"only {found.kernel} differs in it",
+        f"{SANDBOX}/perf_results.md and {SANDBOX}/runs/<run>/; refs/tile-agent/<run>/",
+    ]
+    if not repository.ignores(f"{SANDBOX}/run"):
+        lines.append(f"a line /{SANDBOX}/ in .git/info/exclude")
+    return [*lines, "your checkout, index and other branches stay as they are"]

@@ -1,0 +1,68 @@
+"""A plan for a person to read."""
+
+from __future__ import annotations
+
+from agent.planning.plan import Plan
+
+
+def text(plan: Plan) -> str:
+    """The plan in lines."""
+    return "\n".join(
+        [
+            f"kernel     {plan.kernel} ({plan.backend}: {plan.kernel_class}, about "
+            f"{plan.flop_per_byte:.3g} FLOP/B)",
+            *_kernels(plan),
+            *_tests(plan),
+            f"machine    {plan.machine}",
+            f"latency    {plan.latency_meaning}",
+            *([f"refused    no run can begin here: {plan.refusal}"] if plan.refusal else []),
+            *_entries(plan),
+            *(f"cost       {line}" for line in plan.cost),
+            f"limits     {plan.limits}",
+            *(f"changes    {line}" for line in plan.changes),
+            *(f"note       {note}" for note in plan.notes),
+            "Nothing was run or changed.",
+        ]
+    )
+
+
+def _kernels(plan: Plan) -> list[str]:
+    lines = []
+    for kernel in plan.kernels:
+        where = ", ".join(kernel.launched_from)
+        told = f"launched by {where}" if where else "not launched in this file"
+        lines.append(f"           {kernel.name}, line {kernel.line}: {told}")
+    lines += [f"launches   {launch}" for launch in plan.launches[:3]]
+    if len(plan.launches) > 3:
+        lines.append(f"           and {len(plan.launches) - 3} more")
+    return [*lines, f"           {plan.launches_from}"]
+
+
+def _tests(plan: Plan) -> list[str]:
+    tests = plan.tests
+    if tests is None:
+        return ["tests      not collected"]
+    files = ", ".join((*tests.files, *tests.benches))
+    return [f"tests      {len(tests.correctness)} correctness, {len(tests.perf)} perf from {files}"]
+
+
+def _entries(plan: Plan) -> list[str]:
+    entries = plan.entries
+    lines = [f"order      {plan.order}"]
+    for number, each in enumerate(entries.tried, 1):
+        count = len(each.variants)
+        what = each.variants[0] if count == 1 else f"{count} variants"
+        lines.append(f"[{number:2d}] try    {each.optimization}: {what}")
+    if not entries.tried:
+        lines.append("           nothing of the playbook applies: a run would end without a try")
+    shown = [each for each in entries.passed_over if not each.foreign]
+    lines += [f"skip       {', '.join(each.optimizations)}: {each.reason}" for each in shown]
+    foreign = [n for each in entries.passed_over if each.foreign for n in each.optimizations]
+    if foreign:
+        lines.append(
+            f"           and {len(foreign)} that look for what is not here (--json says for what): "
+            f"{', '.join(foreign)}"
+        )
+    if entries.opt_in:
+        lines.append(f"           only with --only: {', '.join(entries.opt_in)}")
+    return lines

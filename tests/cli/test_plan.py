@@ -1,0 +1,110 @@
+"""`tile-agent plan` and `run --dry-run`: what a run would do, and that nothing is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.planning.entries import passed_over
+from agent.runs import usual_branch
+from tests.support.project import COUNTED, tile_agent
+from tests.support.repo import git, isolate, make_repo, snapshot, write
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    return make_repo(tmp_path, COUNTED)
+
+
+def test_a_plan_says_what_a_run_then_does(repo: Path) -> None:
+    marker = repo.parent / "ran"
+    conftest = (
+        "import pathlib, pytest\n\n\n"
+        "@pytest.fixture(autouse=True)\n"
+        "def seen():\n"
+        f"    pathlib.Path({str(marker)!r}).touch()\n"
+    )
+    write(repo, {"tests/conftest.py": conftest})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--no-gpg-sign", "--message", "Tell when a test runs")
+    before = snapshot(repo)
+    objects = sorted((repo / ".git" / "objects").iterdir())
+    # not confined: a test that ran could leave its mark
+    options = ("--kernel", "double.py", "--only", "block-size", "--sandbox", "off")
+    planned = tile_agent(repo, "plan", *options, "--json")
+    assert planned.code == 0, planned.err
+    told = tile_agent(repo, "run", "--dry-run", *options)
+    assert told.code == 0, told.err
+    assert snapshot(repo) == before
+    assert sorted((repo / ".git" / "objects").iterdir()) == objects
+    assert not (repo / ".git" / "worktrees").exists()
+    assert not marker.exists()  # collected, and not run
+    plan = planned.json
+    assert [kernel["name"] for kernel in plan["kernels"]] == ["double_kernel"]
+    assert plan["tests"]["correctness"] == ["tests/test_double.py::test_double_triton"]
+    assert plan["tests"]["perf"] == ["tests/test_double.py::test_perf_double_triton"]
+    assert plan["branch"] == usual_branch(Path("double.py"))
+    assert (plan["earlier"], plan["refusal"], plan["launches"]) == (None, "", [])
+    (entry,) = plan["entries"]["tried"]
+    count = len(entry["variants"])
+    assert f"[ 1] try    block-size: {count} variants" in told.out
+    assert "no earlier run on this kernel says how long it takes" in told.out
+    assert told.out.splitlines()[-1] == "Nothing was run or changed."
+
+    ran = tile_agent(repo, "run", *options, "--max-iterations", "1", "--json")
+    assert ran.code in (0, 3, 5), ran.err
+    assert f"try    block-size: {count} variants" in ran.err
+    assert marker.exists()
+    assert git(repo, "rev-parse", "--verify", plan["branch"])
+
+    # A plan of a branch that is taken is refused, as the run would be.
+    taken = tile_agent(repo, "plan", "--kernel", "double.py")
+    assert taken.code == 2
+    assert plan["branch"] in taken.err
+    again = tile_agent(repo, "plan", "--kernel", "double.py", "--branch", "other", "--json").json
+    assert again["earlier"]["run_id"] == ran.json["run"]
+    assert again["earlier"]["same_text"] is True
+    assert again["earlier"]["iterations"] == 1
+    assert again["earlier"]["baseline_s"] > 0 < again["earlier"]["calibration_s"]
+    assert again["launches"][0]["kernel"] == "double_kernel"
+    assert again["cost"][0].startswith(f"as run {ran.json['run']} took on ")
+
+
+def test_a_run_that_would_try_nothing_is_no_fault(repo: Path) -> None:
+    ended = tile_agent(repo, "plan", "--kernel", "double.py", "--only", "warps-by-row", "--json")
+    assert ended.code == 3, ended.err
+    entries = ended.json["entries"]
+    assert entries["tried"] == []
+    (why,) = entries["passed_over"]
+    assert why["optimizations"] == ["warps-by-row"]
+    assert why["reason"]
+
+
+def test_what_the_run_refuses_the_plan_refuses(repo: Path) -> None:
+    (repo / "double.py").write_text((repo / "double.py").read_text() + "\n# changed\n")
+    planned = tile_agent(repo, "plan", "--kernel", "double.py")
+    ran = tile_agent(repo, "run", "--kernel", "double.py")
+    assert (planned.code, planned.err) == (ran.code, ran.err)
+    assert planned.code == 2
+    assert "uncommitted changes" in planned.err
+
+
+@pytest.mark.parametrize(
+    ("reason", "near_miss", "foreign"),
+    [
+        ("BLOCK of k: what the launch at line 27 gives is computed: `f(n)`", True, False),
+        ("looks for tl.exp(x * s), and line 15 of k gives `tl.load(p)`", True, False),
+        ("no launched kernel divides by tl.sqrt(...)", False, True),
+        ("k has no loop", False, True),
+        ("k is not autotuned", False, True),
+        ("BLOCK_SIZE of k is one number: see warps-and-stages", False, False),
+    ],
+)
+def test_a_reason_that_shows_a_place_is_a_near_miss(
+    reason: str, near_miss: bool, foreign: bool
+) -> None:
+    found = passed_over(reason, ["entry"])
+    assert (found.near_miss, found.foreign) == (near_miss, foreign)
