@@ -51,7 +51,11 @@ class PagedLoads(Optimization):
     title = "tile loads of pages"
     backend = "cutile"
     family = "tma"
-    priority: ClassVar = {KernelClass.MEMORY: 15, KernelClass.BALANCED: 15, KernelClass.COMPUTE: 15}
+    priority: ClassVar = {
+        KernelClass.MEMORY: 0,
+        KernelClass.BALANCED: -10,
+        KernelClass.COMPUTE: -10,
+    }
     expected = "TileGym claims 2x to 78x; a third of the instructions, and TMA"
     hypothesis = "A page is fetched as one request with one address and one check of its bounds."
     example: ClassVar[Params] = {}
