@@ -52,9 +52,9 @@ class PagedLoads(Optimization):
     backend = "cutile"
     family = "tma"
     priority: ClassVar = {
-        KernelClass.MEMORY: 0,
+        KernelClass.MEMORY: 10,
         KernelClass.BALANCED: -10,
-        KernelClass.COMPUTE: -10,
+        KernelClass.COMPUTE: 0,
     }
     expected = "TileGym claims 2x to 78x; a third of the instructions, and TMA"
     hypothesis = "A page is fetched as one request with one address and one check of its bounds."
