@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from agent.session import Session
     from agent.state import Run
 
+NOT_BEGUN = "not begun; nothing was changed"
+
 
 def announce(session: Session, *, ask: bool) -> None:
-    """Say what is going to happen, and ask a person who can answer.
+    """Say what is going to happen, and ask a person who can answer; a pipe may have answered.
 
     Raises:
         Interrupted: the answer was no.
@@ -30,7 +32,9 @@ def announce(session: Session, *, ask: bool) -> None:
         except typer.Abort:  # the end of the input is no answer
             agreed = False
         if not agreed:
-            raise Interrupted("not begun; nothing was changed")
+            raise Interrupted(NOT_BEGUN)
+    elif ask and output.answered().lower() in ("n", "no"):
+        raise Interrupted(NOT_BEGUN)
 
 
 def observer(session: Session) -> Observer:

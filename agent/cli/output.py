@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import stat
 import sys
 import traceback
 from types import TracebackType
@@ -94,3 +96,21 @@ def _text(text: str) -> str:
 def interactive() -> bool:
     """Whether a person can answer a question."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def answered() -> str:
+    """What is written to standard input already where no person is asked: a pipe's first line.
+
+    It never waits: a pipe that nobody writes to and that nobody closes is no answer.
+    """
+    try:
+        descriptor = sys.stdin.fileno()
+        kind = os.fstat(descriptor).st_mode
+        if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
+            return ""
+        if not select.select([descriptor], [], [], 0)[0]:
+            return ""
+        lines = os.read(descriptor, 1024).decode(errors="replace").splitlines()
+    except (AttributeError, OSError, ValueError):  # closed, or no file at all
+        return ""
+    return lines[0].strip() if lines else ""

@@ -13,7 +13,7 @@ from agent.analysis.triton.kinds import KernelKind, Kind
 from agent.analysis.triton.operations import Operations, operations_of
 from agent.syntax import Source
 from agent.tileir.compatibility import Obstacle, stops
-from agent.tileir.configs import HINTS
+from agent.tileir.configs import HINTS, is_persistent
 from agent.tileir.hints import RANGES
 
 APPROXIMATED = frozenset(("exp", "exp2", "log", "log2", "tanh", "sigmoid", "softmax"))
@@ -42,7 +42,11 @@ def _recommend(
     called = {operation for _, _, operation in operations.calls}
     family = kind.kind.family
     if family == Kind.DOT:
-        yield "tune occupancy, num_stages and num_ctas=2, and try tiles of 256: `tileir apply`"
+        if is_persistent(operations):
+            yield "tune occupancy and num_stages, and try tiles of 256: `tileir apply`"
+            yield "leave num_ctas at 1: its grid counts on one CTA an SM"
+        else:
+            yield "tune occupancy, num_stages and num_ctas=2, and try tiles of 256: `tileir apply`"
         yield "time small products apart: Tile IR is slow at them, whatever the hints"
         yield "num_stages is a hint of cost: none may run out of shared or tensor memory; report it"
         if any(f.kind == "speed" and f.kernel == kind.kernel for f in findings):

@@ -22,7 +22,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.kinds import KernelKind, Kind
-from agent.analysis.triton.operations import ATOMIC, LOADS, entry_kernels, operations_of
+from agent.analysis.triton.operations import ATOMIC, LOADS, Operations, entry_kernels, operations_of
 from agent.syntax import Source, argument, descendants
 from agent.tileir.compatibility import Obstacle, stops
 
@@ -183,13 +183,18 @@ def _is_ours(source: Source, node: cst.FunctionDef) -> bool:
     return code in (GATE.strip(), DECORATOR.strip())
 
 
+def is_persistent(operations: Operations) -> bool:
+    """Whether the grid counts on one thread block a multiprocessor, so that none may be paired."""
+    parameters = operations.kernel.function.parameters
+    return "NUM_SMS" in {p.name.value for p in parameters} or any(
+        True for _ in operations.find(("num_programs",))
+    )
+
+
 def _hints(source: Source, kernel: Kernel, kind: Kind) -> dict[str, tuple[int, ...]]:
     """The hints of its family, less those that would do harm here."""
     hints = dict(HINTS[kind.family])
-    persistent = "NUM_SMS" in {p.name.value for p in kernel.function.parameters} or any(
-        True for _ in operations_of(source, kernel).find(("num_programs",))
-    )
-    if persistent:
+    if is_persistent(operations_of(source, kernel)):
         hints.pop("num_ctas", None)  # its grid counts on one CTA an SM
     if any("num_stages" in launch.hints for launch in kernel.launches):
         hints.pop("num_stages", None)  # a config would set it a second time

@@ -48,6 +48,7 @@ MAXIMA = [
     ("ct.max(flat_row)", True),
     ("ct.max(row)", True),
     ("ct.max(masked)", True),
+    ("ct.max(ct.gather(x, (i, o), check_bounds=True))", True),
     ("ct.max(ct.gather(x, (i, o), padding_value=-math.inf))", False),
     ("ct.max(ct.gather(flat, i * n + o, mask=o < n, padding_value=-math.inf))", False),
     ("ct.max(ct.where(o < n, row, -math.inf))", False),

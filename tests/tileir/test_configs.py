@@ -14,6 +14,7 @@ import pytest
 
 from agent.analysis.triton.kinds import classify
 from agent.syntax import Source
+from agent.tileir.advice import recommend
 from agent.tileir.compatibility import check
 from agent.tileir.configs import AUTOTUNE, CONFIGS, PreparedConfigs, prepare
 from tests.tileir import machines
@@ -23,6 +24,11 @@ from tests.tileir.kernels import ADD, HEAD, IN_PLACE, KINDS, MATMUL, SOFTMAX, ro
 def prepared(text: str) -> PreparedConfigs:
     source = Source(text)
     return prepare(source, classify(source), check(source))
+
+
+def recommended(text: str) -> tuple[str, ...]:
+    source = Source(text)
+    return recommend(source, classify(source), check(source))
 
 
 def refusal(text: str) -> str:
@@ -81,6 +87,9 @@ def test_a_persistent_kernel_gets_no_two_ctas() -> None:
     persistent = MATMUL.replace("for start in", "stride = tl.num_programs(0)\n    for start in", 1)
     assert "num_ctas=(1, 2)" in prepared(MATMUL).text
     assert "num_ctas=(1, 2)" not in prepared(persistent).text
+    assert any("num_ctas=2" in line for line in recommended(MATMUL))
+    assert not any("num_ctas=2" in line for line in recommended(persistent))
+    assert any("leave num_ctas at 1" in line for line in recommended(persistent))
 
 
 def test_a_hint_that_the_launch_gives_is_not_given_twice() -> None:

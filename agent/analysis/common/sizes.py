@@ -43,6 +43,18 @@ def is_share(part: Size, whole: Size) -> bool:
     )
 
 
+def is_multiple(whole: Size, part: Size) -> bool:
+    """Whether a size is one or more times another, by their numbers or because both are one."""
+    if whole == part:
+        return True
+    numbers = whole.operation, part.operation
+    return (
+        all(map(str.isdecimal, numbers))
+        and int(numbers[1]) > 0
+        and not int(numbers[0]) % int(numbers[1])
+    )
+
+
 def _is_plural(size: Size) -> bool:
     return size.operation.isdecimal() and int(size.operation) > 1
 

@@ -7,7 +7,7 @@ of a tile has to be bounded by a loop or by the grid, and the bound by the array
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
@@ -17,7 +17,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.masks import conditions, upper_bound
 from agent.analysis.common.reaching_definitions import definition, value_of
-from agent.analysis.common.sizes import ONE, ZERO, Size
+from agent.analysis.common.sizes import ONE, ZERO, Size, is_multiple
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.index_ranges import (
@@ -74,7 +74,7 @@ def access_of(source: Source, kernel: Kernel, call: cst.Call) -> Access:
         raise NotRegular("its array is no parameter of the kernel")
     listed = value_of(source, indices)
     several = [e.value for e in listed.elements] if isinstance(listed, cst.Tuple) else [indices]
-    axes = tuple(_axis(source, run_of(source, index)) for index in several)
+    axes = tuple(axis_of(source, run_of(source, index)) for index in several)
     lengths = [axis.run.length for axis in axes if axis.run.length is not None]
     places = [axis.run.place for axis in axes if axis.run.length is not None]
     if all(source.code(length) == "1" for length in lengths):
@@ -96,7 +96,8 @@ def checks_bounds(source: Source, call: cst.Call) -> bool:
     return given is None or source.code(given) == "True"
 
 
-def _axis(source: Source, run: IndexRange) -> TileAxis:
+def axis_of(source: Source, run: IndexRange) -> TileAxis:
+    """Where the tile of a run of indices lies."""
     if run.length is None:
         return TileAxis(run, run.starts, ())
     tiles, offsets = [], []
@@ -123,11 +124,20 @@ def _emitted(access: Access) -> Iterator[cst.BaseExpression]:
 class Bounds:
     """What the code around a kernel's accesses says of the arrays' extents."""
 
-    def __init__(self, source: Source, kernel: Kernel, accesses: Sequence[Access]) -> None:
-        """Read the launches that are in plain sight."""
+    def __init__(
+        self, source: Source, kernel: Kernel, accessed: Iterable[tuple[cst.Name, int]]
+    ) -> None:
+        """Read the launches that are in plain sight.
+
+        Args:
+            source: the file.
+            kernel: what accesses the arrays.
+            accessed: its arrays, each with its dimensions.
+        """
         self._source = source
-        self._arrays = {a.array.value: a.array for a in accesses}
-        ranks = {a.array.value: len(a.axes) for a in accesses}
+        listed = [*accessed]
+        self._arrays = {array.value: array for array, _ in listed}
+        ranks = {array.value: rank for array, rank in listed}
         seen = _launches_in_plain_sight(source, kernel)
         self._sizes = [Sizes(source, kernel, launch, ranks) for launch in seen]
 
@@ -136,18 +146,30 @@ class Bounds:
         masked = self._masked(access)
         for number, axis in enumerate(access.axes):
             if access.checked or number in masked:
-                for sizes in self._sizes:
-                    self._check_axis(sizes, access, number, axis)
+                self.check_axis(access.array, number, axis)
 
-    def _check_axis(self, sizes: Sizes, access: Access, number: int, axis: TileAxis) -> None:
-        whole = sizes.extent(access.array, number)
+    def check_axis(self, array: cst.Name, number: int, axis: TileAxis) -> None:
+        """Raise `NotRegular` unless tiles begin inside an array along one of its axes."""
+        for sizes in self._sizes:
+            self._check_axis(sizes, array, number, axis)
+
+    def is_multiple(self, whole: cst.BaseExpression, part: cst.BaseExpression) -> bool:
+        """Whether one size is a multiple of another at every launch, or is asserted to be."""
+        return all(
+            is_multiple(sizes.size(whole), sizes.size(part))
+            or sizes.at_most(Size("%", (sizes.size(whole), sizes.size(part))), ZERO)
+            for sizes in self._sizes
+        )
+
+    def _check_axis(self, sizes: Sizes, array: cst.Name, number: int, axis: TileAxis) -> None:
+        whole = sizes.extent(array, number)
         start = ZERO
         for offset in axis.offsets:
             start = sizes.size(offset) if start == ZERO else Size("+", (start, sizes.size(offset)))
         inside = sizes.rest(whole, start)
         if inside is None:
             code = " + ".join(self._source.code(o) for o in axis.offsets)
-            raise NotRegular(f"nothing says that `{code}` lies inside {access.array.value}")
+            raise NotRegular(f"nothing says that `{code}` lies inside {array.value}")
         if not axis.tiles:
             return
         if len(axis.tiles) > 1:
@@ -156,7 +178,7 @@ class Bounds:
         if not (sizes.at_most(covered, inside) or self._is_taken_alike(sizes, covered, whole)):
             raise NotRegular(
                 f"nothing says that tile `{self._source.code(axis.tiles[0])}` begins inside axis "
-                f"{number} of {access.array.value}"
+                f"{number} of {array.value}"
             )
 
     def _covered(self, sizes: Sizes, axis: TileAxis) -> Size:

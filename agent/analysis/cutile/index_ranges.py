@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import libcst as cst
 
@@ -28,12 +29,10 @@ class NotRegular(Exception):
     """An index that is no run of elements; the message says why."""
 
 
-@dataclass(frozen=True)
-class IndexRange:
-    """The indices `sum(starts) + 0, 1, ... length - 1` along one axis of an array."""
+@dataclass(frozen=True, kw_only=True)
+class Laid:
+    """How a tile of indices with one dimension that is longer than one lies."""
 
-    starts: tuple[cst.BaseExpression, ...]
-    """What they begin at; each is a scalar."""
     length: cst.BaseExpression | None = None
     """A compile-time constant; None for a single index, which is no tile."""
     place: int = 0
@@ -41,15 +40,26 @@ class IndexRange:
     rank: int = 1
 
 
+Run = TypeVar("Run", bound=Laid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRange(Laid):
+    """The indices `sum(starts) + 0, 1, ... length - 1` along one axis of an array."""
+
+    starts: tuple[cst.BaseExpression, ...]
+    """What they begin at; each is a scalar."""
+
+
 def run_of(source: Source, expression: cst.BaseExpression) -> IndexRange:
     """The run that an index expression is. Raises `NotRegular` when it is none."""
     if is_scalar(source, expression):
-        return IndexRange((expression,), rank=0)
+        return IndexRange(starts=(expression,), rank=0)
     match value_of(source, expression):
         case cst.BinaryOperation(left=left, operator=cst.Add(), right=right):
             return _sum(source, left, right)
         case cst.Subscript() as subscript:
-            return _indexed(source, subscript)
+            return indexed(source, subscript, run_of(source, subscript.value))
         case cst.Call() as call:
             return _called(source, call)
     raise NotRegular(f"`{source.code(expression)}` does not count one by one")
@@ -81,8 +91,20 @@ def is_scalar(source: Source, expression: cst.BaseExpression, deep: int = 0) -> 
             called = source.name(expression.func) or ""
             if called in ARITHMETIC:
                 return all(is_scalar(source, a.value, deep + 1) for a in expression.args)
-            return called in SCALARS
+            return called in SCALARS or (
+                called == f"{CT}gather" and _is_one_element(source, expression, deep)
+            )
     return False
+
+
+def _is_one_element(source: Source, call: cst.Call, deep: int) -> bool:
+    """Whether a gather has single indices, and no mask that is a tile."""
+    indices, mask = argument(call, 1, "indices"), keyword(call, "mask")
+    listed = value_of(source, indices) if indices is not None else None
+    if listed is None or mask is not None:
+        return False
+    several = [e.value for e in listed.elements] if isinstance(listed, cst.Tuple) else [listed]
+    return all(is_scalar(source, index, deep + 1) for index in several)
 
 
 def steps(
@@ -137,7 +159,7 @@ def _called(source: Source, call: cst.Call) -> IndexRange:
         length = argument(call, 0, "size")
         if length is None or keyword(call, "start") or keyword(call, "step"):
             raise NotRegular("ct.arange has a start or step of its own")
-        return IndexRange((), length)
+        return IndexRange(starts=(), length=length)
     if called == f"{CT}add":
         values = positional(call)
         if len(values) == 2:
@@ -145,21 +167,22 @@ def _called(source: Source, call: cst.Call) -> IndexRange:
     if called == f"{CT}full":
         value, shape = argument(call, 1, "fill_value"), argument(call, 0, "shape")
         if value is not None and is_scalar(source, value) and _has_one_dimension(shape):
-            return IndexRange((value,), rank=0)
+            return IndexRange(starts=(value,), rank=0)
     if called == f"{CT}astype":
         return run_of(source, positional(call)[0])
     if called == f"{CT}expand_dims":
         axis = argument(call, 1, "axis")
         if isinstance(axis, cst.Integer):
-            return _expanded(run_of(source, positional(call)[0]), axis.evaluated_value)
+            return expanded(run_of(source, positional(call)[0]), axis.evaluated_value)
     if called == f"{CT}reshape":
-        return _reshaped(source, positional(call)[0], argument(call, 1, "shape"))
+        run = run_of(source, positional(call)[0])
+        return reshaped(source, argument(call, 1, "shape"), run)
     if isinstance(call.func, cst.Attribute) and not called.startswith(CT):
         owner, method = call.func.value, call.func.attr.value
         if method == "astype":
             return run_of(source, owner)
         if method == "reshape":
-            return _reshaped(source, owner, argument(call, 0, "shape"))
+            return reshaped(source, argument(call, 0, "shape"), run_of(source, owner))
     raise NotRegular(f"`{source.code(call)}` does not count one by one")
 
 
@@ -167,9 +190,8 @@ def _has_one_dimension(shape: cst.BaseExpression | None) -> bool:
     return isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1
 
 
-def _indexed(source: Source, subscript: cst.Subscript) -> IndexRange:
+def indexed(source: Source, subscript: cst.Subscript, run: Run) -> Run:
     """`offsets[:, None]` and `offsets[None, :]`."""
-    run = run_of(source, subscript.value)
     kinds = [element.slice for element in subscript.slice]
     news = [isinstance(k, cst.Index) and source.code(k.value) == "None" for k in kinds]
     wholes = [isinstance(k, cst.Slice) and not (k.lower or k.upper or k.step) for k in kinds]
@@ -178,17 +200,16 @@ def _indexed(source: Source, subscript: cst.Subscript) -> IndexRange:
     return replace(run, rank=len(kinds), place=len(kinds) - 1 - wholes.index(True))
 
 
-def _expanded(run: IndexRange, axis: int) -> IndexRange:
+def expanded(run: Run, axis: int) -> Run:
+    """`ct.expand_dims(offsets, axis)`."""
     if run.length is None or axis > run.rank:
         raise NotRegular("ct.expand_dims adds a dimension to no run")
     before = axis <= run.rank - 1 - run.place
     return replace(run, rank=run.rank + 1, place=run.place + (not before))
 
 
-def _reshaped(
-    source: Source, value: cst.BaseExpression, shape: cst.BaseExpression | None
-) -> IndexRange:
-    run = run_of(source, value)
+def reshaped(source: Source, shape: cst.BaseExpression | None, run: Run) -> Run:
+    """`ct.reshape(offsets, (1, TILE))`."""
     if isinstance(shape, cst.Tuple | cst.List) and run.length is not None:
         edges = [e.value for e in shape.elements]
         long = [i for i, e in enumerate(edges) if source.code(e) != "1"]

@@ -193,8 +193,10 @@ def padded_gather(file: KernelFile) -> Iterator[Found]:
 
 
 def _pads_with_zero(file: KernelFile, gather: cst.Call, index: cst.BaseExpression) -> bool:
-    given = {arg.keyword.value for arg in gather.args if arg.keyword is not None}
-    if given & {"padding_value", "check_bounds"} or any(arg.star for arg in gather.args):
+    checked = keyword(gather, "check_bounds")
+    if keyword(gather, "padding_value") is not None or any(arg.star for arg in gather.args):
+        return False
+    if checked is not None and file.code(checked) != "True":
         return False
     return any(_iota(file, element) is not None for element in elements(file, index))
 

@@ -15,7 +15,7 @@ Source: TileGym's cuTile playbook, item A, which claims 2x to 78x. Not for every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import libcst as cst
@@ -31,12 +31,12 @@ from agent.analysis.cutile.index_ranges import NotRegular
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
+from agent.rewriting.cutile.leftovers import unused_after
+from agent.rewriting.cutile.paddings import padding_mode
 from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90
 ELEMENTWISE = (*CUTILE.arithmetic, f"{CT}astype", f"{CT}where")
-INFINITIES = ("math.inf", "numpy.inf", "torch.inf")
-NANS = ("math.nan", "numpy.nan", "torch.nan")
 Edit = Callable[[Any], Any]
 
 
@@ -116,7 +116,8 @@ ct.reshape(
             replaced, refused = _rewritten(source, kernel)
             edits |= replaced
             reasons += refused
-            edits |= _unused_after(source, kernel, tuple(replaced))
+            names = _emitted_names(source, kernel, replaced)
+            edits |= unused_after(source, kernel, _indices(replaced), names)
         if not edits:
             raise all_refuse(reasons, "no launched kernel gathers or scatters")
         return source.rewrite(edits)
@@ -132,7 +133,7 @@ def _rewritten(source: Source, kernel: Kernel) -> tuple[dict[cst.CSTNode, Edit],
             accesses.append(access_of(source, kernel, call))
         except NotRegular as reason:
             reasons.append(f"line {source.line(call)}: {reason}")
-    bounds = Bounds(source, kernel, accesses)
+    bounds = Bounds(source, kernel, ((a.array, len(a.axes)) for a in accesses))
     for access in accesses:
         try:
             bounds.check(access)
@@ -140,6 +141,30 @@ def _rewritten(source: Source, kernel: Kernel) -> tuple[dict[cst.CSTNode, Edit],
         except NotRegular as reason:
             reasons.append(f"line {source.line(access.call)}: {reason}")
     return edits, reasons
+
+
+def _indices(replaced: Iterable[cst.CSTNode]) -> list[cst.BaseExpression]:
+    """What the replaced accesses were told of where."""
+    return [
+        e
+        for call in replaced
+        if isinstance(call, cst.Call)
+        for e in (argument(call, 1, "indices"), keyword(call, "mask"))
+        if e is not None
+    ]
+
+
+def _emitted_names(source: Source, kernel: Kernel, replaced: Iterable[cst.CSTNode]) -> set[str]:
+    """The names that the new accesses mention."""
+    names = set()
+    for call in replaced:
+        if isinstance(call, cst.Call):
+            access = access_of(source, kernel, call)
+            for axis in access.axes:
+                for expression in (*axis.tiles, *axis.offsets, axis.run.length):
+                    if expression is not None:
+                        names |= {n.value for n in descendants(expression, cst.Name)}
+    return names
 
 
 def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
@@ -165,7 +190,7 @@ def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
     where = [array, f"index={_tuple(index)}"]
     if source.name(call.func) == GATHER:
         if access.checked or access.mask is not None:
-            hints.insert(0, _padding(source, call, ct))
+            hints.insert(0, padding_mode(source, call, ct))
         load = NewCall(f"{ct}.load", [*where, f"shape={edge}", *hints])
         new = laid_out(load if shape == edge else NewCall(f"{ct}.reshape", [load, shape]), place)
         return lambda _: cst.parse_expression(new)
@@ -191,32 +216,6 @@ def _edit(source: Source, kernel: Kernel, access: Access) -> Edit:
         )
 
     return edit
-
-
-def _padding(source: Source, call: cst.Call, ct: str) -> str:
-    """The padding mode that stands for a gather's padding value."""
-    given = keyword(call, "padding_value")
-    mode = _mode(source, value_of(source, given)) if given is not None else "ZERO"
-    if given is not None and mode is None:
-        raise NotRegular(f"no padding mode is `{source.code(given)}`")
-    return f"padding_mode={ct}.PaddingMode.{mode}"
-
-
-def _mode(source: Source, value: cst.BaseExpression) -> str | None:
-    match value:
-        case cst.Integer() | cst.Float():
-            return "ZERO" if value.evaluated_value == 0 else None
-        case cst.UnaryOperation(operator=cst.Minus(), expression=inner):
-            negated = {"ZERO": "NEG_ZERO", "POS_INF": "NEG_INF", "NAN": "NAN"}
-            return negated.get(_mode(source, inner) or "")
-        case cst.Call(args=[cst.Arg(value=cst.SimpleString() as text)]):
-            if source.name(value.func) in ("float", "builtins.float"):
-                words = {"inf": "POS_INF", "-inf": "NEG_INF", "nan": "NAN"}
-                return words.get(str(text.evaluated_value).lower())
-        case cst.Name() | cst.Attribute():
-            named = source.name(value)
-            return "POS_INF" if named in INFINITIES else "NAN" if named in NANS else None
-    return None
 
 
 def _has_shape(
@@ -254,70 +253,3 @@ def _has_shape(
 def _tuple(items: Sequence[str] | Iterator[str]) -> str:
     listed = list(items)
     return f"({', '.join(listed)}{',' if len(listed) == 1 else ''})"
-
-
-# --- what is left over --------------------------------------------------------------------------
-
-
-def _unused_after(
-    source: Source, kernel: Kernel, replaced: Sequence[cst.CSTNode]
-) -> dict[cst.CSTNode, Edit]:
-    """The edits that remove the assignments which only the replaced accesses used."""
-    gone = [
-        e
-        for call in replaced
-        if isinstance(call, cst.Call)
-        for e in (argument(call, 1, "indices"), keyword(call, "mask"))
-        if e is not None
-    ]
-    edits: dict[cst.CSTNode, Edit] = {}
-    kept = _emitted_names(source, kernel, replaced)
-    body = kernel.function.node.body
-    while True:
-        inside = {id(n) for e in gone for n in descendants(e, cst.Name)}
-        candidates = {n.value for e in gone for n in descendants(e, cst.Name)} - kept
-        found = []
-        for line in descendants(body, cst.SimpleStatementLine):
-            name = _assigned_name(line)
-            if (
-                line not in edits
-                and name in candidates
-                and not any(
-                    n.value == name and id(n) not in inside and not _is_target(source, n)
-                    for n in descendants(body, cst.Name)
-                )
-            ):
-                found.append(line)
-        if not found:
-            return edits
-        for line in found:
-            edits[line] = lambda _: cst.RemoveFromParent()
-            gone.append(cst.ensure_type(line.body[0], cst.Assign).value)
-
-
-def _emitted_names(source: Source, kernel: Kernel, replaced: Sequence[cst.CSTNode]) -> set[str]:
-    """The names that the new accesses mention."""
-    names = set()
-    for call in replaced:
-        if isinstance(call, cst.Call):
-            access = access_of(source, kernel, call)
-            for axis in access.axes:
-                for expression in (*axis.tiles, *axis.offsets, axis.run.length):
-                    if expression is not None:
-                        names |= {n.value for n in descendants(expression, cst.Name)}
-    return names
-
-
-def _assigned_name(line: cst.SimpleStatementLine) -> str | None:
-    """The name a line assigns, if it does nothing else and carries no comment."""
-    comments = [above.comment for above in line.leading_lines]
-    if len(line.body) != 1 or any((*comments, line.trailing_whitespace.comment)):
-        return None
-    match line.body[0]:
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))]):
-            return name
-    return None
-
-
-def _is_target(source: Source, name: cst.Name) -> bool:
-    return isinstance(next(source.ancestors(name), None), cst.AssignTarget)

@@ -1,7 +1,10 @@
 """Give float32 operands of a tile product to the tensor cores, as TF32.
 
-When: a cuTile kernel whose `ct.mma` may be handed float32 tiles. cuda-tile never casts them itself.
+When: a cuTile kernel whose `ct.mma`, `ct.matmul` or `@` may be handed float32 tiles. cuda-tile
+    never casts them itself.
 Do: cast both operands to `ct.tfloat32` where they are float32, and leave every other type alone.
+    What `ct.matmul` and `@` give has the type of their operands: for float32 matrices they become a
+    `ct.mma` that sums up in float32.
 Risk: changes rounding. TF32 keeps 10 bits of the 23 of a float32's mantissa, as PyTorch does with
     `torch.backends.cuda.matmul.allow_tf32`; sums stay float32.
 Source: TileGym's cuTile playbook, item D, which names about 2x. Compiled with cuda-tile 1.7, a
@@ -12,8 +15,8 @@ Source: TileGym's cuTile playbook, item D, which names about 2x. Compiled with c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
 import libcst as cst
 
@@ -43,7 +46,7 @@ class Tf32Guard(Optimization):
     priority: ClassVar = {
         KernelClass.MEMORY: 190,
         KernelClass.BALANCED: 50,
-        KernelClass.COMPUTE: 0,
+        KernelClass.COMPUTE: -10,
     }
     expected = "about 2x or more for float32 operands (TileGym); nothing for others"
     hypothesis = "Tensor cores take TF32 but not float32, which is multiplied one by one."
@@ -95,22 +98,89 @@ def as_tf32(tile):
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
         """Guard the operands of every product in the launched kernels and their helpers."""
         source = subject.source
-        operands = _operands(source)
-        if not operands:
+        operands, products = _operands(source), _products(source)
+        if not operands and not products:
             raise NotApplicable(
                 "no launched kernel multiplies tiles that may be float32 and are not cast yet"
             )
-        tile, guard = tile_module(source), free_name(source, "as_tf32")
-        helper = (
-            f"def {guard}(tile):\n"
-            '    """A float32 tile in the format of the tensor cores; any other tile as it is."""\n'
-            f"    return {tile}.astype("
-            f"tile, {tile}.tfloat32 if tile.dtype == {tile}.float32 else tile.dtype)\n"
+        tile, helpers = tile_module(source), []
+        edits: dict[Any, Any] = {}
+        if operands:
+            guard = free_name(source, "as_tf32")
+            helpers.append(_guard(tile, guard))
+            edits |= {o: lambda old: cst.Call(cst.Name(guard), [cst.Arg(old)]) for o in operands}
+        if products:
+            product = free_name(source, "tf32_product")
+            helpers.append(_product(tile, product))
+            edits |= {node: _called(product) for node in products}
+        return source.rewrite(edits | {source.module: before_kernels(source, *helpers)})
+
+
+def _guard(tile: str, name: str) -> str:
+    return (
+        f"def {name}(tile):\n"
+        '    """A float32 tile in the format of the tensor cores; any other tile as it is."""\n'
+        f"    return {tile}.astype("
+        f"tile, {tile}.tfloat32 if tile.dtype == {tile}.float32 else tile.dtype)\n"
+    )
+
+
+def _product(tile: str, name: str) -> str:
+    return (
+        f"def {name}(x, y):\n"
+        '    """The product of float32 matrices on the tensor cores; any other as it is."""\n'
+        f"    float32 = x.dtype == {tile}.float32 and y.dtype == {tile}.float32\n"
+        "    if float32 and x.ndim == 2 and y.ndim == 2:\n"
+        f"        zeros = {tile}.zeros((x.shape[0], y.shape[1]), dtype={tile}.float32)\n"
+        f"        left = {tile}.astype(x, {tile}.tfloat32)\n"
+        f"        right = {tile}.astype(y, {tile}.tfloat32)\n"
+        f"        result = {tile}.mma(left, right, zeros)\n"
+        "    else:\n"
+        f"        result = {tile}.matmul(x, y)\n"
+        "    return result\n"
+    )
+
+
+def _called(name: str) -> Callable[[Any], cst.CSTNode]:
+    """`a @ b` or `ct.matmul(a, b)` as a call of the helper."""
+
+    def edit(product: cst.Call | cst.BinaryOperation) -> cst.Call:
+        if isinstance(product, cst.Call):
+            return product.with_changes(func=cst.Name(name))
+        comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+        return cst.Call(
+            cst.Name(name), [cst.Arg(product.left, comma=comma), cst.Arg(product.right)]
         )
-        return source.rewrite(
-            {o: lambda operand: cst.Call(cst.Name(guard), [cst.Arg(operand)]) for o in operands}
-            | {source.module: before_kernels(source, helper)}
-        )
+
+    return edit
+
+
+def _products(source: Source) -> list[cst.Call | cst.BinaryOperation]:
+    """Where the launched kernels and their helpers multiply with `ct.matmul` or `@`.
+
+    A function that deals with TF32 itself, and one that sets an operand's type, is left alone.
+    """
+    found: dict[cst.Call | cst.BinaryOperation, None] = {}
+    reached = {f.name: f for k in CUTILE.chosen(source) for f in CUTILE.reached(source, k)}
+    for function in reached.values():
+        body = function.node.body
+        calls = list(CUTILE.find(source, body, (f"{CT}matmul",)))
+        signs = [
+            b
+            for b in descendants(body, cst.BinaryOperation)
+            if isinstance(b.operator, cst.MatrixMultiply)
+        ]
+        if not (calls or signs) or _reaches_tf32(source, body):
+            continue
+        values = _assigned_values(function)
+        pairs: dict[cst.Call | cst.BinaryOperation, Sequence[cst.BaseExpression | None]] = {
+            **{c: (argument(c, 0, "x"), argument(c, 1, "y")) for c in calls if len(c.args) == 2},
+            **{sign: (sign.left, sign.right) for sign in signs},
+        }
+        for node, pair in pairs.items():
+            if not any(o is None or _is_settled(source, o, values) for o in pair):
+                found[node] = None
+    return list(found)
 
 
 def _operands(source: Source) -> list[cst.BaseExpression]:
@@ -155,7 +225,7 @@ def _is_settled(
     return is_tf32 or any(_casts(source, value, OTHER_TYPES) for value in own)
 
 
-def _reaches_tf32(source: Source, value: cst.BaseExpression) -> bool:
+def _reaches_tf32(source: Source, value: cst.CSTNode) -> bool:
     helpers = [source.function_of(call.func) for call in descendants(value, cst.Call)]
     bodies = [helper.node.body for helper in helpers if helper is not None]
     return any(

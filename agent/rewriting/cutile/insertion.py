@@ -54,8 +54,8 @@ def with_import(source: Source, line: str) -> Edit:
     return edit
 
 
-def before_kernels(source: Source, function: str) -> Edit:
-    """The edit that writes a function above the first kernel, two empty lines around it."""
+def before_kernels(source: Source, *functions: str) -> Edit:
+    """The edit that writes functions above the first kernel, two empty lines around each."""
     kernels = {kernel.function.node for kernel in CUTILE.kernels(source)}
     place = next(
         i
@@ -63,8 +63,8 @@ def before_kernels(source: Source, function: str) -> Edit:
         if any(node in kernels for node in descendants(statement, cst.FunctionDef))
     )
     empty = [cst.EmptyLine(indent=False)] * 2
-    statement = cst.parse_statement(function).with_changes(leading_lines=empty)
-    return _inserting(place, [statement])
+    written = [cst.parse_statement(f).with_changes(leading_lines=empty) for f in functions]
+    return _inserting(place, written)
 
 
 def _inserting(place: int, statements: Sequence[cst.CSTNode]) -> Edit:

@@ -1,0 +1,84 @@
+"""tf32-guard: products that are written `a @ b` or `ct.matmul(a, b)`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent import playbook
+from agent.environment import probe
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+
+from tests.playbook.test_cutile_compiles import compiled, load  # noqa: E402
+from tests.support.rewriting import file, refusal, subject  # noqa: E402
+from tests.support.tile_cpu import result_of  # noqa: E402
+
+ENTRY = "tf32-guard"
+KERNEL = (
+    "def k(a, b, y):\n    row, column = ct.bid(0), ct.bid(1)\n"
+    "    total = ct.zeros((32, TILE), dtype=ct.float32)\n"
+    "    for i in range(ct.num_tiles(a, axis=1, shape=(32, 16))):\n"
+    "        left = ct.load(a, (row, i), (32, 16), padding_mode=ct.PaddingMode.ZERO)\n"
+    "        right = ct.load(b, (i, column), (16, TILE), padding_mode=ct.PaddingMode.ZERO)\n"
+    "        total = {product}\n"
+    "    ct.store(y, (row, column), total.astype(y.dtype))\n"
+)
+HOST = "def run(a, b):\n    m, n = a.shape[0], b.shape[1]\n    y = torch.empty((m, n))\n"
+PRODUCTS = [
+    "total + left @ right",
+    "total + ct.matmul(left, right)",
+    "total + (left * 2 @ right) * 0.5",
+    "ct.mma(left, right, total) + left @ right",
+]
+
+
+def product(text: str) -> str:
+    grid = "(ct.cdiv(m, 32), ct.cdiv(n, TILE))"
+    return file(KERNEL.format(product=text), HOST, grid=grid, arguments="a, b, y")
+
+
+@pytest.mark.parametrize("written", PRODUCTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64])
+def test_numbers_are_those_of_tf32(written: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    if dtype != torch.float32 and "ct.mma" in written:
+        pytest.skip("this accumulator is for float32")
+    text = product(written)
+    new = playbook.get(ENTRY).apply(subject(text), {})
+    assert " @ " not in new
+    assert "not cast yet" in refusal(ENTRY, new)
+    a, b = torch.randn(70, 50, dtype=dtype), torch.randn(50, 130, dtype=dtype)
+    expected = result_of(text, "run", (a, b), tmp_path)
+    found = result_of(new, "run", (a, b), tmp_path)
+    if dtype == torch.float32:
+        assert not torch.equal(found, expected)
+        error = (found - expected).square().mean().sqrt() / expected.square().mean().sqrt()
+        assert error < playbook.get(ENTRY).changes_rounding
+    else:
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "total + left.astype(ct.bfloat16) @ right.astype(ct.bfloat16)",
+        "total + ct.matmul(ct.astype(left, ct.tfloat32), ct.astype(right, ct.tfloat32))",
+    ],
+)
+def test_what_is_cast_stays(written: str) -> None:
+    assert "not cast yet" in refusal(ENTRY, product(written))
+
+
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    "sm", ["sm_90", *(pytest.param(s, marks=pytest.mark.full) for s in ("sm_80", "sm_100"))]
+)
+def test_it_compiles(sm: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_TILE_CACHE_DIR", "0")
+    new = playbook.get(ENTRY).apply(subject(product(PRODUCTS[0])), {})
+    module = load(tmp_path / "product.py", new)
+    arguments = ((dtype, 2), (dtype, 2), ("float32", 2))
+    assert compiled(module, "k", arguments, sm).startswith(b"\x7fELF")
