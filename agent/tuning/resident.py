@@ -13,12 +13,14 @@ from dataclasses import replace
 
 import libcst as cst
 
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.strides import takes_any_grid
-from agent.syntax import Untraceable, descendants
+from agent.syntax import Untraceable, descendants, keyword
 from agent.tuning.form import Form, local_assignments
 from agent.tuning.grid import GridFunction, grid_of, removed
 from agent.tuning.plan import NUM_CTAS, OCCUPANCY, SearchPlan, hint_of
-from agent.tuning.templates import NotTunable
+from agent.tuning.templates import RESIDENT_OCCUPANCIES, NotTunable
 
 MULTIPROCESSORS = "multi_processor_count"
 PRODUCT = "T4"
@@ -36,6 +38,36 @@ def resident_grid(plan: SearchPlan, grid: GridFunction) -> GridFunction:
     }
     followed = _with_occupancy(plan, grid, sizes)
     return _scaled(plan, followed, sizes, multiplied=followed is not grid)
+
+
+def for_resident_blocks(plan: SearchPlan, kernel_class: KernelClass) -> SearchPlan:
+    """The plan with higher occupancies, where memory is the limit and the grid follows them."""
+    if plan.tiles or plan.traits.multiplies or kernel_class is not KernelClass.MEMORY:
+        return plan
+    try:
+        grid = resident_grid(plan, grid_of(plan.form, {}))
+    except NotTunable:
+        return plan  # whoever writes the search says so
+    follows = OCCUPANCY in grid.names.values() or grid.suffixes
+    if not follows or _keeps_from_tma(plan.form):
+        return plan
+    rows = tuple((n,) for n in RESIDENT_OCCUPANCIES if (n,) != plan.fixed)
+    most = RESIDENT_OCCUPANCIES[-1]
+    why = f"occupancies up to {most}: the grid has as many blocks as they hold"
+    return replace(plan, space={80: rows}, why=(*plan.why, why))
+
+
+def _keeps_from_tma(form: Form) -> bool:
+    """Whether an access says `allow_tma=False`.
+
+    With that and an occupancy of 16 a persistent rms norm is said to hang (TileGym, issue 169), and
+    a search that hangs is worse than one that misses a config.
+    """
+    return any(
+        keyword(call, "allow_tma") is not None
+        for function in CUTILE.reached(form.source, form.kernel)
+        for call in descendants(function.node.body, cst.Call)
+    )
 
 
 def _with_occupancy(

@@ -15,6 +15,7 @@ from agent.harness.compiling.cutile import compile_file
 from agent.syntax import Source
 from tests.support.warm_python import warm_interpreter
 from tests.tuning import sources
+from tests.tuning.test_plan import plan
 from tests.tuning.test_write import written
 
 LINEAR = (
@@ -154,6 +155,27 @@ def test_a_helper_that_asks_for_its_block_takes_no_other_grid() -> None:
 def test_names_of_the_block_and_the_count_serve_as_well() -> None:
     assert kernel_takes_any_grid(LINEAR)
     assert not kernel_takes_any_grid(LINEAR.replace("+ added", "+ first + added"))
+
+
+def test_high_occupancies_where_memory_is_the_limit_and_the_grid_follows() -> None:
+    def tried(text: str) -> set[int | None]:
+        return {config["occupancy"] for config in plan(text).configs_for(90)}
+
+    assert tried(CENTRED) == {None, 1, 2, 4, 8, 16, 32}
+    assert tried(CENTRED.replace("min(sms, x.shape[0])", "min(132, x.shape[0])")) == {
+        None,
+        1,
+        2,
+        4,
+        8,
+    }
+    assert tried(sources.ROWS) == {None, 1, 2, 4, 8}
+    assert max(n or 0 for n in tried(LINEAR)) <= 2
+    followed = CENTRED.replace("@ct.kernel", "BUSY = 4\n\n\n@ct.kernel(occupancy=BUSY)")
+    followed = followed.replace("min(sms, x", "min(sms * BUSY, x")
+    assert tried(followed) == {4, 1, 2, 8, 16, 32}
+    slow = CENTRED.replace("astype(y.dtype))", "astype(y.dtype), allow_tma=False)")
+    assert tried(slow) == {None, 1, 2, 4, 8}
 
 
 class TestNumbers:
