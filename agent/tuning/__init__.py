@@ -5,7 +5,17 @@ file. Nothing here runs a kernel.
 """
 
 from agent.tuning.plan import SearchPlan, TunableSizes, plan
+from agent.tuning.resident import for_resident_blocks
 from agent.tuning.templates import TEMPLATES, NotTunable, Template
 from agent.tuning.write import write
 
-__all__ = ["TEMPLATES", "NotTunable", "SearchPlan", "Template", "TunableSizes", "plan", "write"]
+__all__ = [
+    "TEMPLATES",
+    "NotTunable",
+    "SearchPlan",
+    "Template",
+    "TunableSizes",
+    "for_resident_blocks",
+    "plan",
+    "write",
+]

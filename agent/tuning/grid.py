@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import libcst as cst
 
@@ -21,15 +22,17 @@ class GridFunction:
     """Statements of the wrapper that it takes along, in their order."""
     names: Mapping[cst.Name, str]
     """A use of a tuned size in them -> the config's field."""
+    suffixes: Mapping[cst.CSTNode, str] = field(default_factory=dict)
+    """An expression in them -> what is written behind it."""
 
     @property
     def varies(self) -> bool:
         """Whether it depends on the config at all."""
-        return bool(self.names)
+        return bool(self.names or self.suffixes)
 
 
-def grid_of(form: Form, sizes: Mapping[cst.Integer, str]) -> GridFunction:
-    """What of the wrapper the grid needs, when these integers come from the config.
+def grid_of(form: Form, sizes: Mapping[Any, str]) -> GridFunction:
+    """What of the wrapper the grid needs, when these integers, or other expressions, change.
 
     Raises:
         NotTunable: what is computed from them serves another purpose, or is not a plain statement
@@ -41,9 +44,9 @@ def grid_of(form: Form, sizes: Mapping[cst.Integer, str]) -> GridFunction:
     pending: list[cst.CSTNode] = [form.launch.grid]
     for node in pending:
         for name in descendants(node, cst.Name):
-            field = sizes.get(source.resolve(name))  # type: ignore[call-overload]
-            if field is not None:
-                fields[name] = field
+            found = sizes.get(source.resolve(name))
+            if found is not None:
+                fields[name] = found
                 continue
             for assignment in local_assignments(form, name):
                 if _depends(source, form, assignment.node, sizes):
@@ -119,9 +122,7 @@ def _last(element: cst.BaseElement, is_last: bool) -> cst.BaseElement:
     return element.with_changes(comma=cst.MaybeSentinel.DEFAULT) if is_last else element
 
 
-def _depends(
-    source: Source, form: Form, target: cst.CSTNode, sizes: Mapping[cst.Integer, str]
-) -> bool:
+def _depends(source: Source, form: Form, target: cst.CSTNode, sizes: Mapping[Any, str]) -> bool:
     """Whether what a name is assigned is computed from one of the integers."""
     pending, seen = [target], set()
     for node in pending:

@@ -75,20 +75,20 @@ class Launcher:
         return self._grid.varies or bool(self._plan.tiles)
 
     def _grid_and_args(self) -> Iterator[str]:
-        source, inner = self._source, INDENT * 2
+        inner = INDENT * 2
         if self._grid.varies:
             yield f"\n{INDENT}def grid(config):\n"
             for statement in self._grid.moved:
                 for line in statement.leading_lines:
                     if line.comment is not None:
                         yield f"{inner}{line.comment.value}\n"
-                yield f"{inner}{replaced(source, statement, self._grid_names)}\n"
+                yield f"{inner}{self._moved(statement)}\n"
             expression = self._grid.expression
             if isinstance(expression, cst.Tuple):
-                items = [replaced(source, e.value, self._grid_names) for e in expression.elements]
+                items = [self._moved(e.value) for e in expression.elements]
                 yield self._tuple("return ", items, inner)
             else:
-                yield f"{inner}return {replaced(source, expression, self._grid_names)}\n"
+                yield f"{inner}return {self._moved(expression)}\n"
         values = list(self._values.values())
         if self._plan.tiles:
             written = [f"{self._values[p]}={self._values[p]}" for p in self._form.scratch]
@@ -96,6 +96,10 @@ class Launcher:
             yield self._tuple("return ", values, inner) + "\n"
         else:
             yield "\n" * self._grid.varies + self._tuple("args = ", values, INDENT)
+
+    def _moved(self, node: cst.CSTNode) -> str:
+        """The text of a part of the grid inside the function."""
+        return replaced(self._source, node, self._grid_names, self._grid.suffixes)
 
     def _choice(self) -> Iterator[str]:
         """Fixed, searched for, or remembered."""

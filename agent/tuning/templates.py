@@ -32,6 +32,10 @@ MOST_ACCUMULATED = 65536
 CLUSTERS = (90, 100)
 """Where several blocks may share a tile (num_ctas above 1); sm_103 counts as sm_100."""
 OCCUPANCIES = (1, 2, 4, 8)
+RESIDENT_OCCUPANCIES = (*OCCUPANCIES, 16, 32)
+"""Where memory is the limit and the grid follows. The hint goes to 32, but cuda-tile 1.7 gives a
+thread no fewer registers from 9 on, for sm_80, sm_90 and sm_100: a copy, an activation and a
+softmax have those of 8. So more pays only by the blocks that are launched for it."""
 
 
 def rows_for(space: Space, sm: int) -> tuple[Row, ...]:

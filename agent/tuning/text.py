@@ -37,10 +37,21 @@ def comment(text: str, indent: str) -> str:
     return textwrap.fill(text, WIDTH, initial_indent=head, subsequent_indent=head) + "\n"
 
 
-def replaced(source: Source, node: cst.CSTNode, names: Mapping[cst.Name, str]) -> str:
-    """The text of a node on one line, some of its names replaced by expressions."""
-    return source.code(edited(node, {name: _writing(text) for name, text in names.items()}))
+def replaced(
+    source: Source,
+    node: cst.CSTNode,
+    names: Mapping[cst.Name, str],
+    suffixes: Mapping[cst.CSTNode, str],
+) -> str:
+    """The text of a node on one line, names in it replaced and texts added behind expressions."""
+    edits: dict[cst.CSTNode, Callable[[cst.CSTNode], cst.CSTNode]] = {}
+    for place in (*names, *suffixes):
+        edits[place] = _writing(source, names.get(place), suffixes.get(place, ""))  # type: ignore[call-overload]
+    return source.code(edited(node, edits))
 
 
-def _writing(text: str) -> Callable[[cst.CSTNode], cst.CSTNode]:
-    return lambda _: cst.parse_expression(text)
+def _writing(source: Source, text: str | None, suffix: str) -> Callable[[cst.CSTNode], cst.CSTNode]:
+    def write(node: cst.CSTNode) -> cst.CSTNode:
+        return cst.parse_expression((source.code(node) if text is None else text) + suffix)
+
+    return write

@@ -18,14 +18,14 @@ from typing import Any
 
 import libcst as cst
 
-from agent.syntax import Edits, Source, Untraceable
+from agent.syntax import Edits, Source
 from agent.tuning.form import top_level
-from agent.tuning.grid import GridFunction, grid_of, narrowed, removed
+from agent.tuning.grid import grid_of, narrowed, removed
 from agent.tuning.imports import imports_name, module_named, with_imports
 from agent.tuning.launcher import Launcher
 from agent.tuning.names import SearchNames, names_of
-from agent.tuning.plan import OCCUPANCY, SearchPlan, hint_of
-from agent.tuning.templates import NotTunable
+from agent.tuning.plan import SearchPlan
+from agent.tuning.resident import resident_grid
 from agent.tuning.text import INDENT, comment, enclosed, tupled
 
 COMPILER_TIMEOUT_S = 30
@@ -48,7 +48,7 @@ def write(source: Source, plan: SearchPlan) -> str:
     form = plan.form
     sizes = {literal.node: constant for constant, literal in plan.literals.items()}
     grid = grid_of(form, sizes)
-    grid = _with_occupancy(plan, grid)
+    grid = resident_grid(plan, grid)
     gone = removed(form, grid, set(sizes))
     names = names_of(source, plan)
     launcher = Launcher(plan, grid, names)
@@ -68,30 +68,6 @@ def _constantly(node: cst.CSTNode) -> Callable[[Any], cst.CSTNode]:
 
 def _removal(_: cst.CSTNode) -> Any:
     return cst.RemoveFromParent()
-
-
-def _with_occupancy(plan: SearchPlan, grid: GridFunction) -> GridFunction:
-    """The grid with the occupancy in it followed too, where it is the one of the decorator.
-
-    Only for a kernel that strides by the number of its blocks: it takes any grid.
-    """
-    form = plan.form
-    given = hint_of(form, OCCUPANCY)
-    if given is None or not plan.traits.persistent:
-        return grid
-    try:
-        literal = form.source.trace(given)
-    except Untraceable:
-        return grid
-    if not literal.names:
-        return grid
-    sizes = {found.node: constant for constant, found in plan.literals.items()}
-    try:
-        wider = grid_of(form, {**sizes, literal.node: OCCUPANCY})
-        removed(form, wider, set(sizes))
-    except NotTunable:
-        return grid  # it serves another purpose as well: the grid stays as it is
-    return wider
 
 
 def _without_hints(plan: SearchPlan) -> Callable[[cst.Decorator], cst.Decorator]:

@@ -24,13 +24,13 @@ def rms_norm_kernel(x, weight, y, eps, TILE_N: ct.Constant[int]):
         ct.store(y, index=(row, 0), tile=result.astype(y.dtype))
 
 
-# Tuning rms_norm_kernel: elementwise or reduction, at most 4 configs.
+# Tuning rms_norm_kernel: elementwise or reduction, at most 6 configs.
 _RMS_NORM_FIXED = SimpleNamespace(occupancy=OCCUPANCY)
 _RMS_NORM_CACHE = {}  # what the best config depends on -> it, and its kernel
 
 
 def _rms_norm_configs():
-    return [_RMS_NORM_FIXED, *(SimpleNamespace(occupancy=n) for n in (2, 4, 8))]
+    return [_RMS_NORM_FIXED, *(SimpleNamespace(occupancy=n) for n in (2, 4, 8, 16, 32))]
 
 
 def _rms_norm_hints(config):

@@ -114,7 +114,9 @@ def test_locals_of_the_tile_sizes_go_and_the_grid_moves() -> None:
 
 
 def test_a_persistent_grid_follows_the_occupancy() -> None:
-    assert "blocks = min(sms, tiles) * config.occupancy\n" in written(sources.PERSISTENT)
+    assert "blocks = min(sms // config.num_ctas, tiles) * config.occupancy\n" in written(
+        sources.PERSISTENT
+    )
 
 
 def test_a_grid_of_another_kernel_does_not_follow_the_occupancy() -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Dialect, Kernel
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel
 from agent.syntax import Source, argument, assigned, children, descendants
 
 
@@ -84,7 +84,7 @@ class Flow:
                 return False
             shape = self._shape(node)
             if shape is not None:
-                others = [a.value for a in node.args if a.value is not shape]
+                others = [value for value in self._given(node) if value is not shape]
                 return any(self._mentions_outside(a, names, counting) for a in others)
         inner = [node.value] if isinstance(node, cst.Attribute | cst.Arg) else children(node)
         return any(self._mentions_outside(child, names, counting) for child in inner)
@@ -149,6 +149,10 @@ class Flow:
             if called in self.dialect.shapes and called not in self.dialect.iotas:
                 shape = self._shape(node)
                 return any(self._carries(a, names) for a in node.args if a.value is not shape)
+            if (method := self._shape_method(node)) is not None:
+                shape = method.of(node)
+                others = [value for value in self._given(node) if value is not shape]
+                return any(self._carries(value, names) for value in others)
         return any(self._carries(child, names) for child in children(node))
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
@@ -167,10 +171,41 @@ class Flow:
             return self.dialect.shapes[called].of(call)
         if called in self.dialect.shape_queries:
             return self.dialect.shape_queries[called][1].of(call)
-        return None
+        method = self._shape_method(call)
+        return method.of(call) if method is not None else None
+
+    def _shape_method(self, call: cst.Call) -> ArgumentSlot | None:
+        """Where `tile.reshape((M, K))` takes its shape."""
+        if not isinstance(call.func, cst.Attribute) or self.dialect.owns(
+            self.source.name(call.func)
+        ):
+            return None
+        return self.dialect.shape_methods.get(call.func.attr.value)
+
+    def _given(self, call: cst.Call) -> list[cst.BaseExpression]:
+        """What a call is given, the tile included whose method it is."""
+        owner = [call.func.value] if self._shape_method(call) is not None else []  # type: ignore[attr-defined]
+        return [*owner, *(a.value for a in call.args)]
 
     def _mentions(self, node: cst.CSTNode) -> bool:
         return any(name.value == self.constant for name in descendants(node, cst.Name))
+
+    def _is_only_passed_on(self, call: cst.Call) -> bool:
+        """Whether what a call gives is reshaped or stored in place, so that nothing reduces it.
+
+        By a shape that names the constant as well: another would not tell its axis.
+        """
+        around = next(self.source.ancestors(call), None)
+        outer = next(self.source.ancestors(around), None) if around is not None else None
+        if not isinstance(outer, cst.Call) or not isinstance(around, cst.Arg | cst.Attribute):
+            return False
+        if self.dialect.stored(self.source, outer) is call:
+            return True
+        called = self.dialect.called(self.source, outer) or ""
+        is_function = called.endswith(".reshape") and called in self.dialect.shapes
+        is_method = around is outer.func and self._shape_method(outer) is not None
+        shape = self._shape(outer) if is_function or is_method else None
+        return isinstance(shape, cst.Tuple | cst.List) and self._mentions(shape)
 
     def _reduction_along(self) -> cst.Call | None:
         """A reduction that may run along the constant's axis.
@@ -182,8 +217,10 @@ class Flow:
             return None
         axes = {
             (index, len(shape.elements))
-            for shape in self.shapes
-            if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) > 1
+            for call in descendants(self.body, cst.Call)
+            if isinstance(shape := self._shape(call), cst.Tuple | cst.List)
+            and len(shape.elements) > 1
+            and not self._is_only_passed_on(call)
             for index, element in enumerate(shape.elements)
             if self._mentions(element)
         }

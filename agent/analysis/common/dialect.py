@@ -78,6 +78,8 @@ class Dialect(ABC):
     """What writes memory -> the value it writes."""
     dots: ClassVar[Collection[str]]
     shapes: ClassVar[Mapping[str, ArgumentSlot]]
+    shape_methods: ClassVar[Mapping[str, ArgumentSlot]] = {}
+    """Methods of a tile that take a shape, beside the functions that `shapes` names."""
     """What takes a tile shape -> where."""
     shape_queries: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]]
     """What counts tiles along an axis -> its axis and its tile shape."""

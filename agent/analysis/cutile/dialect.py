@@ -40,6 +40,7 @@ class CuTile(Dialect):
         f"{CT}reshape": ArgumentSlot(1, "shape"),
         f"{CT}broadcast_to": ArgumentSlot(1, "shape"),
     }
+    shape_methods: ClassVar[Mapping[str, ArgumentSlot]] = {"reshape": ArgumentSlot(0, "shape")}
     shape_queries: ClassVar[Mapping[str, tuple[ArgumentSlot, ArgumentSlot]]] = {
         f"{CT}num_tiles": (ArgumentSlot(1, "axis"), ArgumentSlot(2, "shape"))
     }

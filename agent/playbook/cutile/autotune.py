@@ -191,6 +191,7 @@ def plan_for(subject: Subject, kernel: Kernel, template: str | None = None) -> t
             bounded.add(constant)
     sizes = tuning.TunableSizes(literals, fixed, frozenset(bounded))
     try:
-        return tuning.plan(source, kernel, subject.kernel_class, sizes, template)
+        found = tuning.plan(source, kernel, subject.kernel_class, sizes, template)
     except tuning.NotTunable as refusal:
         raise NotApplicable(str(refusal)) from None
+    return tuning.for_resident_blocks(found, subject.kernel_class)
