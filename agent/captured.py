@@ -84,6 +84,7 @@ def capture_tests(
     text: str,
     backend: str,
     files: CaptureFiles,
+    stop_after_s: float | None = None,
 ) -> CapturedTests:
     """Run a command and make tests of the calls that launch kernels of a file.
 
@@ -93,6 +94,7 @@ def capture_tests(
         text: its content, which becomes the origin.
         backend: its language.
         files: where the tests will lie.
+        stop_after_s: when to end the command, and be content with the calls made until then.
 
     Raises:
         UsageError: there is no such program.
@@ -102,9 +104,9 @@ def capture_tests(
     environment = machine.probe()
     worker = BACKENDS[backend].worker_environment(environment)
     variables = worker if environment.gpu is None else {}
-    end = run_recorded(command, CALLS, {"kernel": str(kernel.resolve())}, variables)
+    end = run_recorded(command, CALLS, {"kernel": str(kernel.resolve())}, variables, stop_after_s)
     shown = redact(shlex.join(command), os.environ)
-    if end.code:
+    if end.code and not end.stopped:
         raise CommandFailed(
             f"the command failed ({how_it_ended(end.code)}), nothing was written: mend it, "
             f"or leave out what fails: {shown}"
@@ -119,7 +121,8 @@ def capture_tests(
     contents = {files.test: written.text.encode(), files.origin: text.encode()}
     if written.kept:
         contents[files.values] = written.kept
-    notes = (*unwritable(seen), *_notes(seen, written.drawn))
+    cut = (f"the command was ended after {stop_after_s:g} s",) if end.stopped else ()
+    notes = (*cut, *unwritable(seen), *_notes(seen, written.drawn))
     return CapturedTests(contents, shown, seen, tuple(found), notes)
 
 
@@ -136,7 +139,11 @@ class CapturedCommit:
 
 
 def commit_captured(
-    workspace: Workspace, head_sha: str, target: Target, command: Sequence[str]
+    workspace: Workspace,
+    head_sha: str,
+    target: Target,
+    command: Sequence[str],
+    stop_after_s: float | None = None,
 ) -> CapturedCommit:
     """Capture tests of the kernel of a commit, and commit them on top of it; the checkout stays.
 
@@ -145,6 +152,7 @@ def commit_captured(
         head_sha: the commit, which the checkout has.
         target: what the run works on, without these tests.
         command: a program and its arguments.
+        stop_after_s: when to end it, and be content with the calls made until then.
 
     Raises:
         UsageError: there are such files already, or no tests can be made.
@@ -158,7 +166,7 @@ def commit_captured(
             "what it holds, or move it away"
         )
     text = repository.read(head_sha, target.kernel).decode()
-    found = capture_tests(command, kernel, text, target.backend, files)
+    found = capture_tests(command, kernel, text, target.backend, files, stop_after_s)
     contents = {
         path.relative_to(repository.root).as_posix(): content
         for path, content in found.files.items()

@@ -299,6 +299,14 @@ class Request:
             form=ValueForm.WORDS,
         ),
     ] = ()
+    capture_stop_after_s: Annotated[
+        float | None,
+        Option(
+            "End the command of --capture after so many seconds, and be content with the calls "
+            "that it made until then.",
+            min=1,
+        ),
+    ] = None
     branch: Annotated[
         str | None, Option("Name of the branch; tile-agent/<kernel>-<date> when left out.")
     ] = None

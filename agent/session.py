@@ -153,7 +153,9 @@ def opened(
         if request.capture:  # may take long: what would keep the run from beginning is told first
             check_unfinished(workspace, target.kernel, branch_of(request, target.kernel))
             workspace.check_free(branch_of(request, target.kernel))
-            captured = commit_captured(workspace, origin_sha, target, request.capture)
+            captured = commit_captured(
+                workspace, origin_sha, target, request.capture, request.capture_stop_after_s
+            )
             origin_sha, target = captured.sha, captured.target
         session = _open(
             stack,

@@ -35,13 +35,22 @@ def capture(
             "when left out.",
         ),
     ] = None,
+    stop_after_s: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="End the command after so many seconds, and be content with the calls that it "
+            "made until then.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a command, and write tests for the calls of the kernel's file that it makes.
 
     Correctness tests compare with the origin, which is frozen beside them; perf tests time the
-    shapes that took the most time. Nothing is written unless the command succeeds.
+    shapes that took the most time. Nothing is written unless the command succeeds, or
+    is ended by --stop-after-s.
 
     Exit code 3: the command failed. 4: it made no call that launches a kernel of the file.
     """
@@ -62,7 +71,7 @@ def capture(
     if not force and (path := files.existing()):
         raise UsageError(f"{path} exists: name another file by --output, or give --force")
     try:
-        found = capture_tests(command, kernel, text, backend.name, files)
+        found = capture_tests(command, kernel, text, backend.name, files, stop_after_s)
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None

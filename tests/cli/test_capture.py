@@ -245,6 +245,19 @@ def test_a_command_that_fails_leaves_nothing(repo: Path) -> None:
     assert snapshot(repo) == before
 
 
+@pytest.mark.full
+def test_a_command_may_be_ended_with_what_it_has_called_until_then(repo: Path) -> None:
+    write(repo, {"endless.py": "import use\nwhile True:\n    pass\n"})
+    done = capture(
+        repo, "sh", "-c", f"{PYTHON} endless.py; exit 3", options=["--stop-after-s", "25"]
+    )
+    assert done.code == 0, done.err
+    assert "the command was ended after 25 s" in done.json["notes"]
+    assert {"SCALE_COPY", "GATHER"} <= cases(repo).keys()
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(["pgrep", "-f", "endless.py"], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_a_command_that_launches_nothing_is_told_so(repo: Path) -> None:
     done = capture(repo, "true")
     assert (done.code, done.json["error"].count("no call")) == (NO_LAUNCH, 1)

@@ -12,6 +12,7 @@ from typing import Any
 from agent.environment import describe_sandbox
 from agent.errors import BaselineFailed, UsageError
 from agent.options import Options, Sandbox
+from agent.target import CAPTURED
 from tile_agent_pytest.sandbox import SYSCALLS
 from tile_agent_pytest.watchdog import allowed_bytes
 
@@ -108,4 +109,10 @@ def _others(kind: str, reason: str) -> str:
         return ""
     if kind == "perf":
         return f": mend it, or leave {test[1]} out with --perf-k"
+    if reason.partition("::")[0].endswith(CAPTURED) and "not close" in reason:
+        return (
+            ": it compares the file with itself, so two calls with the same arguments differ, "
+            "because programs write the same places or read what nothing has written: capture "
+            f"a command that makes no such call, or leave it out by --correctness-k 'not {test[1]}'"
+        )
     return f": mend it, or leave it out, such as with --correctness-k 'not {test[1]} and not perf'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import tile_agent_pytest
 from agent.errors import UsageError
 from agent.harness.processes.script import read_answers
 
+_GRACE_S = 5.0
+"""What a command has to end, and to write its records, before it is asked more firmly."""
 _ERRORS = 2
 """The descriptor: of what we print ourselves, standard output is the result."""
 SITE = Path(tile_agent_pytest.__file__).parent / "recording" / "site"
@@ -33,10 +38,16 @@ class CommandEnd:
     """Below zero for a signal."""
     records: tuple[tuple[dict[str, Any], ...], ...]
     """The messages of each process."""
+    stopped: bool = False
+    """It was asked to end, after as long as it was given."""
 
 
 def run_recorded(
-    command: Sequence[str], recorder: str, setting: Mapping[str, Any], variables: Mapping[str, str]
+    command: Sequence[str],
+    recorder: str,
+    setting: Mapping[str, Any],
+    variables: Mapping[str, str],
+    stop_after_s: float | None = None,
 ) -> CommandEnd:
     """Run a command as the user would, here and with their variables; it writes to our errors.
 
@@ -45,6 +56,7 @@ def run_recorded(
         recorder: the module that records, `CALLS` or `LAUNCHES`.
         setting: what that is told, as JSON.
         variables: what it needs beside the user's; theirs hold.
+        stop_after_s: when to end it as Ctrl-C would, and then by force; None: it ends by itself.
 
     Raises:
         UsageError: there is no such program.
@@ -65,14 +77,32 @@ def run_recorded(
             if "=" in command[0]:
                 mend = f"no shell sets variables here: begin with `env {command[0]}`"
             raise UsageError(f"{command[0]} cannot be run ({problem.strerror}): {mend}") from None
+        stopped = False
         try:
-            code = process.wait()
+            code = process.wait(stop_after_s)
+        except subprocess.TimeoutExpired:
+            stopped, code = True, _stop(process)
         finally:
             if process.returncode is None:  # we were asked to end
                 process.terminate()
                 process.wait()
         records = tuple(tuple(read_answers(path)) for path in sorted(Path(folder).glob("*.jsonl")))
-    return CommandEnd(code, records)
+    return CommandEnd(code, records, stopped)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    """End a command and what it has started; returns its exit code."""
+    try:
+        command = psutil.Process(process.pid)
+        family = [*command.children(recursive=True), command]
+    except psutil.NoSuchProcess:
+        family = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.send_signal(number)
+        _, family = psutil.wait_procs(family, _GRACE_S)
+    return process.wait()
 
 
 def how_it_ended(code: int) -> str:
