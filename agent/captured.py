@@ -114,7 +114,8 @@ def capture_tests(
     seen = collected(end.records)
     found = [entry for entry in entries(seen) if entry.calls[0].module != "__main__"]
     if not found:
-        raise NothingCaptured(_nothing(kernel, seen))
+        until = f"ended after {stop_after_s:g} s, give it longer; " if end.stopped else ""
+        raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
     suffix = f"_{backend}" if _named_after(backend, files.test, _stem(kernel)) else ""
     source = CapturedSource(kernel.name, suffix, shown, date.today().isoformat(), files.origin.name)
     written = write_tests(source, seen, found)
