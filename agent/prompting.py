@@ -34,13 +34,16 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # plain text and Markdown for people and models, never a web page
+        # what is no web page is plain text and Markdown for people and models
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
     )
     environment.filters["percent"] = percent
     environment.filters["signed"] = signed
     environment.filters["ms"] = lambda value: f"{value:.6f} ms"
     environment.filters["fenced"] = fenced
     environment.filters["capped"] = capped
+    environment.filters["markdown"] = escaped
+    environment.filters["code"] = code_in_cell
     return environment
 
 
@@ -57,3 +60,18 @@ def capped(text: str, most: int) -> str:
         return text
     gap = f"[... {len(text) - most} characters left out ...]"
     return f"{text[: most // 2]}\n{gap}\n{text[-most // 2 :]}"
+
+
+def escaped(text: str) -> str:
+    """A text in one line that Markdown shows as it is, whatever stands in it."""
+    line = re.sub(r"([\\`*\[\]|~#])", r"\\\1", " ".join(text.split()))
+    line = re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", line)
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def code_in_cell(text: str) -> str:
+    """A name as code in a cell of a table, which nothing inside it can end."""
+    line = " ".join(text.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {line} {fence}" if longest else f"{fence}{line}{fence}"

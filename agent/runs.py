@@ -69,6 +69,22 @@ def find_runs(repository: Repository) -> tuple[str, ...]:
     return tuple(p.parent.name for p in sorted(journals, key=lambda p: p.stat().st_mtime))
 
 
+def chosen_run(repository: Repository, name: str | None) -> str:
+    """The id of a run that there is; of the latest where none is named.
+
+    Raises:
+        UsageError: there is none of that name, or none at all.
+    """
+    known = find_runs(repository)
+    if not known:
+        raise UsageError("no runs here yet: tile-agent run --kernel PATH")
+    if name is None:
+        return known[-1]
+    if name not in known:
+        raise UsageError(f"there is no run {name} here; there are: {', '.join(known)}")
+    return name
+
+
 def read_run(repository: Repository, name: str) -> Run | None:
     """A run as its journal tells it; None where that cannot be read."""
     try:

@@ -36,6 +36,10 @@ PLACES: Mapping[str, CommandPlace] = {
     "stop": CommandPlace(
         "status", "Ask a run that is alive to end as Ctrl-C would end it: cleanly, to be resumed."
     ),
+    "report": CommandPlace(
+        "report",
+        "Say what a run gained, by which steps, what it set aside, and how to reproduce it.",
+    ),
     "begin": CommandPlace(
         "assistant",
         "Begin a run that you lead: branch and baseline; go on with `tile-agent next`.",

@@ -5,14 +5,18 @@ Nothing leaves here with a secret in it, whoever said it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
 import stat
 import sys
 import traceback
+from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from agent.errors import UsageError
 
 _json = False
 _context: dict[str, str] = {}
@@ -36,9 +40,9 @@ def forget() -> None:
 
 def result(value: dict[str, Any], text: str) -> None:
     """The result of a command: the value as JSON, or the text for a person."""
-    text = _text(_without_secrets(text))
+    text = _text(without_secrets(text))
     if _json:
-        print(json.dumps(_without_secrets(value), indent=2))
+        print(as_json(value))
     elif sys.stdout.isatty():
         from agent.cli import drawing
 
@@ -47,9 +51,29 @@ def result(value: dict[str, Any], text: str) -> None:
         print(text.rstrip("\n"))
 
 
+def as_json(value: dict[str, Any]) -> str:
+    """The text of a result as JSON."""
+    return json.dumps(without_secrets(value), indent=2)
+
+
+def write(path: Path, text: str) -> None:
+    """Write what was made of a result without secrets to a file that the user named.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        path.write_text(f"{_text(text).rstrip()}\n", encoding="utf-8")
+    except OSError as problem:
+        if problem.errno == errno.ENOSPC:
+            raise
+        why = problem.strerror or problem
+        raise UsageError(f"{path} cannot be written ({why}): name another with --output") from None
+
+
 def progress(line: str) -> None:
     """One line on what is going on."""
-    line = _text(_without_secrets(line))
+    line = _text(without_secrets(line))
     if sys.stderr.isatty():
         from agent.cli import drawing
 
@@ -60,7 +84,7 @@ def progress(line: str) -> None:
 
 def failed(message: str, code: int) -> int:
     """One line on what went wrong. Returns the exit code."""
-    line = _without_secrets(" ".join(message.split()))
+    line = without_secrets(" ".join(message.split()))
     if _json:
         print(json.dumps({"error": line, "exit_code": int(code)} | _context))
     print(f"tile-agent: {line}", file=sys.stderr, flush=True)
@@ -70,7 +94,7 @@ def failed(message: str, code: int) -> int:
 def fault(problem: Exception) -> None:
     """A fault of ours: the traceback follows on stderr, and stdout still holds JSON."""
     if _json:
-        error = _without_secrets(repr(problem))
+        error = without_secrets(repr(problem))
         print(json.dumps({"error": error, "exit_code": 1} | _context))
 
 
@@ -79,10 +103,11 @@ def print_traceback(
 ) -> None:
     """What `sys.excepthook` does, without secrets."""
     text = "".join(traceback.format_exception(kind, problem, trace))
-    print(_without_secrets(text), end="", file=sys.stderr, flush=True)
+    print(without_secrets(text), end="", file=sys.stderr, flush=True)
 
 
-def _without_secrets(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
+    """Plain JSON values, or a text, that can leave this process."""
     from agent.redaction import redact_values  # the list of the commands has nothing to hide
 
     return redact_values(value, os.environ)

@@ -33,13 +33,11 @@ def status(
     """Say how the runs of this repository stand, and what to do next."""
     output.use_json(as_json)
     from agent.repository import Repository
-    from agent.runs import find_runs
+    from agent.runs import chosen_run, find_runs
 
     repository = Repository.open(Path.cwd())
-    known = find_runs(repository)
-    if run_id is not None and run_id not in known:
-        raise UsageError(f"there is no run {run_id} here; there are: {', '.join(known) or 'none'}")
-    states = [state_of(repository, name) for name in ([run_id] if run_id else known)]
+    names = [chosen_run(repository, run_id)] if run_id else find_runs(repository)
+    states = [state_of(repository, name) for name in names]
     lines = [f"{state['run']}: {state['summary']}; next: {state['next']}" for state in states]
     output.result({"runs": states}, "\n".join(lines) or "no runs yet: tile-agent run --kernel PATH")
 
