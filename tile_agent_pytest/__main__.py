@@ -43,6 +43,12 @@ if __name__ == "__main__":
         from tile_agent_pytest.facts import main
 
         main(json.load(sys.stdin))
+    elif sys.argv[1] == "roof":
+        import json
+
+        from tile_agent_pytest.roof import main
+
+        main(json.load(sys.stdin))
     elif sys.argv[1] == "tile-ir":
         import json
 

@@ -52,11 +52,16 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
-    """Say what this machine can do: GPU, driver, toolchains, backends."""
+    """Say what this machine can do: GPU, driver, toolchains, backends.
+
+    What its GPU moves and multiplies is timed once for each driver and limit of its clock.
+    """
     output.use_json(as_json)
     from agent.backends import BACKENDS
     from agent.environment import describe_sandbox, probe
+    from agent.evidence.roof import MeasuredRoof, described
     from agent.harness.processes.interpreter import environment_of
+    from agent.harness.roof import roof_when_free
     from agent.tileir.machine import of_environment
 
     environment = probe() if python == sys.executable else environment_of(python)
@@ -73,6 +78,8 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
         f"gpu        {gpu.name}, sm_{gpu.sm}, {gpu.memory_mib} MiB, driver {gpu.driver}"
         for gpu in environment.gpus
     ] or ["gpu        none that NVML can see"]
+    roof = roof_when_free(environment.gpu, python) if environment.gpu else None
+    lines += [f"roof       {line}" for line in (described(roof) if roof else ())]
     lines += [f"{name:<10} {version or '-'}" for name, version in environment.versions.items()]
     lines += [f"tileiras   {environment.tileiras or 'not found'}"]
     lines += [f"sandbox    {describe_sandbox(environment.sandbox)}"]
@@ -81,7 +88,9 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
         f"{name:<10} {'ready' if backend['usable'] else 'not usable'}: {backend['detail']}"
         for name, backend in backends.items()
     ]
-    output.result(environment.to_json() | {"backends": backends}, "\n".join(lines))
+    told = roof.to_json() if isinstance(roof, MeasuredRoof) else None
+    value = environment.to_json() | {"roof": told, "backends": backends}
+    output.result(value, "\n".join(lines))
 
 
 def classify(kernel: Kernel, as_json: Json = False) -> None:

@@ -111,16 +111,19 @@ class GpuWatch:
 
 
 @contextmanager
-def exclusive(gpu: Gpu, folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def exclusive(
+    gpu: Gpu, folder: Path, say: Callable[[str], None], patience_s: float = LOCK_PATIENCE_S
+) -> Iterator[None]:
     """Hold a GPU against other runs of tile-agent on this machine while the block lasts.
 
     Args:
         gpu: which one.
         folder: of the locks.
         say: told in a line that another run is waited for, where one has to be.
+        patience_s: for how long; 0 does not wait.
 
     Raises:
-        UsageError: another run has held it for very long.
+        UsageError: another run holds it for longer.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f"{gpu.uuid}.lock")
@@ -128,11 +131,12 @@ def exclusive(gpu: Gpu, folder: Path, say: Callable[[str], None]) -> Iterator[No
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            say(
-                f"waits      another tile-agent run measures on {gpu.name}: for its end, or for "
-                f"{LOCK_PATIENCE_S / 60:.0f} min"
-            )
-            lock.acquire(timeout=LOCK_PATIENCE_S)
+            if patience_s:
+                say(
+                    f"waits      another tile-agent run measures on {gpu.name}: for its end, or "
+                    f"for {patience_s / 60:.0f} min"
+                )
+            lock.acquire(timeout=patience_s)
     except Timeout:
         raise UsageError(
             f"another tile-agent run measures on {gpu.name} ({gpu.uuid}): wait for it, or choose "
