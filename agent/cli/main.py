@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -24,6 +26,8 @@ _NO_ARGUMENTS = "NoArgsIsHelpError"
 """The one of them that holds the help; typer has no public name for it."""
 ALLOCATED_BEFORE_COLLECTION = 100_000
 """Python's 700 walk a syntax tree again and again while it is built: a fifth of the time."""
+AGAIN_S = 0.02
+"""A destructor is over by then."""
 
 app = typer.Typer(
     name="tile-agent",
@@ -54,6 +58,7 @@ def main() -> NoReturn:
     sys.excepthook = output.print_traceback
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    sys.unraisablehook = _unraisable
     sys.exit(_run())
 
 
@@ -90,6 +95,14 @@ def _run() -> int:
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     """Ctrl-C, a polite kill and a closed terminal all end a run cleanly, to be resumed."""
     raise Interrupted
+
+
+def _unraisable(lost: sys.UnraisableHookArgs) -> None:
+    """An interruption that came while Python ran a destructor is lost there: it comes once more."""
+    if issubclass(lost.exc_type, Interrupted):
+        threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _message(problem: Exception) -> str:

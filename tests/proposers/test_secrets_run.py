@@ -56,6 +56,7 @@ def test_a_planted_secret_is_nowhere_after_a_run(
     repo = make_repo(tmp_path, files)
     split = "x" * (PIECE - len('{"hypothesis": "') - len(SECRET) // 2)
     replies = (
+        Reply(text="Yes."),
         instead("BLOCK_SIZE = 1024", f'BLOCK_SIZE = 1024\nNOTE = "{SECRET}"'),
         says(hypothesis=f"{split}{SECRET}", title=f"with {SECRET}", risk=DATABASE),
         Reply(text=f"I was given {SECRET} and {DATABASE}."),
@@ -67,10 +68,10 @@ def test_a_planted_secret_is_nowhere_after_a_run(
             "--python", sys.executable, "--model", "openai:some-1",
             "--base-url", f"{server.url}/v1",
         )  # fmt: skip
-        assert all(SECRET not in received.prompt for received in server.received[:1])
+        assert all(SECRET not in received.prompt for received in server.received[:2])
         asked = len(server.received)
-    assert end.code == ExitCode.DONE, end.err
-    assert asked >= 4
+    assert end.code == ExitCode.ESCALATED, end.err
+    assert asked >= 5
     assert "answers 401" in end.err
     assert "[secret removed]" in end.out
     assert "holds the value of OPENAI_API_KEY" in "".join(
