@@ -207,13 +207,25 @@ class Flow:
         shape = self._shape(outer) if is_function or is_method else None
         return isinstance(shape, cst.Tuple | cst.List) and self._mentions(shape)
 
+    @property
+    def _shapes_more(self) -> bool:
+        """Whether a tile gets its shape from the constant otherwise than by counting up to it."""
+        return any(
+            (shape := self._shape(call)) is not None
+            and self._mentions(shape)
+            and self.dialect.called(self.source, call) not in self.dialect.iotas
+            for call in descendants(self.body, cst.Call)
+        )
+
     def _reduction_along(self) -> cst.Call | None:
         """A reduction that may run along the constant's axis.
 
         The axis is known from the shapes with two or more dimensions, or from how tiles are laid
         along two; without either, any may be.
         """
-        if self.dialect.reduces_elsewhere(self.source, self.body, self.names):
+        if not self._shapes_more and self.dialect.reduces_elsewhere(
+            self.source, self.body, self.names
+        ):
             return None
         axes = {
             (index, len(shape.elements))

@@ -61,6 +61,8 @@ def test_rows_are_independent_of_what_is_reduced_in_each(body: str) -> None:
         "top = tl.max(x, axis=1)\ntl.store(y_ptr, tl.max(top, axis=0))",
         "top = tl.max(x, axis=1)[None, :] + x\ntl.store(y_ptr + rows, tl.sum(top, axis=1))",
         "s = tl.load(x_ptr + rows)\ntl.store(y_ptr, tl.sum(s, axis=1))",
+        "acc = tl.zeros((COLS, ROWS), tl.float32)\ntl.store(y_ptr + cols, tl.sum(acc + 1, axis=1))",
+        "acc = tl.full((ROWS,), 1.0, tl.float32)\ntl.store(y_ptr, tl.sum(acc, axis=1))",
         "t = tl.load(x_ptr + rows[None, :])\ntl.store(y_ptr + rows, tl.sum(t, axis=1))",
     ],
 )
