@@ -112,7 +112,7 @@ class GpuWatch:
 
 @contextmanager
 def exclusive(
-    gpu: Gpu, folder: Path, say: Callable[[str], None], patience_s: float = LOCK_PATIENCE_S
+    gpu: Gpu, folder: Path, say: Callable[[str], None], patience_s: float | None = None
 ) -> Iterator[None]:
     """Hold a GPU against other runs of tile-agent on this machine while the block lasts.
 
@@ -120,11 +120,12 @@ def exclusive(
         gpu: which one.
         folder: of the locks.
         say: told in a line that another run is waited for, where one has to be.
-        patience_s: for how long; 0 does not wait.
+        patience_s: for how long, `LOCK_PATIENCE_S` when left out; 0 does not wait.
 
     Raises:
         UsageError: another run holds it for longer.
     """
+    patience_s = LOCK_PATIENCE_S if patience_s is None else patience_s
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / f"{gpu.uuid}.lock")
     try:
