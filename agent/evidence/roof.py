@@ -12,18 +12,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent.evidence.peaks import Peaks, peaks_of
+from agent.evidence.peaks import peaks_of
 
 LAYOUT = 1
 """Of what is kept on disk, and of how it is measured: a higher one measures again."""
-BEYOND_CACHE = 4
-"""Tensors of so many times the L2 cache are moved from and to memory, whatever the cache holds."""
-_ROWS = {
-    "half": ("bfloat16", "float16"),
-    "tf32": ("tf32",),
-    "fp8": ("float8_e4m3fn",),
-}
-"""A row of the data sheet -> the products that were timed for it."""
 
 
 @dataclass(frozen=True)
@@ -43,30 +35,6 @@ class MeasuredRoof:
     l2_bytes: int
     torch: str
     """The release whose products were timed."""
-
-    def memory_ms(self, tensor_bytes: int, written_bytes: int | None) -> float:
-        """The least for bytes that are moved once, each read or written.
-
-        A copy is slower than either alone: bytes that are written are paired with as many that are
-        read, and the rest goes one way. Where it is not known what is written, it is the fastest.
-        """
-        if written_bytes is None:
-            fastest = max(self.copy_gb_s, self.read_gb_s, self.write_gb_s)
-            return tensor_bytes / fastest / 1e6
-        read_bytes = tensor_bytes - written_bytes
-        both = 2 * min(read_bytes, written_bytes)
-        one_way = self.read_gb_s if read_bytes > written_bytes else self.write_gb_s
-        return (both / self.copy_gb_s + (tensor_bytes - both) / one_way) / 1e6
-
-    def peaks(self) -> Peaks:
-        """In the form of a data sheet, for a GPU that the table lacks."""
-        rows = {row: max(self.tflops.get(n, 0.0) for n in names) for row, names in _ROWS.items()}
-        return Peaks(self.copy_gb_s, rows["half"], rows["tf32"], rows["fp8"], self.multiprocessors)
-
-    def compute_ms(self, flop: float, dtype: str) -> float:
-        """The least for a product's operations; 0 where its type was not timed."""
-        tflops = self.peaks().tensor_tflops(dtype)
-        return flop / tflops / 1e9 if tflops else 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

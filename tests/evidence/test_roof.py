@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from agent.evidence.peaks import peaks_of
 from agent.evidence.roof import MeasuredRoof, NotMeasured, described, key_of
 
 ROOF = MeasuredRoof(
@@ -21,31 +20,6 @@ ROOF = MeasuredRoof(
     l2_bytes=50 * 2**20,
     torch="2.11.0",
 )
-
-
-@pytest.mark.parametrize(
-    ("written_bytes", "least_ms"),
-    [
-        (None, 0.1 / 4.4),  # not known: as fast as the fastest way
-        (50_000_000, 0.1 / 4.0),
-        (0, 0.1 / 4.4),
-        (100_000_000, 0.1 / 4.2),
-        (20_000_000, 0.04 / 4.0 + 0.06 / 4.4),
-        (80_000_000, 0.04 / 4.0 + 0.06 / 4.2),
-    ],
-)
-def test_bytes_take_at_least_what_their_mix_does(
-    written_bytes: int | None, least_ms: float
-) -> None:
-    assert ROOF.memory_ms(100_000_000, written_bytes) == pytest.approx(least_ms)
-
-
-def test_a_product_is_held_against_its_own_type() -> None:
-    assert ROOF.compute_ms(760e9, "bfloat16") == pytest.approx(1.0)
-    assert ROOF.compute_ms(760e9, "float16") == pytest.approx(1.0)  # the tensor cores do both
-    assert ROOF.compute_ms(400e9, "float32") == pytest.approx(1.0)  # as fast as tf32 allows
-    assert ROOF.compute_ms(1e9, "float8_e4m3fn") == 0.0
-    assert ROOF.compute_ms(1e9, "int8") == 0.0
 
 
 def test_it_is_kept_as_it_is() -> None:
@@ -97,10 +71,3 @@ def test_it_is_told_beside_its_data_sheet() -> None:
     assert described(NotMeasured("torch is not installed")) == [
         "not measured, its data sheet stands for it: torch is not installed"
     ]
-
-
-def test_a_gpu_that_the_table_lacks_has_its_measured_peaks() -> None:
-    assert peaks_of("NVIDIA X1") is None
-    peaks = ROOF.peaks()
-    assert (peaks.bandwidth_gb_s, peaks.half_tflops, peaks.fp8_tflops) == (4000.0, 760.0, 0.0)
-    assert peaks.multiprocessors == 132
