@@ -37,6 +37,13 @@ nvmlDeviceGetComputeRunningProcesses = lambda handle: []
 NVML_CLOCK_SM = NVML_TEMPERATURE_GPU = 0
 
 
+def _not_supported(handle, clock=NVML_CLOCK_SM):
+    raise NVMLError("Not Supported")
+
+
+nvmlDeviceGetMaxCustomerBoostClock = nvmlDeviceGetApplicationsClock = _not_supported
+nvmlDeviceGetEnforcedPowerLimit = _not_supported
+
 def nvmlDeviceGetMemoryInfo(handle):
     class Memory:
         total, used = 180 * 2**30, 2**30
