@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.environment import describe
-from agent.events import Candidate, Started
+from agent.events import Candidate, FilteredOut
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.compiling.candidate_filter import CandidateFilter
 from agent.harness.measuring.result_check import Allowance
 from agent.harness.processes.worker_session import Checkout
+from agent.memory import PastRuns
 from agent.prompting import render
 from agent.proposers.base import Proposal
 from agent.redaction import redact
-from agent.state import Run
+from agent.state import Run, started
 from agent.touched import Worktree
 from agent.workspace import Workspace
 
@@ -31,6 +32,8 @@ class Candidates:
     """Where Python finds the modules of a checkout, given its root."""
     compiler: CandidateCompiler | None
     """Compiles candidates before they run; None where nothing can be compiled."""
+    memory: PastRuns | None = None
+    """What was tried before; None where nobody remembers."""
     _filter: CandidateFilter = field(init=False)
     _worktrees: dict[str, Worktree] = field(init=False, default_factory=dict)
     """Those that are there, as they were when they had just been made."""
@@ -43,6 +46,27 @@ class Candidates:
         root = self.workspace.checkout(sha)
         self._worktrees[sha] = Worktree.look(self.workspace.repository, root, sha)
         return Checkout(root, self.python_path(root), started(run).kernel)
+
+    def untried(
+        self, run: Run, before: str, proposal: Proposal
+    ) -> tuple[Proposal, tuple[FilteredOut, ...]]:
+        """The proposal without the variants that are known to have failed, and those.
+
+        Args:
+            run: as it is now.
+            before: the incumbent's text.
+            proposal: with one variant or more; none may be left.
+        """
+        if self.memory is None:
+            return proposal, ()
+        failures, name = self.memory.failures_on(run, before), proposal.optimization
+        left, known = [], []
+        for variant in proposal.variants:
+            if why := failures.why(name, variant.title, variant.source):
+                known.append(FilteredOut(variant.title, why))
+            else:
+                left.append(variant)
+        return replace(proposal, variants=tuple(left)), tuple(known)
 
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
         """One commit a variant, on the incumbent, under a ref that outlives the run."""
@@ -131,12 +155,6 @@ def perf_tests(run: Run) -> tuple[str, ...]:
     left_out = run.baseline.left_out if run.baseline else frozenset[str]()
     all_of_them = tuple(nodeid for nodeid in plan.perf if nodeid not in left_out)
     return plan.arguments_for(run.subset.tests if run.subset else all_of_them)
-
-
-def started(run: Run) -> Started:
-    """How the run began; every phase but SETUP comes after it."""
-    assert run.started is not None
-    return run.started
 
 
 def _when(run: Run) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.candidates import Candidates, allowance, perf_tests, started
+from agent.candidates import Candidates, allowance, perf_tests
 from agent.causes import Diagnosis
 from agent.errors import BaselineOutrun, UsageError
 from agent.events import (
@@ -56,7 +56,7 @@ from agent.measuring.statistics import Comparison
 from agent.measuring.subset import pair_s
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposer
-from agent.state import Phase, Run, decided, stop_reason
+from agent.state import Phase, Run, decided, started, stop_reason
 from agent.sweep import Sweep
 from agent.syntax import Source
 from agent.target import left_alone
@@ -224,17 +224,21 @@ class Effects:
             return self._stop(run, proposal.stop, proposal.reason)
         if isinstance(proposal, Declined):
             return Skipped(proposal.optimization, proposal.reason, proposal.usage)
+        proposal, known = self.candidates.untried(run, subject.source.text, proposal)
         committed = self.candidates.commit(run, proposal)
         out = self.candidates.filtered_out(run, committed)
         if len(out) == len(committed):
-            why = in_short(tuple(out.values()))
+            why = in_short((*(each.reason for each in known), *out.values()))
             return Skipped(proposal.optimization, why, proposal.usage)
         return Proposed(
             optimization=proposal.optimization,
             family=proposal.family,
             hypothesis=proposal.hypothesis,
             candidates=tuple(c for c in committed if c.sha not in out),
-            filtered_out=tuple(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
+            filtered_out=(
+                *known,
+                *(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
+            ),
             expected_gain=proposal.expected_gain,
             risk=proposal.risk,
             rounding=proposal.rounding,

@@ -234,6 +234,13 @@ class Options:
             form=ValueForm.SECONDS,
         ),
     ] = 120.0
+    retry: Annotated[
+        bool,
+        Option(
+            "Try again what earlier runs on this kernel found to gain nothing. The same edit of "
+            "the same code, under the same tests on the same machine, is passed over when left out."
+        ),
+    ] = False
     correctness_workers: Annotated[
         int | None,
         Option(

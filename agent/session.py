@@ -31,6 +31,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
+from agent.memory import PastRuns
 from agent.options import Options, Request
 from agent.preflight import preflight, tree_of
 from agent.proposers import build
@@ -96,16 +97,17 @@ class Session:
     def effects(self, **proposers: Proposer) -> Effects:
         """What the phases do; `proposers` are taken beside those of the options."""
         kernel_class = self.classification.kernel_class
+        memory = PastRuns(self.workspace.repository)
         made = build.build(
             self.options,
             self.target.backend,
             kernel_class,
-            self.workspace.repository,
+            memory,
             self.folder,
         )
         return Effects(
             workspace=self.workspace,
-            candidates=Candidates(self.workspace, self.target.sys_path, self.compiler),
+            candidates=Candidates(self.workspace, self.target.sys_path, self.compiler, memory),
             judge=self.judge,
             proposers=made | proposers,
             kernel_class=kernel_class,

@@ -101,6 +101,9 @@ class Run:
     """Optimization -> the iteration in which it was last looked at."""
     spent_out: frozenset[str] = frozenset()
     """Optimizations that gave nothing to try when they were last looked at."""
+    at_the_end: frozenset[str] = frozenset()
+    """Optimizations whose kept value was the first or the last of its sweep: one beyond it may be
+    better still."""
     kept_families: Mapping[str, int] = field(default_factory=dict)
     """Family -> the iteration in which one of it was last kept."""
     demoted: frozenset[str] = frozenset()
@@ -160,6 +163,12 @@ class Run:
     def kept(self) -> tuple[Row, ...]:
         """The rows of the kept optimizations, without the baseline."""
         return tuple(r for r in self.rows if r.iteration > 0 and r.status is Status.KEEP)
+
+
+def started(run: Run) -> Started:
+    """How the run began; every phase but SETUP comes after it."""
+    assert run.started is not None
+    return run.started
 
 
 def decided(run: Run, comparison: Comparison) -> Verdict:

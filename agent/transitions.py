@@ -19,6 +19,7 @@ from agent.errors import TransitionError
 from agent.events import (
     Baselined,
     Calibrated,
+    Candidate,
     Dropped,
     Event,
     Failed,
@@ -91,6 +92,7 @@ def _step(run: Run, event: Event) -> Run:
                 # before this iteration: what it may keep can open the optimization again
                 tried={**run.tried, event.optimization: run.iteration - 1},
                 spent_out=run.spent_out | {event.optimization},
+                at_the_end=run.at_the_end - {event.optimization},
                 skipped=(*(s for s in run.skipped if s.optimization != event.optimization), event),
                 refusals=run.refusals + (event.usage is not None),
                 usage=run.usage + (event.usage or Usage()),
@@ -116,6 +118,7 @@ def _step(run: Run, event: Event) -> Run:
                 candidate_correct=False,
                 tried={**run.tried, event.optimization: run.iteration},
                 spent_out=run.spent_out - {event.optimization},
+                at_the_end=run.at_the_end - {event.optimization},
             )
         case Phase.PROPOSE, Stopped():
             return replace(run, phase=Phase.FINISH, stopped=event)
@@ -229,6 +232,7 @@ def _settle(run: Run, event: Settled) -> Run:
     if verdict.status is not Status.KEEP or run.comparison is None:
         return replace(after, misses=run.misses + 1, last_gain=Gain.NONE)
     family = {run.proposal.family}
+    at_end = {run.proposal.optimization} if _is_at_the_end(run.proposal, run.candidate) else set()
     levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
     return replace(
         after,
@@ -241,6 +245,22 @@ def _settle(run: Run, event: Settled) -> Run:
         diagnosis=event.diagnosis or run.diagnosis,
         misses=0,
         last_gain=verdict.gain,
+        at_the_end=run.at_the_end | at_end,
         kept_families={**run.kept_families, run.proposal.family: run.iteration},
         demoted=run.demoted | family if verdict.gain is Gain.MINOR else run.demoted - family,
+    )
+
+
+def _is_at_the_end(proposal: Proposed, kept: Candidate | None) -> bool:
+    """Whether a sweep of numbers was won by its smallest or its largest ones."""
+    if kept is None:
+        return False
+    sweep = [candidate.params for candidate in proposal.candidates]
+    varying = [name for name, value in kept.params.items()
+               if {type(params.get(name)) for params in sweep} <= {int, float}
+               and any(params[name] != value for params in sweep)]  # fmt: skip
+    won = {name: kept.params[name] for name in varying}
+    return bool(won) and any(
+        all(value == best(params[name] for params in sweep) for name, value in won.items())
+        for best in (min, max)
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from agent.candidates import Candidates, started
+from agent.candidates import Candidates
 from agent.events import Event, Failed
 from agent.measuring.decision import Status
-from agent.state import Phase, Run
+from agent.state import Phase, Run, started
 from agent.touched import UsersRepository, named
 from agent.workspace import SANDBOX
 

@@ -28,6 +28,7 @@ TIERS = """
     watched  sweep  planning
     candidates  captured  profiled  collecting
     proposers
+    memory
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir
     rewriting  diagnosis

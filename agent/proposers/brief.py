@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.analysis.common.subject import Subject
 from agent.backends import BACKENDS
 from agent.environment import describe
 from agent.launches import tuning_costs
-from agent.prompting import render
+from agent.measuring.decision import Status
+from agent.memory import JudgedEdit
+from agent.prompting import capped, render
 from agent.proposers.agenda import Task
 from agent.state import Run
 from agent.syntax import Source
+
+LONGEST_CHANGE = 1500
+"""Characters of a change that was tried before; what mattered is told beside it."""
+EARLIER = 12
+"""Attempts of other runs that are told, the latest."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +36,15 @@ class Brief:
     """Facts that tools and the user's files gave stand in it between fences, as data."""
 
 
-def brief_for(run: Run, subject: Subject, task: Task) -> Brief:
-    """Put together what the run knows."""
+def brief_for(run: Run, subject: Subject, task: Task, tried: Sequence[JudgedEdit] = ()) -> Brief:
+    """Put together what the run knows.
+
+    Args:
+        run: as it is now.
+        subject: the incumbent.
+        task: what is asked for.
+        tried: what was judged on this kernel, by this run and by others, the latest first.
+    """
     started = run.started
     assert started is not None  # there is no proposing before it
     rules, diagnosis = run.options.rules, run.diagnosis
@@ -54,7 +68,8 @@ def brief_for(run: Run, subject: Subject, task: Task) -> Brief:
         tuning=tuning_costs(subject.launches),
         cause=diagnosis.cause.value if diagnosis else "",
         evidence=diagnosis.evidence if diagnosis else (),
-        tried=tuple(_tried(run)),
+        tried=tuple(_tried(run, tried)),
+        earlier=tuple(_earlier(run, tried)),
         worst=rules.regression,
         major=rules.major,
     )
@@ -75,8 +90,30 @@ def _levels(run: Run) -> list[tuple[str, float]]:
     return [(record.config, record.latency_ms) for record in records]
 
 
-def _tried(run: Run) -> Iterator[str]:
+def _tried(run: Run, known: Sequence[JudgedEdit]) -> Iterator[str]:
+    """The rows of this run; those of what was set aside with their change."""
+    own = {each.iteration: each for each in known if each.run_id == _run_id(run)}
     for row in run.rows[1:]:
         yield f"{row.iteration}. {row.optimization}: {row.status.value}; {row.reason}"
+        if row.iteration in own:
+            yield from _in_detail(own[row.iteration])
     for skipped in run.skipped:
         yield f"-  {skipped.optimization}: no candidate; {skipped.reason}"
+
+
+def _earlier(run: Run, known: Sequence[JudgedEdit]) -> Iterator[str]:
+    """What other runs on this kernel judged, on code that need not be that of now."""
+    for each in [each for each in known if each.run_id != _run_id(run)][:EARLIER]:
+        yield f"{each.run_id}, {each.iteration}. {each.title}: {each.status.value}; {each.reason}"
+        yield from _in_detail(each)
+
+
+def _in_detail(each: JudgedEdit) -> Iterator[str]:
+    if each.hypothesis:
+        yield f"   hypothesis: {each.hypothesis}"
+    if each.change and each.status is not Status.KEEP:
+        yield capped(each.change, LONGEST_CHANGE)
+
+
+def _run_id(run: Run) -> str:
+    return run.started.run_id if run.started else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
+from agent.memory import PastRuns
 from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
 from agent.playbook import ADVICE, LAST, find, ordered
 from agent.playbook.base import Advice, Entry
@@ -135,7 +136,7 @@ def build(
     options: Options,
     backend: str,
     kernel_class: KernelClass,
-    repository: Repository,
+    memory: PastRuns,
     folder: Path,
 ) -> dict[str, Proposer]:
     """The proposers that `options` name; an assistant is none, since it comes and goes.
@@ -144,7 +145,7 @@ def build(
         options: of the run.
         backend: the kernel's language.
         kernel_class: of the kernel; it orders the playbook.
-        repository: the user's, of which a program gets copies.
+        memory: what was tried in the user's repository, of which a program gets copies.
         folder: of the run, where exchanges and logs are kept.
     """
     found: dict[str, Proposer] = {}
@@ -153,8 +154,8 @@ def build(
         if name == PLAYBOOK:
             found[name] = PlaybookProposer(ordered(backend, kernel_class))
         elif name != ASSISTANT:
-            writer = _writer(name, options, repository, folder)
-            found[name] = JudgementProposer(writer, entries)
+            writer = _writer(name, options, memory.repository, folder)
+            found[name] = JudgementProposer(writer, entries, memory)
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agent.analysis.common.subject import Subject
 from agent.events import StopReason
+from agent.memory import PastRuns
 from agent.playbook.base import Entry
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.answer import doubts
@@ -24,10 +25,16 @@ class JudgementProposer:
     What makes the answer worth anything is the loop: it is tested and measured like every other.
     """
 
-    def __init__(self, writer: Writer, entries: Sequence[Entry]) -> None:
-        """Take the entries of one backend, in order of priority, and who carries them out."""
+    def __init__(
+        self, writer: Writer, entries: Sequence[Entry], memory: PastRuns | None = None
+    ) -> None:
+        """Take the entries of one backend, in order of priority, and who carries them out.
+
+        `memory` is told to the writer.
+        """
         self._writer = writer
         self._entries = entries
+        self._memory = memory
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The writer's candidate for the most promising task that is left."""
@@ -43,7 +50,8 @@ class JudgementProposer:
             return Exhausted(chosen.reason, StopReason.UNANSWERED)
         if chosen is not None:
             task = chosen.task
-        written = self._writer.write(brief_for(run, subject, task), run)
+        tried = self._memory.tried(run) if self._memory else ()
+        written = self._writer.write(brief_for(run, subject, task, tried), run)
         if isinstance(written, Spent):
             return Exhausted(written.reason, StopReason.ASKING)
         usage = written.usage + chosen.usage if chosen else written.usage

@@ -26,7 +26,8 @@ class PlaybookProposer:
     What the diagnosis names is ahead of its place; families that gained little come last.
 
     One whose best value depends on what has been kept since is tried again: the occupancy that
-    suited a kernel with TMA stores need not suit the same kernel without them.
+    suited a kernel with TMA stores need not suit the same kernel without them. So is one whose best
+    value was the first or the last of its sweep, as far as there are others beyond it.
     """
 
     def __init__(self, playbook: Sequence[Optimization]) -> None:
@@ -74,7 +75,7 @@ def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:
 
 
 def _is_open(entry: Optimization, run: Run) -> bool:
-    if entry.name not in run.tried:
+    if entry.name not in run.tried or entry.name in run.at_the_end:
         return True
     looked_at = run.tried[entry.name]
     kept = run.kept_families.get(entry.family, 0)

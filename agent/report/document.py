@@ -39,14 +39,15 @@ class KernelTexts:
 
     def diff(self, before: str, after: str) -> str | None:
         """The change between two commits; None where git no longer has one of them."""
-        texts = [self._text(sha) for sha in (before, after)]
+        texts = [self.text(sha) for sha in (before, after)]
         if None in texts:
             return None
         old, new = (_LINE.findall(text or "") for text in texts)
         lines = unified_diff(old, new, f"a/{self.kernel}", f"b/{self.kernel}")
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
-    def _text(self, sha: str) -> str | None:
+    def text(self, sha: str) -> str | None:
+        """The whole of it at a commit; None where git no longer has that."""
         if not sha:
             return None
         answer = self.repository.ask("cat-file", "blob", f"{sha}:{self.kernel}")

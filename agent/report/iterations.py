@@ -41,6 +41,8 @@ class Iteration:
     """None while it is under way."""
     verdict: Verdict | None = None
     comparison: Comparison | None = None
+    failure: Failed | None = None
+    """What ended it in place of a comparison."""
     screened: tuple[ScreenResult, ...] = ()
     rejected: tuple[ScreenResult, ...] = ()
     """Variants that a sweep ranked higher, and whose results were wrong."""
@@ -116,7 +118,7 @@ def _after(current: Iteration, before: Run, event: Event) -> Iteration:
         case Measured():
             return replace(current, comparison=event.comparison)
         case Failed():
-            return replace(current, comparison=None)
+            return replace(current, comparison=None, failure=event)
     return current
 
 

@@ -29,6 +29,7 @@ from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.measuring.subset import Subset
+from agent.memory import PastRuns
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
@@ -202,6 +203,8 @@ class ScriptedRun:
     run_id: str = "kernel-1"
     branch: str = "tile-agent/kernel"
     compiler: ScriptedCompiler | None = None
+    torch: str = "2.0"
+    """Its version, on the machine of the run."""
 
     def __post_init__(self) -> None:
         self.repository = Repository.open(self.repo)
@@ -224,7 +227,7 @@ class ScriptedRun:
             began_at_s=1_700_000_000,
             python="python3",
             tests=PLAN,
-            environment={"gpus": [], "versions": {"torch": "2.0"}},
+            environment={"gpus": [], "versions": {"torch": self.torch}},
             latency_meaning="scripted",
             options=self.options,
         )
@@ -235,7 +238,9 @@ class ScriptedRun:
         """The loop's own effects over the scripted judge and proposer."""
         return Effects(
             workspace=self.workspace,
-            candidates=Candidates(self.workspace, lambda root: (root,), self.compiler),
+            candidates=Candidates(
+                self.workspace, lambda root: (root,), self.compiler, PastRuns(self.repository)
+            ),
             judge=ScriptedJudge(),
             proposers={"playbook": ScriptedProposer(self.steps)},
             kernel_class=KernelClass.MEMORY,

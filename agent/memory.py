@@ -1,0 +1,304 @@
+"""What the runs on a kernel tried: nobody tries it again in vain, and who thinks may read it.
+
+An attempt is known to have failed where its results were wrong, where it did not run, or where it
+gained too little beyond doubt; a comparison that left a good step possible says nothing. What was
+found holds for the same edit of the same text under the same conditions: tests, machine, rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.environment import describe
+from agent.errors import JournalError, TransitionError, UsageError
+from agent.events import Event, Started
+from agent.journal import read, replay
+from agent.measuring.decision import Rules, Status
+from agent.options import PLAYBOOK, Options
+from agent.playbook import find
+from agent.playbook.base import Optimization
+from agent.report.document import KernelTexts
+from agent.report.iterations import Iteration, iterations
+from agent.repository import Repository
+from agent.runs import find_runs, runs_folder
+from agent.state import Run, started
+
+
+@dataclass(frozen=True)
+class JudgedEdit:
+    """What a run judged, in full."""
+
+    run_id: str
+    iteration: int
+    title: str
+    hypothesis: str
+    status: Status
+    reason: str
+    change: str
+    """A unified diff; empty where git no longer has it."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A candidate that a run has judged, or set aside for a better one of its sweep."""
+
+    run_id: str
+    iteration: Iteration
+    title: str
+    before: str
+    """The commit that it changes, and its own."""
+    after: str
+    reason: str
+    status: Status
+    judged: bool
+    """Rather than set aside by a cheap look."""
+    failed: bool
+    """It is known not to be worth another try."""
+
+    @property
+    def optimization(self) -> str:
+        """The entry's name, or that of who had the idea."""
+        return self.iteration.proposal.optimization
+
+    @property
+    def depends_on(self) -> frozenset[str]:
+        """Families of which a keep makes it worth another try."""
+        with suppress(UsageError):  # what no entry describes depends on nothing that is known
+            entry = find(self.optimization)
+            own = {entry.family} if isinstance(entry, Optimization) and entry.climbs else set()
+            return frozenset(own) | getattr(entry, "revisit_after", frozenset())
+        return frozenset()
+
+    def told(self, change: str) -> JudgedEdit:
+        """For whoever thinks about what comes next."""
+        return JudgedEdit(
+            run_id=self.run_id,
+            iteration=self.iteration.number,
+            title=self.title,
+            hypothesis=self.iteration.proposal.hypothesis,
+            status=self.status,
+            reason=self.reason,
+            change=change,
+        )
+
+
+def attempts(events: Sequence[Event]) -> Iterator[Attempt]:
+    """What a run has tried, oldest first; an iteration under way is not among it.
+
+    Raises:
+        TransitionError: the events make no run.
+    """
+    run = replay(events)
+    if run.started is None:
+        return
+    for iteration in iterations(events):
+        row = iteration.row
+        if row is None:
+            continue
+        failed = _failed(iteration, run.options.rules)
+        shown = _judged(iteration)
+        reasons = {
+            result.sha: result.reason for result in (*iteration.screened, *iteration.rejected)
+        }
+        for candidate in iteration.proposal.candidates:
+            judged = candidate.sha == shown
+            lost = "looked slower than another value"
+            yield Attempt(
+                run_id=run.started.run_id,
+                iteration=iteration,
+                title=candidate.title,
+                before=iteration.base_sha,
+                after=candidate.sha,
+                reason=row.reason if judged else reasons.get(candidate.sha) or lost,
+                status=row.status if judged else Status.REVERT,
+                judged=judged,
+                failed=failed if judged else failed or row.status is Status.KEEP,
+            )
+
+
+def _judged(iteration: Iteration) -> str:
+    """The commit of the candidate that the row is about."""
+    row, candidates = iteration.row, iteration.proposal.candidates
+    assert row is not None
+    if row.status is not Status.KEEP:
+        return row.sha
+    titles = {candidate.title: candidate.sha for candidate in candidates}
+    return titles.get(row.optimization, candidates[0].sha)
+
+
+def _failed(iteration: Iteration, rules: Rules) -> bool:
+    row, failure, comparison = iteration.row, iteration.failure, iteration.comparison
+    assert row is not None
+    if failure is not None:
+        tested = row.status in (Status.REVERT, Status.CRASH)
+        return tested and not (failure.incumbent or failure.unmeasured)
+    if comparison is None or row.status is not Status.REVERT:
+        return False
+    lost = any(rules.regressed(config.effect) for config in comparison.configs)
+    return lost or comparison.overall.high < rules.minor
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """What one run tried, and on what."""
+
+    started: Started
+    attempts: tuple[Attempt, ...]
+    incumbents: Mapping[int, str]
+    """Iteration -> the commit that it began with; one more for the code that the run left."""
+    keeps: tuple[tuple[int, str], ...]
+    """Iteration and family of each step that was kept."""
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> PastRun:
+        """What the events of a run tell.
+
+        Raises:
+            TransitionError: they make no run, or one that had not begun.
+        """
+        run = replay(events)
+        if run.started is None:
+            raise TransitionError("the run had not begun")
+        steps = iterations(events)
+        return cls(
+            run.started,
+            tuple(attempts(events)),
+            {**{step.number: step.base_sha for step in steps}, run.iteration: run.incumbent_sha},
+            tuple(
+                (step.number, step.proposal.family)
+                for step in steps
+                if step.row and step.row.status is Status.KEEP
+            ),
+        )
+
+    def failed_at(self, iteration: int) -> Iterator[Attempt]:
+        """What had failed when an iteration began, and nothing kept since makes another try of."""
+        for attempt in self.attempts:
+            number = attempt.iteration.number
+            kept = {family for when, family in self.keeps if number <= when < iteration}
+            if not attempt.failed or number >= iteration or number in dict(self.keeps):
+                continue  # a value that lost to a kept one did so on the code before that
+            if not kept & attempt.depends_on:
+                yield attempt
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What is known not to be worth another try on one text."""
+
+    texts: Mapping[str, str]
+    """The text that an edit makes of it -> why."""
+    titles: Mapping[tuple[str, str], str]
+    """Optimization and title of a variant of the playbook's -> why. What others write may be
+    another edit under the same title."""
+
+    def why(self, optimization: str, title: str, text: str) -> str | None:
+        """Why a variant is known to have failed; None where it is not."""
+        return self.texts.get(text) or self.titles.get((optimization, title))
+
+
+@dataclass
+class PastRuns:
+    """What the runs on the kernel of one run tried; where nobody asks it, nothing is read."""
+
+    repository: Repository
+    _seen: dict[tuple[str, str], str | None] = field(init=False, default_factory=dict)
+    """(commit, kernel) -> its text there."""
+    _read: list[PastRun] | None = field(init=False, default=None)
+
+    def failures_on(self, run: Run, before: str) -> Failures:
+        """What is known to have failed on a text of the kernel file.
+
+        Args:
+            run: the one that asks.
+            before: the text that is to be edited.
+        """
+        now = started(run)
+        texts, titles = dict[str, str](), dict[tuple[str, str], str]()
+        for past in (*self._comparable(now, run.options), *self._own(now)):
+            here = [
+                n for n, sha in past.incumbents.items() if self._text(sha, now.kernel) == before
+            ]
+            if not here:
+                continue
+            for attempt in past.attempts:
+                text = self._text(attempt.after, now.kernel)
+                if text is None or attempt.iteration.number > max(here):
+                    continue
+                texts.pop(text, None)  # the latest word counts
+                if attempt.failed:  # against an incumbent that was no faster than this one
+                    texts[text] = _reason(attempt, now)
+            if past.started.run_id != now.run_id and run.proposer == PLAYBOOK:
+                for attempt in past.failed_at(max(here)):
+                    if attempt.iteration.proposer == PLAYBOOK:
+                        titles[attempt.optimization, attempt.title] = _reason(attempt, now)
+        return Failures(texts, titles)
+
+    def tried(self, run: Run) -> tuple[JudgedEdit, ...]:
+        """What was judged on this kernel, the latest first; of the same edit the latest counts."""
+        now, told = started(run), dict[str, JudgedEdit]()
+        texts = KernelTexts(self.repository, now.kernel)
+        for past in reversed((*self._others(now), *self._own(now))):
+            for attempt in reversed(past.attempts):
+                if attempt.judged:
+                    change = texts.diff(attempt.before, attempt.after) or ""
+                    told.setdefault(change or attempt.after, attempt.told(change))
+        return tuple(told.values())
+
+    def _own(self, now: Started) -> list[PastRun]:
+        """What the run that asks has tried itself."""
+        return self._past(now.run_id)
+
+    def _comparable(self, now: Started, options: Options) -> list[PastRun]:
+        """The other runs whose conditions were those of now."""
+        if options.retry:
+            return []
+        here = self._conditions(now)
+        return [past for past in self._others(now) if self._conditions(past.started) == here]
+
+    def _others(self, now: Started) -> list[PastRun]:
+        """The other runs on this kernel, oldest first."""
+        if self._read is None:
+            found = (past for name in find_runs(self.repository) for past in self._past(name))
+            self._read = [past for past in found if past.started.kernel == now.kernel]
+        return [past for past in self._read if past.started.run_id != now.run_id]
+
+    def _past(self, run_id: str) -> list[PastRun]:
+        """A run; none where its journal cannot be read."""
+        try:
+            lines = read(runs_folder(self.repository) / run_id / "journal.jsonl")
+            return [PastRun.of([line.event for line in lines])]
+        except (JournalError, TransitionError):
+            return []
+
+    def _text(self, sha: str, kernel: str) -> str | None:
+        if (sha, kernel) not in self._seen:
+            self._seen[sha, kernel] = KernelTexts(self.repository, kernel).text(sha)
+        return self._seen[sha, kernel]
+
+    def _conditions(self, began: Started) -> tuple[Any, ...]:
+        """What a verdict rests on beside the two texts."""
+        files = [self.repository.entry(began.origin_sha, file) for file in began.tests.files]
+        options = began.options
+        return (
+            began.latency_meaning,
+            describe(began.environment),
+            began.tests.correctness,
+            began.tests.perf,
+            [file.blob if file else None for file in files],
+            options.compare_on,
+            options.rules,
+            options.iteration_timeout_s,
+            options.allow_precision_loss,
+            options.tested_shapes_only,
+        )
+
+
+def _reason(attempt: Attempt, now: Started) -> str:
+    where = f"iteration {attempt.iteration.number}"
+    if attempt.run_id != now.run_id:
+        where = f"run {attempt.run_id}, {where}"
+    return f"tried before ({where}): {attempt.reason}"

@@ -1,0 +1,204 @@
+"""What a run knows of those before it: failed edits are passed over, open ones are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
+from agent.events import Event, Failed, Measured, Proposed, Settled, StopReason, Verified
+from agent.journal import read
+from agent.loop import drive
+from agent.measuring.decision import Status
+from agent.memory import Attempt, PastRun, PastRuns, attempts
+from agent.options import Options
+from agent.proposers.agenda import agenda
+from agent.proposers.brief import brief_for
+from agent.proposers.build import judged
+from agent.state import Run
+from agent.syntax import Source
+from tests.support.history import HISTORY, comparison, proposed
+from tests.support.project import PROJECT
+from tests.support.repo import git, isolate, make_repo, write
+from tests.support.scenario import ORIGIN
+from tests.support.scenario import STEPS as SCENARIO
+from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
+
+ENDLESS = Options(patience=100, keep_going=True)
+STEPS = SCENARIO[:-1]
+"""Without the one whose name is none for a ref of git."""
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+def finish(scripted: ScriptedRun) -> Run:
+    run, journal = scripted.begin()
+    run = drive(run, journal, scripted.effects().table(), lambda *_: None)
+    journal.close()
+    return run
+
+
+def again(scripted: ScriptedRun, number: int = 2) -> ScriptedRun:
+    """The same, as another run from where the user stands."""
+    return replace(scripted, run_id=f"kernel-{number}", branch=f"tile-agent/kernel-{number}")
+
+
+def tried(run: Run) -> list[str]:
+    return [row.optimization for row in run.rows[1:]]
+
+
+def test_a_second_run_repeats_no_failed_edit(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, STEPS, ENDLESS)
+    before = finish(first)
+    kept = [row.optimization for row in before.kept]
+    assert tried(before) != kept
+
+    after = finish(again(first))
+    assert tried(after) == kept
+    reasons = {skipped.optimization: skipped.reason for skipped in after.skipped}
+    assert reasons["slower"].startswith("tried before (run kernel-1, iteration 4): ")
+    assert reasons["wrong"].endswith("test_right: off by one")
+    git(repo, "merge", "-q", "--ff-only", "tile-agent/kernel-2")
+
+    merged = finish(again(first, 3))  # the steps that were kept are other edits of this code
+    assert tried(merged) == kept
+    assert merged.stopped is not None and merged.stopped.reason is StopReason.EXHAUSTED
+
+
+def test_the_values_of_a_sweep_that_lost_are_passed_over_with_the_best(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
+    steps = [Step("sweep", (kernel(1.2), kernel(0.8), kernel(1.1)))]
+    first = ScriptedRun(repo, steps, ENDLESS)
+    assert tried(finish(first)) == ["sweep (n=1)"]
+    second = again(first)
+    assert tried(finish(second)) == ["sweep (n=1)"]
+    (proposed,) = (
+        entry.event
+        for entry in read(second.folder / "journal.jsonl")
+        if isinstance(entry.event, Proposed)
+    )
+    assert [out.title for out in proposed.filtered_out] == ["sweep (n=0)", "sweep (n=2)"]
+    assert "looked slower than another value" in proposed.filtered_out[0].reason
+
+
+def test_an_edit_of_other_code_is_tried(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
+    first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
+    assert tried(finish(first)) == ["slower (n=0)"]
+    write(repo, {KERNEL: kernel(1.0) + "# mended\n"})
+    git(repo, "commit", "-qam", "Mend")
+    assert tried(finish(again(first))) == ["slower (n=0)"]
+
+
+@pytest.mark.parametrize("change", ["--retry", "another machine", "other tests"])
+def test_what_failed_elsewhere_is_tried(tmp_path: Path, change: str) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0), "tests": "# the test\n"})
+    first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
+    finish(first)
+    assert tried(finish(again(first))) == []
+    second = again(first, 3)
+    if change == "--retry":
+        second = replace(second, options=replace(ENDLESS, retry=True))
+    elif change == "other tests":
+        write(repo, {"tests": "# another test\n"})
+        git(repo, "commit", "-qam", "Another test")
+    else:
+        second = replace(second, torch="2.1")
+    assert tried(finish(second)) == ["slower (n=0)"]
+
+
+def judged_by(*events: Event) -> Attempt:
+    """The one attempt of a run in which a candidate met these events."""
+    (attempt,) = attempts((*HISTORY[:3], proposed("tiles", "a1"), *events, Settled("0" * 40)))
+    return attempt
+
+
+@pytest.mark.parametrize(("noise", "failed"), [(0.03, False), (0.001, True)])
+def test_a_comparison_that_left_a_good_step_possible_says_nothing(
+    noise: float, failed: bool
+) -> None:
+    attempt = judged_by(Verified("a1", 12), Measured(comparison(0.0, noise)))
+    assert attempt.status is Status.REVERT
+    assert attempt.failed is failed
+
+
+@pytest.mark.parametrize(
+    ("failure", "failed"),
+    [
+        (Failed(Status.CRASH, False, "killed by SIGSEGV"), True),
+        (Failed(Status.REVERT, False, "test_softmax: off by one"), True),
+        (Failed(Status.TAMPERED, False, "it wrote to the tests"), False),
+        (Failed(Status.CRASH, True, "the incumbent failed", incumbent=True), False),
+        (Failed(Status.CRASH, True, "the GPU was busy", unmeasured=True), False),
+    ],
+)
+def test_only_what_the_candidate_did_itself_counts(failure: Failed, failed: bool) -> None:
+    assert judged_by(failure).failed is failed
+
+
+def test_a_damaged_journal_is_as_if_it_were_not_there(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
+    first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
+    finish(first)
+    journal = first.folder / "journal.jsonl"
+    journal.write_bytes(b"{" + journal.read_bytes())
+    assert tried(finish(again(first))) == ["slower (n=0)"]
+
+
+def test_an_edit_that_git_no_longer_has_is_known_by_its_title(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
+    first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
+    finish(first)
+    for ref in git(repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent").split():
+        git(repo, "update-ref", "-d", ref)
+    git(repo, "reflog", "expire", "--expire=now", "--all")
+    git(repo, "gc", "-q", "--prune=now")
+    assert tried(finish(again(first))) == []
+
+
+@pytest.mark.parametrize(("family", "known"), [("tiles", False), ("cache", True)])
+def test_a_keep_of_what_it_depends_on_makes_another_try(family: str, known: bool) -> None:
+    """More stages were no gain before the tiles were changed."""
+    past = PastRun.of(
+        (
+            *HISTORY[:3],
+            proposed("occupancy-hint", "a1", family="occupancy"),
+            Verified("a1", 12),
+            Measured(comparison(-0.1)),
+            Settled("0" * 40),
+            proposed("tile-sizes", "b1", family=family),
+            Verified("b1", 12),
+            Measured(comparison(0.2)),
+            Settled("b2"),
+        )
+    )
+    assert [attempt.after for attempt in past.failed_at(2)] == ["a1"]
+    assert bool(list(past.failed_at(3))) is known
+
+
+def test_a_brief_tells_what_was_tried_with_hypothesis_and_change(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, STEPS, ENDLESS)
+    earlier = finish(first)
+    second = again(first)
+    run, journal = second.begin()
+    journal.close()
+    known = PastRuns(second.repository).tried(run)
+    assert len(known) == len(earlier.rows) - 1
+    subject = Subject(Source(PROJECT["double.py"], KERNEL), KernelClass.MEMORY, Hardware())
+    task = agenda(run, subject, judged("triton", KernelClass.MEMORY))[0]
+    text = brief_for(run, subject, task, known).text
+    assert "Nothing yet in this run." in text
+    assert "kernel-1, 4. slower (n=0): revert; " in text
+    assert "hypothesis: it should help" in text
+    assert "+LATENCY_MS = " in text
+    own = brief_for(earlier, subject, task, PastRuns(first.repository).tried(earlier)).text
+    assert "By earlier runs" not in own
+    assert "+LATENCY_MS = " in own
