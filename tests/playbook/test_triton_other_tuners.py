@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
 from agent import playbook
@@ -59,7 +64,7 @@ SETTING = (
     "warps-and-stages", "warps-by-row", "block-size", "blocks-and-warps", "add-autotune",
     "scaled-blocks", "row-in-registers", "rows-per-program",
 )  # fmt: skip
-OF_TUNERS = ("config-options", "widen-configs", "tuning-key", "bucketed-key", "prune-configs")
+OF_TUNERS = ("widen-configs", "tuning-key", "bucketed-key", "prune-configs")
 
 
 def text_of(decorator: str, wrapper: str, block: str = "512", launched: str = "tuned") -> str:
@@ -94,6 +99,64 @@ def test_so_it_is_where_a_call_wraps_the_kernel(name: str, wrapper: str) -> None
 def test_its_configs_are_left_alone(name: str) -> None:
     text = text_of("@libtuner(configs=CONFIGS, key=['n'])", "", launched="scale_kernel")
     assert "`libtuner` at line 11 tunes scale_kernel" in refusal(name, text)
+
+
+LIBRARY = """\
+import triton
+
+asked = []
+
+
+def libtuner(configs, key=()):
+    asked.extend((config.num_warps, config.num_stages) for config in configs)
+    return lambda kernel: kernel
+
+
+def made():
+    return [triton.Config({}, num_warps=4, num_stages=2)]
+
+
+def tuned_here(kernel):
+    return kernel
+"""
+
+
+@pytest.mark.parametrize(
+    ("decorator", "wrapper", "asked"),
+    [
+        ("@libtuner(configs=made(), key=['n'])", "", [(4, 2), (8, 2)]),
+        ("@libtuner(CONFIGS, ['n'])", "", [(4, 3), (8, 3), (8, 3)]),
+        ("", "tuned = libtuner(configs=made())(scale_kernel)", [(4, 2), (8, 2)]),
+        ("", OWN, [(4, 2), (8, 2)]),
+    ],
+)
+def test_its_configs_are_given_other_warps(
+    decorator: str,
+    wrapper: str,
+    asked: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The tuner is a library's own, and what it is told is what Triton's would be told."""
+    monkeypatch.setitem(sys.modules, "library", library := ModuleType("library"))
+    exec(LIBRARY, vars(library))
+    text = text_of(decorator, wrapper, launched="tuned" if wrapper else "scale_kernel")
+    if wrapper != OWN:
+        text = text.replace("own = libtuner(configs=made())\n", "")
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90))
+    entry = playbook.get("config-options")
+    assert {"num_warps": 8} in entry.variants(subject)
+    file = tmp_path / "kernel.py"
+    file.write_text(entry.apply(subject, {"num_warps": 8}))
+    runpy.run_path(str(file))
+    assert library.asked == asked
+
+
+def test_a_tuner_that_hides_its_configs_is_named() -> None:
+    text = text_of("@tuned_here", "", launched="scale_kernel")
+    text = text.replace("own = libtuner(configs=made())\n", "")
+    told = "`tuned_here` at line 10 tunes scale_kernel, which does not show its configs"
+    assert refusal("config-options", text) == told
 
 
 @pytest.mark.parametrize("decorator", ["", "@triton.heuristics({})", "@made()"])

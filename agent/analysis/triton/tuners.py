@@ -138,6 +138,22 @@ def tuner_of(source: Source, kernel: Kernel) -> cst.Call:
     return decorator.decorator
 
 
+def config_lists(source: Source, kernel: Kernel) -> tuple[cst.BaseExpression, ...]:
+    """What is given as configs to each tuner of a kernel, whoever wrote that tuner."""
+    above = source.decorator(kernel.function, "triton.autotune")
+    tuners = ([above.decorator] if above is not None else []) + list(_others(source, kernel))
+    calls = [call for call in map(source.resolve, tuners) if isinstance(call, cst.Call)]
+    return tuple(given for call in calls if (given := _configs(source, call)) is not None)
+
+
+def _configs(source: Source, tuner: cst.Call) -> cst.BaseExpression | None:
+    """The argument that holds the configs of a tuner; None where it shows none."""
+    if source.name(tuner.func) == "triton.autotune":
+        return argument(tuner, 0, "configs")
+    listed = (arg.value for arg in tuner.args if _lists_configs(source, arg.value))
+    return keyword(tuner, "configs") or next(listed, None)
+
+
 def check_any_will_do(source: Source, tuner: cst.Call) -> None:
     """Raise `NotApplicable` unless a tuner may choose any of its configs for any launch.
 

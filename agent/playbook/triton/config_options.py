@@ -1,7 +1,7 @@
 """Let Triton's tuner try each config with other warps or stages, too.
 
-When: a Triton kernel under `@triton.autotune`, however its configs are made: a list, a
-    comprehension, a function of the package.
+When: a Triton kernel under `@triton.autotune` or a tuner of a library's own that is given configs
+    as that is, however they are made: a list, a comprehension, a function of the package.
 Do: `configs=MADE` -> each of them as it is and with one more number of warps, or of stages for a
     kernel with `tl.dot`; sweep that number. Nothing need be known of the constants.
 Risk: none to results. Tuning takes up to twice as long, once for each key.
@@ -21,11 +21,12 @@ from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.tuners import other_tuner
+from agent.analysis.triton.tuners import config_lists, why_tuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
-from agent.syntax import Source, argument
+from agent.syntax import Source
+from agent.tuning.imports import module_named
 
 WARPS = (2, 4, 8, 16)
 DOT_WARPS = (4, 8)
@@ -95,7 +96,7 @@ configs=[
         """Warps, and stages where there is a dot; less what has been added already."""
         source = subject.source
         kernels = _tuned(subject)
-        dot = any(TRITON.has_dot(source, kernel) for kernel in kernels)
+        dot = any(TRITON.has_dot(source, kernel) for kernel, _ in kernels)
         sweep: list[Params] = [{"num_warps": n} for n in (DOT_WARPS if dot else WARPS)]
         sweep += [{"num_stages": n} for n in (DOT_STAGES if dot else ())]
         found = [params for params in sweep if _edits(subject, params)]
@@ -111,15 +112,17 @@ configs=[
         return subject.source.rewrite(edits)
 
 
-def _tuned(subject: Subject) -> list[Kernel]:
-    """The kernels that tune themselves."""
+def _tuned(subject: Subject) -> list[tuple[Kernel, tuple[cst.BaseExpression, ...]]]:
+    """The kernels that tune themselves, with the configs of each tuner that they have."""
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter cannot time configs")
-    launched = TRITON.chosen(subject.source)
-    found = [k for k in launched if TRITON.autotuned(subject.source, k.function)]
+    source = subject.source
+    launched = TRITON.chosen(source)
+    found = [(kernel, lists) for kernel in launched if (lists := config_lists(source, kernel))]
     if not found:
-        others = filter(None, (other_tuner(subject.source, kernel) for kernel in launched))
-        raise all_refuse(list(others), "no launched kernel is autotuned")
+        hidden = filter(None, (why_tuned(source, kernel, "it") for kernel in launched))
+        reasons = [f"{why}, which does not show its configs" for why in hidden]
+        raise all_refuse(reasons, "no launched kernel is autotuned")
     return found
 
 
@@ -127,16 +130,10 @@ def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
     ((option, value),) = params.items()
     source = subject.source
     edits: dict[cst.CSTNode, Edit] = {}
-    for kernel in _tuned(subject):
-        decorator = source.decorator(kernel.function, "triton.autotune")
-        assert decorator is not None
-        call = decorator.decorator
-        given = argument(call, 0, "configs") if isinstance(call, cst.Call) else None
-        if not isinstance(call, cst.Call) or given is None:
-            raise NotApplicable(f"`@{source.code(call)}` does not show its configs")
+    for given in (each for _, lists in _tuned(subject) for each in lists):
         own = _own_choices(source, given).get(option)
         if own is None:
-            triton = source.code(call.func).removesuffix(".autotune")
+            triton = module_named(source, "triton") or "triton"
             edits[given] = writing(_text(triton, source.code(given), option, int(value)))
         elif all(source.code(element.value) != str(value) for element in own.elements):
             edits[own] = _with(int(value))
