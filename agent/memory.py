@@ -17,7 +17,7 @@ from agent.errors import JournalError, TransitionError, UsageError
 from agent.events import Event, Started
 from agent.journal import read, replay
 from agent.measuring.decision import Rules, Status
-from agent.options import PLAYBOOK, Options
+from agent.options import PLAYBOOK
 from agent.playbook import find
 from agent.playbook.base import Optimization
 from agent.report.document import KernelTexts
@@ -202,12 +202,13 @@ class Failures:
 
 @dataclass
 class PastRuns:
-    """What the runs on the kernel of one run tried; where nobody asks it, nothing is read."""
+    """What the runs on a kernel tried, for one of them; where nobody asks, nothing is read."""
 
     repository: Repository
     _seen: dict[tuple[str, str], str | None] = field(init=False, default_factory=dict)
     """(commit, kernel) -> its text there."""
-    _read: list[PastRun] | None = field(init=False, default=None)
+    _others: list[PastRun] | None = field(init=False, default=None)
+    _comparable: list[PastRun] | None = field(init=False, default=None)
 
     def failures_on(self, run: Run, before: str) -> Failures:
         """What is known to have failed on a text of the kernel file.
@@ -218,7 +219,7 @@ class PastRuns:
         """
         now = started(run)
         texts, titles = dict[str, str](), dict[tuple[str, str], str]()
-        for past in (*self._comparable(now, run.options), *self._own(now)):
+        for past in (*self._comparable_to(now), *self._past(now.run_id)):
             here = [
                 n for n, sha in past.incumbents.items() if self._text(sha, now.kernel) == before
             ]
@@ -241,30 +242,28 @@ class PastRuns:
         """What was judged on this kernel, the latest first; of the same edit the latest counts."""
         now, told = started(run), dict[str, JudgedEdit]()
         texts = KernelTexts(self.repository, now.kernel)
-        for past in reversed((*self._others(now), *self._own(now))):
+        for past in reversed((*self._others_than(now), *self._past(now.run_id))):
             for attempt in reversed(past.attempts):
                 if attempt.judged:
                     change = texts.diff(attempt.before, attempt.after) or ""
                     told.setdefault(change or attempt.after, attempt.told(change))
         return tuple(told.values())
 
-    def _own(self, now: Started) -> list[PastRun]:
-        """What the run that asks has tried itself."""
-        return self._past(now.run_id)
+    def _comparable_to(self, now: Started) -> list[PastRun]:
+        """The other runs whose conditions were those of now; none where they are to be retried."""
+        if self._comparable is None:
+            others = [] if now.options.retry else self._others_than(now)
+            here = self._conditions(now)
+            self._comparable = [p for p in others if self._conditions(p.started) == here]
+        return self._comparable
 
-    def _comparable(self, now: Started, options: Options) -> list[PastRun]:
-        """The other runs whose conditions were those of now."""
-        if options.retry:
-            return []
-        here = self._conditions(now)
-        return [past for past in self._others(now) if self._conditions(past.started) == here]
-
-    def _others(self, now: Started) -> list[PastRun]:
+    def _others_than(self, now: Started) -> list[PastRun]:
         """The other runs on this kernel, oldest first."""
-        if self._read is None:
-            found = (past for name in find_runs(self.repository) for past in self._past(name))
-            self._read = [past for past in found if past.started.kernel == now.kernel]
-        return [past for past in self._read if past.started.run_id != now.run_id]
+        if self._others is None:
+            names = (name for name in find_runs(self.repository) if name != now.run_id)
+            found = (past for name in names for past in self._past(name))
+            self._others = [past for past in found if past.started.kernel == now.kernel]
+        return self._others
 
     def _past(self, run_id: str) -> list[PastRun]:
         """A run; none where its journal cannot be read."""
