@@ -143,7 +143,8 @@ def test_a_run_that_is_interrupted_and_then_killed_leaves_no_process_and_is_resu
     assert only_run(repo)["standing"] == "interrupted"
     end = tile_agent(repo, "resume", "--json")
     assert end.code == ExitCode.DONE, end.err
-    assert [row["status"] for row in end.json["rows"]] == ["keep", "keep"]
+    # the largest of three block sizes was best, and one beyond it is not
+    assert [row["status"] for row in end.json["rows"]] == ["keep", "keep", "revert"]
     assert only_run(repo)["standing"] == "done"
     differing = changed(before, snapshot(repo))
     ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
