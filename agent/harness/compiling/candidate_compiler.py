@@ -12,13 +12,14 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from agent.errors import WorkerError, WorkerTimedOut
 from agent.evidence.duplicates import CompiledCommit
-from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, read
+from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, processors, read
 from agent.harness.processes.fork_server import ForkServer, WorkerProcess
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.script import ScriptEnd, read_answers
@@ -61,6 +62,8 @@ class ForkedCompiler:
         self, checkouts: Sequence[Checkout], tests: Sequence[str]
     ) -> list[CompiledCommit | None]:
         deadline = time.monotonic() + self.timeout_s
+        share = max(1, processors() // len(checkouts))
+        wanted = replace(self.wanted, most_at_once=min(self.wanted.most_at_once, share))
         with ExitStack() as stack:
             folders = [
                 Path(
@@ -71,7 +74,7 @@ class ForkedCompiler:
                 for _ in checkouts
             ]
             started = [
-                self._start(checkout, tests, folder)
+                self._start(checkout, tests, wanted, folder)
                 for checkout, folder in zip(checkouts, folders, strict=True)
             ]
             ended = [
@@ -79,23 +82,25 @@ class ForkedCompiler:
                 for worker, folder in zip(started, folders, strict=True)
             ]
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                return list(pool.map(self._read, checkouts, ended))
+                return list(pool.map(partial(self._read, wanted), checkouts, ended))
 
     def _start(
-        self, checkout: Checkout, tests: Sequence[str], scratch: Path
+        self, checkout: Checkout, tests: Sequence[str], wanted: Wanted, scratch: Path
     ) -> WorkerProcess | None:
         try:
             log = self.logs / f"compile-{next(self._numbers):04d}.log"
-            return fork(self.server, checkout, tests, self.wanted, self.timeout_s, scratch, log)
+            return fork(self.server, checkout, tests, wanted, self.timeout_s, scratch, log)
         except Exception as problem:
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
 
-    def _read(self, checkout: Checkout, ended: ScriptEnd | None) -> CompiledCommit | None:
+    def _read(
+        self, wanted: Wanted, checkout: Checkout, ended: ScriptEnd | None
+    ) -> CompiledCommit | None:
         if ended is None:
             return None
         try:
-            found = read(checkout, self.wanted, ended, time.monotonic() + self.timeout_s)
+            found = read(checkout, wanted, ended, time.monotonic() + self.timeout_s)
         except Exception as problem:  # it only helps: what it cannot read, the tests will tell
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
