@@ -8,13 +8,14 @@ to mend, is an exception.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.candidates import Candidates, allowance, perf_tests, started
+from agent.candidates import Candidates, allowance, started
 from agent.causes import Diagnosis
 from agent.errors import BaselineOutrun, UsageError
 from agent.events import (
@@ -353,7 +354,7 @@ class Effects:
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
     def _diagnose(
-        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float | None = None
+        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float = math.inf
     ) -> Diagnosis | None:
         """What holds a commit back, whose latencies are known."""
         if self.diagnostician is None:
@@ -361,9 +362,8 @@ class Effects:
         is_known = sha == run.incumbent_sha
         return self.diagnostician.diagnose(
             self.candidates.checkout(run, sha),
-            perf_tests(run),
             levels_ms,
-            self.candidates.compiled(sha),
+            self.candidates.compiled(run, sha, until),
             run.launches if is_known else run.candidate_launches,
             until,
         )

@@ -147,7 +147,7 @@ class ScriptedCompiler:
     """Compiles a kernel to its text without comments; `BROKEN = True` does not compile."""
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
     ) -> tuple[CompiledCommit | None, ...]:
         return tuple(
             CompiledCommit((_compiled(_text(c)),), "once", complete=True) for c in checkouts

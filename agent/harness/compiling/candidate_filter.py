@@ -50,9 +50,26 @@ class CandidateFilter:
             self._duplicates.remember(EARLIER, self._compiled[incumbent_sha])
         return out
 
-    def compiled(self, sha: str) -> CompiledCommit | None:
-        """What a commit compiles to; None where that is not known."""
-        return self._compiled.get(sha)
+    def compiled(
+        self, sha: str, checkout: Callable[[str], Checkout], tests: Sequence[str], until: float
+    ) -> CompiledCommit | None:
+        """What an incumbent compiles to; None where that cannot be found out.
+
+        It is compiled where it has not been yet, and again later where the time did not suffice.
+
+        Args:
+            sha: the commit.
+            checkout: puts a commit on disk.
+            tests: the perf tests.
+            until: when compiling must be over, by the monotonic clock.
+        """
+        if self._compiler is None or sha in self._compiled:
+            return self._compiled.get(sha)
+        (found,) = self._compiler.compile([checkout(sha)], tests, until)
+        if found is not None and found.conclusive:
+            self._compiled[sha] = found
+            self._duplicates.remember(EARLIER, found)
+        return found
 
     def remember(self, candidates: Sequence[Candidate], shas: Collection[str]) -> None:
         """These have been timed: what compiles to the same need not be."""
