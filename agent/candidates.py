@@ -77,6 +77,10 @@ class Candidates:
             sha, lambda sha: self.checkout(run, sha), perf_tests(run), until
         )
 
+    def compile_s(self, sha: str) -> float | None:
+        """What compiling an incumbent took, 0 where nothing is compiled; None: not known."""
+        return self._filter.compile_s(sha)
+
     def timed(self, run: Run, shas: set[str]) -> None:
         """These have been timed: what compiles to the same need not be."""
         self._filter.remember(run.candidates, shas)

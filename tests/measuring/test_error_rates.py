@@ -13,12 +13,12 @@ import pytest
 
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry
 from agent.measuring.decision import Gain, Rules, Status, Verdict, decide
+from agent.measuring.disturbance import disturbance
 from agent.measuring.measurement import (
     Calibration,
     ComparisonPlan,
     Failure,
     calibrate,
-    disturbance,
     measure,
 )
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
@@ -195,6 +195,6 @@ def test_too_little_time_is_no_verdict() -> None:
 @pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.5, True)])
 def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, told: bool) -> None:
     blocks = [Block(n % 2 == 0, 1.0, 20.0 * (reports if n % 2 else 1.0), 21.0) for n in range(4)]
-    found = disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),)), None)
+    found = disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),)))
     assert (found is not None) is told
     assert not told or "the candidate's worker reports 48% of the time" in str(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agent.events import Candidate
@@ -20,6 +21,7 @@ class CandidateFilter:
         self._compiler = compiler
         self._duplicates = DuplicateFilter()
         self._compiled: dict[str, CompiledCommit | None] = {}
+        self._took_s: dict[str, float] = {}
 
     def filter_out(
         self,
@@ -65,11 +67,17 @@ class CandidateFilter:
         """
         if self._compiler is None or sha in self._compiled:
             return self._compiled.get(sha)
+        begin = time.monotonic()
         (found,) = self._compiler.compile([checkout(sha)], tests, until)
         if found is not None and found.conclusive:
+            self._took_s[sha] = round(time.monotonic() - begin, 3)
             self._compiled[sha] = found
             self._duplicates.remember(EARLIER, found)
         return found
+
+    def compile_s(self, sha: str) -> float | None:
+        """What compiling an incumbent took, 0 without a compiler; None where it was not done."""
+        return 0.0 if self._compiler is None else self._took_s.get(sha)
 
     def remember(self, candidates: Sequence[Candidate], shas: Collection[str]) -> None:
         """These have been timed: what compiles to the same need not be."""
