@@ -49,7 +49,7 @@ from typing import Any
 
 from tile_agent_pytest.bench import Gate, Timing
 from tile_agent_pytest.compile_cutile import Compiler, load
-from tile_agent_pytest.compile_processes import Task, in_own_processes
+from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
 
 PACKAGES = {
@@ -108,14 +108,14 @@ def main(job: Message) -> None:
 
 def _tasks(
     launches: Sequence[RecordedLaunch], job: Message, tell: Callable[..., None]
-) -> Iterator[Task]:
+) -> Iterator[CompileTask]:
     """What is to be compiled; a launch is told of when the first compile of it begins."""
     for index, launch in enumerate(launches):
         tell(event="launch", index=index, **launch.describe())
         for target in job["targets"]:
             folder = Path(job["folder"]) / f"{index}-{target}"
             folder.mkdir(parents=True)
-            yield Task(index, target, launch.compile, folder)
+            yield CompileTask(index, target, launch.compile, folder)
 
 
 # --- the tests ----------------------------------------------------------------------------------

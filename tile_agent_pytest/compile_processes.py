@@ -22,7 +22,7 @@ _POLL_S = 0.01
 
 
 @dataclass(frozen=True)
-class Task:
+class CompileTask:
     """One compile."""
 
     index: int
@@ -36,14 +36,14 @@ class Task:
 
 @dataclass(frozen=True)
 class _Running:
-    task: Task
+    task: CompileTask
     pid: int
     deadline: float
 
 
 def in_own_processes(
-    tasks: Iterable[Task], at_once: int, limit_s: float
-) -> Generator[tuple[Task, Message], None, None]:
+    tasks: Iterable[CompileTask], at_once: int, limit_s: float
+) -> Generator[tuple[CompileTask, Message], None, None]:
     """Compile, and yield each answer as it comes: in no order.
 
     Args:
@@ -72,7 +72,7 @@ def in_own_processes(
             _kill(each.pid)
 
 
-def _fork(task: Task) -> int:
+def _fork(task: CompileTask) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -86,7 +86,7 @@ def _fork(task: Task) -> int:
     return pid
 
 
-def _attempt(task: Task) -> Message:
+def _attempt(task: CompileTask) -> Message:
     try:
         return {"ok": True, **task.work(task.target, task.folder)}
     except Exception as problem:

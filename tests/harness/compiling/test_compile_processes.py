@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from tile_agent_pytest.compile_processes import Task, in_own_processes
+from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 
 Work = Callable[[str, Path], dict[str, Any]]
 
 
-def tasks(folder: Path, *works: Work) -> Iterator[Task]:
+def tasks(folder: Path, *works: Work) -> Iterator[CompileTask]:
     for index, work in enumerate(works):
         (folder / str(index)).mkdir()
-        yield Task(index, "sm_90", work, folder / str(index))
+        yield CompileTask(index, "sm_90", work, folder / str(index))
 
 
 def meets(others: int, folder: Path) -> Work:
@@ -48,7 +48,7 @@ def test_several_are_compiled_at_a_time(tmp_path: Path) -> None:
 def test_no_more_than_that_are_begun(tmp_path: Path) -> None:
     begun: list[int] = []
 
-    def counted() -> Iterator[Task]:
+    def counted() -> Iterator[CompileTask]:
         for task in tasks(tmp_path, *[lambda *_: {}] * 4):
             begun.append(task.index)
             yield task
