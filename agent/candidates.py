@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -91,9 +92,18 @@ class Candidates:
         self.release(candidate.sha for candidate in candidates)
         return out
 
-    def compiled(self, sha: str) -> CompiledCommit | None:
-        """What a commit compiles to, where this process has found that out."""
-        return self._filter.compiled(sha)
+    def compiled(self, run: Run, sha: str, until: float = math.inf) -> CompiledCommit | None:
+        """What a commit that is or becomes the incumbent compiles to, where that can be found out.
+
+        What is compiled here is not compiled again for an iteration.
+        """
+        return self._filter.compiled(
+            sha, lambda sha: self.checkout(run, sha), perf_tests(run), until
+        )
+
+    def compile_s(self, sha: str) -> float | None:
+        """What compiling an incumbent took, 0 where nothing is compiled; None: not known."""
+        return self._filter.compile_s(sha)
 
     def timed(self, run: Run, shas: set[str]) -> None:
         """These have been timed: what compiles to the same need not be."""

@@ -178,6 +178,8 @@ class Baselined(Event):
     """What a comparison on all configs takes, about."""
     costs: tuple[PerfTestCost, ...] = ()
     """What each perf test costs."""
+    start_s: float = 0.0
+    """What a worker takes until it has collected them; 0 where nobody looked."""
     correctness_s: float = 0.0
     """Wall time of a candidate's correctness tests, about."""
     workers: int = 1
@@ -230,6 +232,8 @@ class Calibrated(Event):
     """What holds the incumbent back."""
     subset: Subset | None = None
     """The configs that it was made on, and that comparisons measure; None: all."""
+    compile_s: float | None = None
+    """What compiling the incumbent took, 0 where nothing is compiled; None: not known."""
 
 
 @dataclass(frozen=True)

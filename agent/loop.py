@@ -8,13 +8,14 @@ to mend, is an exception.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.candidates import Candidates, allowance, perf_tests
+from agent.candidates import Candidates, allowance
 from agent.causes import Diagnosis
 from agent.errors import BaselineOutrun, UsageError
 from agent.events import (
@@ -38,12 +39,12 @@ from agent.harness.compiling.candidate_filter import in_short
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
-    BudgetedCalibration,
     MeasuringBudget,
     baseline_s,
     chosen_configs,
     final_subset,
 )
+from agent.harness.measuring.calibration import BudgetedCalibration
 from agent.harness.measuring.judge import Judge
 from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.confinement import failed_baseline
@@ -51,9 +52,9 @@ from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
+from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
-from agent.measuring.subset import pair_s
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposer
 from agent.state import Phase, Run, decided, started, stop_reason
@@ -166,6 +167,7 @@ class Effects:
         if isinstance(timing, Failure):
             _raise_outrun("perf", run.options, ends)
             raise failed_baseline("perf", run.options, timing.reason)
+        cost = PairCost.expected(timing.costs, timing.start_s)
         return Baselined(
             records=timing.records,
             correctness_tests=verified.passed,
@@ -175,8 +177,9 @@ class Effects:
             launching=verified.launching,
             notes=(*verified.notes, *left_alone(self._source(run), timing.launches)),
             compared=chosen_configs(timing.costs, run.options.compare_on),
-            comparison_s=round(USUAL_PAIRS * pair_s(timing.costs, None), 1),
+            comparison_s=round(USUAL_PAIRS * cost.pair_s(None), 1),
             costs=timing.costs,
+            start_s=timing.start_s,
             correctness_s=round(verified.took_s if verified.workers > 1 else correctness_s, 1),
             workers=verified.workers,
             written=tuple(sorted({*written, *self.candidates.written()})),
@@ -204,7 +207,8 @@ class Effects:
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         run = replace(run, subset=budgeted.subset)
         diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until)
-        return Calibrated(outcome, diagnosis, run.subset)
+        compile_s = self.candidates.compile_s(run.incumbent_sha)
+        return Calibrated(outcome, diagnosis, run.subset, compile_s)
 
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
@@ -214,7 +218,8 @@ class Effects:
         if self._calibration_is_due(run):
             checkout = self.candidates.checkout(run, run.incumbent_sha)
             deadline = deadline_in(run.options.iteration_timeout_s)
-            outcome = self.judge.calibrate(checkout, deadline)
+            until = deadline_in(MeasuringBudget.of(run.options).calibration_s)
+            outcome = self.judge.calibrate(checkout, deadline, until=until)
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
             return Calibrated(outcome, subset=run.subset)
@@ -357,7 +362,7 @@ class Effects:
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
     def _diagnose(
-        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float | None = None
+        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float = math.inf
     ) -> Diagnosis | None:
         """What holds a commit back, whose latencies are known."""
         if self.diagnostician is None:
@@ -365,9 +370,8 @@ class Effects:
         is_known = sha == run.incumbent_sha
         return self.diagnostician.diagnose(
             self.candidates.checkout(run, sha),
-            perf_tests(run),
             levels_ms,
-            self.candidates.compiled(sha),
+            self.candidates.compiled(run, sha, until),
             run.launches if is_known else run.candidate_launches,
             until,
         )

@@ -119,7 +119,7 @@ class Session:
         gpu = self.environment.gpu
         sms = (gpu.sm,) if gpu else ()
         wanted = Wanted(self.target.backend, sms, python=self.python, has_gpu=False)
-        return Diagnostician(wanted, gpu, self.compiler, counters=self.options.counters)
+        return Diagnostician(wanted, gpu, counters=self.options.counters)
 
 
 # --- opening ------------------------------------------------------------------------------------

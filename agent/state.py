@@ -25,6 +25,7 @@ from agent.events import (
 from agent.launches import ObservedLaunch, by_cost
 from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration
+from agent.measuring.pair_cost import PairCost
 from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
 from agent.options import Options
@@ -73,6 +74,8 @@ class Run:
     calibration: Calibration | None = None
     subset: Subset | None = None
     """The configs that comparisons measure; None: all."""
+    compile_s: float | None = None
+    """What compiling the incumbent took, 0 where nothing is compiled; None: not known."""
     calibrated_at: int = 0
     """The iteration before which the noise floor was last measured."""
     iteration: int = 0
@@ -132,6 +135,22 @@ class Run:
     def options(self) -> Options:
         """The options of the run; the defaults before it has started."""
         return self.started.options if self.started else Options()
+
+    @property
+    def pair_cost(self) -> PairCost | None:
+        """What process pairs cost, by the calibration where there is one; None before the baseline.
+
+        An older journal has only what a pair took, and not where that went.
+        """
+        if self.baseline is None:
+            return None
+        cost = PairCost.expected(self.baseline.costs, self.baseline.start_s)
+        calibration = self.calibration
+        if calibration is None or not calibration.pair_s:
+            return cost
+        if calibration.pair_time is not None:
+            return cost.seen(calibration.pair_time)
+        return cost.scaled(self.subset, calibration.pair_s)
 
     @property
     def proposer(self) -> str:

@@ -81,6 +81,7 @@ def _step(run: Run, event: Event) -> Run:
                 phase=Phase.PROPOSE,
                 calibration=event.calibration,
                 subset=event.subset,
+                compile_s=run.compile_s if event.compile_s is None else event.compile_s,
                 **_of_the_compared(run, event),
                 calibrated_at=run.iteration,
                 diagnosis=event.diagnosis or run.diagnosis,

@@ -2,8 +2,8 @@
 
 Runs the user's tests with a recorder on every launch of the kernel's file, then compiles each
 distinct launch for each target. Without a GPU the tests run on tensors without storage, so that
-they reach their launches and no further. Each compile has a process of its own, with a deadline: a
-compiler may loop for minutes, or abort.
+they reach their launches and no further. Each compile has a process of its own, with a deadline;
+several of them run at a time.
 
 The job is one JSON object:
 
@@ -16,6 +16,7 @@ The job is one JSON object:
     timed_only       leave out what no perf test launches, unless no perf test launches anything
     most             launches to compile at most
     compile_s        seconds for one compile
+    at_once          how many compiles run at a time
     assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
                      `compile_cutile`, with a text for each parameter of each variant in
                      `arguments`; null for Triton
@@ -40,16 +41,15 @@ import importlib.util
 import json
 import os
 import shutil
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.bench import Gate, Timing
-from tile_agent_pytest.compile_cutile import Compiler, load, with_place
+from tile_agent_pytest.compile_cutile import Compiler, load
+from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
 
 PACKAGES = {
@@ -61,7 +61,6 @@ PACKAGES = {
 TOOLS = ("cuobjdump", "nvdisasm")
 TIMING = {"tile_bench", "benchmark"}
 """Fixtures that make a test a perf test."""
-_POLL_S = 0.01
 
 
 def main(job: Message) -> None:
@@ -98,16 +97,25 @@ def main(job: Message) -> None:
     launches = list(recorder.launches) or list(assumed(job))
     if job["timed_only"]:
         launches = [launch for launch in launches if launch.timed] or launches
-    for index, launch in enumerate(launches[: job["most"]]):
+    tasks = _tasks(launches[: job["most"]], job, tell)
+    with closing(in_own_processes(tasks, job["at_once"], job["compile_s"])) as answered:
+        for task, answer in answered:
+            if "tileiras' compiler not found" in answer.get("error", ""):
+                tell(event="missing", what="tileiras", text=answer["error"])
+                return
+            tell(event="done", index=task.index, target=task.target, **answer)
+
+
+def _tasks(
+    launches: Sequence[RecordedLaunch], job: Message, tell: Callable[..., None]
+) -> Iterator[CompileTask]:
+    """What is to be compiled; a launch is told of when the first compile of it begins."""
+    for index, launch in enumerate(launches):
         tell(event="launch", index=index, **launch.describe())
         for target in job["targets"]:
             folder = Path(job["folder"]) / f"{index}-{target}"
             folder.mkdir(parents=True)
-            answer = in_own_process(launch.compile, target, folder, job["compile_s"])
-            if "tileiras' compiler not found" in answer.get("error", ""):
-                tell(event="missing", what="tileiras", text=answer["error"])
-                return
-            tell(event="done", index=index, target=target, **answer)
+            yield CompileTask(index, target, launch.compile, folder)
 
 
 # --- the tests ----------------------------------------------------------------------------------
@@ -235,45 +243,6 @@ def assumed(job: Message) -> Iterator[RecordedLaunch]:
             options=wanted["hints"],
             compile=into,
         )
-
-
-def in_own_process(
-    work: Callable[[str, Path], Message], target: str, folder: Path, limit_s: float
-) -> Message:
-    """Compile in a forked process. Returns its answer, or `ok` false with the error."""
-    said = folder / "answer"
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.setpgid(0, 0)
-            said.write_text(json.dumps(_attempt(work, target, folder)), encoding="utf-8")
-            code = 0
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + limit_s
-    status = 0
-    while (ended := os.waitpid(pid, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            error = f"not compiled after {limit_s:g} s: killed; a smaller tile compiles faster"
-            return {"ok": False, "error": error, "timed_out": True}
-        time.sleep(_POLL_S)
-    status = os.waitstatus_to_exitcode(ended[1])
-    if status == 0:
-        answer: Message = json.loads(said.read_text(encoding="utf-8"))
-        return answer
-    name = signal.Signals(-status).name if status < 0 else f"exit code {status}"
-    return {"ok": False, "error": f"the compiler ended by {name}"}
-
-
-def _attempt(work: Callable[[str, Path], Message], target: str, folder: Path) -> Message:
-    try:
-        return {"ok": True, **work(target, folder)}
-    except Exception as problem:
-        return {"ok": False, "error": with_place(problem)}
 
 
 def find_tool(name: str) -> str | None:

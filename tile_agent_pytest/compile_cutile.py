@@ -20,10 +20,11 @@ import importlib
 import importlib.util
 import io
 import json
-import os
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -133,17 +134,18 @@ class Compiler:
 
         For this `CUDA_TILE_TEMP_DIR` and `CUDA_TILE_DUMP_TILEIR` must have named folders, and
         `CUDA_TILE_CACHE_DIR` one too, when `cuda.tile` was imported: it has the compiler write its
-        remarks only where it keeps a cache.
+        remarks only where it keeps a cache. What it would write there goes into `folder`: several
+        processes compile at a time, and each reads its own.
 
         Returns:
             `cubin`, `listing` (Tile IR) and `remarks`, paths or None, and `seconds`.
         """
-        places = [Path(os.environ[f"CUDA_TILE_{name}"]) for name in ("TEMP_DIR", "DUMP_TILEIR")]
-        before = {file for place in places for file in place.glob("*")}
+        before = {*folder.iterdir()}  # of a variant that did not compile
         begin = time.perf_counter()
-        cubin = self.cubin(kernel, constraints, target)
+        with _temporary_files_in(folder):
+            cubin = self.cubin(kernel, constraints, target)
         seconds = time.perf_counter() - begin
-        written = [file for place in places for file in place.glob("*") if file not in before]
+        written = [file for file in folder.iterdir() if file not in before]
 
         def named(suffix: str) -> str | None:
             return next((str(file) for file in written if file.name.endswith(suffix)), None)
@@ -189,6 +191,21 @@ class Compiler:
         if parameter["kind"] == "array":
             return array
         return self.compilation.ListConstraint(array, alias_groups=(), elements_may_alias=False)
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Named temporary files are made there, wherever they are asked for."""
+    make = tempfile.NamedTemporaryFile
+
+    def there(*arguments: Any, **options: Any) -> Any:
+        return make(*arguments, **options | {"dir": folder})
+
+    tempfile.NamedTemporaryFile = there
+    try:
+        yield
+    finally:
+        tempfile.NamedTemporaryFile = make
 
 
 def load(name: str, file: Path) -> ModuleType:

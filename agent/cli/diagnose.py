@@ -90,7 +90,7 @@ def _compiled(
         evidence = collect(checkout, nodeids, wanted, timeout_s)
         complete = not (evidence.left_out or evidence.failures)
         compiled = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
-        found = Diagnostician(wanted, None, None).diagnose(checkout, nodeids, {}, compiled)
+        found = Diagnostician(wanted, None).diagnose(checkout, {}, compiled)
         return found, evidence.observed
 
 
@@ -117,10 +117,14 @@ def _timed(
             raise typer.Exit(FAILED)
         gpu = session.environment.gpu
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
-        found = Diagnostician(wanted, gpu, session.compiler).diagnose(
+        tests = [n for n in session.plan.perf if n not in outcome.left_out]
+        compiled = None
+        if session.compiler is not None:
+            (compiled,) = session.compiler.compile([checkout], tests)
+        found = Diagnostician(wanted, gpu).diagnose(
             checkout,
-            tuple(n for n in session.plan.perf if n not in outcome.left_out),
             {r.config: r.latency_ms for r in outcome.records},
+            compiled,
             launches=outcome.launches,
         )
         return found, outcome.launches

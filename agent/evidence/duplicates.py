@@ -35,6 +35,11 @@ class CompiledCommit:
                 return reasons[0]
         return None
 
+    @property
+    def conclusive(self) -> bool:
+        """Whether every launch was compiled and read, or cannot be."""
+        return not any(isinstance(r, NotCompiled) and r.inconclusive for r in self.results)
+
 
 def _reason(result: Result) -> str | None:
     if isinstance(result, NotCompiled):

@@ -5,6 +5,7 @@ Nothing here fails a run: what cannot be found out is a line of the evidence tha
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,6 @@ from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import NotCompiled, TensorArgument, TimedWork
 from agent.evidence.peaks import peaks_of
 from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.measuring.records import numbered, short_names
 from agent.harness.ncu import TIMEOUT_S, NoCounters, counters_of
 from agent.harness.processes.worker_session import Checkout
@@ -45,7 +45,6 @@ class Diagnostician:
     """The backend, the interpreter, and what the compiler compiles for."""
     gpu: Gpu | None
     """That the latencies are of; None: there are none that count."""
-    compiler: CandidateCompiler | None
     counters: bool = True
     """Profile the slowest perf test."""
     _counterless: str = field(default="", init=False)
@@ -54,26 +53,22 @@ class Diagnostician:
     def diagnose(
         self,
         checkout: Checkout,
-        tests: Sequence[str],
         levels_ms: Mapping[str, float],
         compiled: CompiledCommit | None = None,
         launches: Sequence[ObservedLaunch] = (),
-        until: float | None = None,
+        until: float = math.inf,
     ) -> Diagnosis:
         """What holds a commit back.
 
         Args:
             checkout: the commit on disk.
-            tests: node ids of its perf tests.
             levels_ms: config, as records name it, -> latency; may be empty.
-            compiled: what the commit compiles to, where that is known already.
+            compiled: what the commit compiles to, where that is known.
             launches: what its perf tests were seen to launch.
             until: when the profile must be over, by the monotonic clock.
         """
         source = decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
         classification = BACKENDS[self.wanted.backend].classify(source)
-        if compiled is None and self.compiler is not None:
-            (compiled,) = self.compiler.compile([checkout], tests)
         works = compiled.work if compiled else ()
         timed = _timed(works or observed_work(launches, levels_ms), levels_ms if self.gpu else {})
         # a test that cannot be run without its GPU's work is none to run under a profiler
@@ -101,14 +96,14 @@ class Diagnostician:
         self,
         checkout: Checkout,
         timed: Sequence[tuple[TimedWork, float]],
-        until: float | None,
+        until: float,
     ) -> tuple[Counters, ...] | NoCounters:
         """Of the perf test that takes longest."""
         if self._counterless:
             return NoCounters(self._counterless)
         if not self.counters or self.gpu is None or not timed:
             return NoCounters("")
-        left_s = TIMEOUT_S if until is None else until - time.monotonic()
+        left_s = until - time.monotonic()
         if left_s < LEAST_PROFILE_S:
             return NoCounters(NO_TIME)
         work, _ = max(timed, key=lambda pair: pair[1])

@@ -17,7 +17,7 @@ from agent.errors import UsageError
 from agent.evidence.roof import LAYOUT, MeasuredRoof, NotMeasured, key_of
 from agent.harness.measuring.gpu import GpuWatch, exclusive
 from agent.harness.processes.script import run_script
-from agent.measuring.measurement import THROTTLE_REASONS
+from agent.measuring.disturbance import THROTTLE_REASONS
 from agent.workspace import state_dir
 
 TIMEOUT_S = 90.0

@@ -19,8 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from agent.measuring.blocks import Block, ConfigBlocks, RawPair, equal_clock, with_least_ms
+from agent.measuring.blocks import RawPair, equal_clock, with_least_ms
 from agent.measuring.decision import Gain, Rules, Status, decide
+from agent.measuring.disturbance import disturbance, level_problem
+from agent.measuring.pair_cost import PairTime
 from agent.measuring.statistics import (
     Blocks,
     Comparison,
@@ -32,21 +34,6 @@ from agent.measuring.statistics import (
     weighted_mean,
 )
 
-THROTTLE_REASONS = {
-    0x8: "hardware slowdown",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-}
-"""NVML's clock event reasons that spoil a measurement. The software power cap is not among them:
-for a matrix product it is the normal state."""
-CLOCK_SLACK = 1.02
-"""A worker may report at most so much more GPU time than passed on the parent's clock."""
-SHORTEST_CHECKED_MS = 0.2
-"""Below it the launches of a burst may wait for the host, and a burst says nothing."""
-LEAST_SHARE = 0.75
-"""A cold launch takes longer than a warm one, so a report below this part of the latency that the
-parent's clock shows for warm launches is false."""
 INCUMBENT_BAND = 0.10
 """How far the incumbent may be from its own calibrated latency on a GPU, at least; where it
 scattered more when it was calibrated, four standard deviations of that."""
@@ -85,6 +72,8 @@ class Calibration:
     """A kernel of the file was launched in what was timed, as far as that was looked at."""
     pair_s: float = 0.0
     """Wall time of a pair; 0 where nobody looked."""
+    pair_time: PairTime | None = None
+    """Where that went, as far as it was looked at."""
 
 
 class PairSource(Protocol):
@@ -183,19 +172,24 @@ class _Undisturbed:
     source: PairSource
     plan: ComparisonPlan
     calibration: Calibration | None
+    within_budget: Callable[[], bool] = lambda: True
+    """Whether one more is worth its time, where there are as many as are needed at the least."""
     pairs: list[RawPair] = field(default_factory=list)
     disturbed: int = 0
 
     def up_to(self, count: int) -> Failure | None:
         """Take pairs until there are `count`, or time runs out; why there are too few, if so."""
-        while len(self.pairs) < count and self.source.has_time():
+        while len(self.pairs) < count and self._has_time():
             raw = self.source.pair(len(self.pairs) + self.disturbed)
             if isinstance(raw, Failure):
                 return raw
             names = {config.config for config in raw.configs}
             if not names or (self.pairs and names != set(self.pairs[0].blocks())):
                 return unmeasured("the process pairs do not hold the same configs")
-            problem = disturbance(raw, self.calibration)
+            calibration = self.calibration
+            problem = disturbance(raw) or (
+                level_problem(raw, calibration.levels_ms, calibration.band) if calibration else None
+            )
             if problem is None:
                 self.pairs.append(raw)
                 continue
@@ -206,6 +200,10 @@ class _Undisturbed:
         if len(self.pairs) < min(count, self.plan.least):
             return unmeasured(f"only {len(self.pairs)} pairs fitted into the time there was")
         return None
+
+    def _has_time(self) -> bool:
+        few = len(self.pairs) < self.plan.least
+        return self.source.has_time() and (few or self.within_budget())
 
 
 def is_settled(comparison: Comparison, rules: Rules, noise_floor: float) -> bool:
@@ -262,8 +260,9 @@ def calibrate(
     *,
     draws: int = 2000,
     after_first: Callable[[], None] = lambda: None,
+    within_budget: Callable[[], bool] = lambda: True,
 ) -> Calibration | Failure:
-    """Measure the same code against itself, in fewer pairs where there is little noise.
+    """Measure the same code against itself, in fewer pairs where there is little noise, or time.
 
     The noise floor is the 95th percentile of the absolute mean over random subsets, as large as
     the first look, with random signs: an A/A difference is as likely to fall either way.
@@ -273,8 +272,9 @@ def calibrate(
         plan: of the comparisons that it is for.
         draws: of random subsets.
         after_first: called when there is one pair; what it raises ends the calibration.
+        within_budget: asked before each pair beyond the fewest that are a comparison.
     """
-    undisturbed = _Undisturbed(source, plan, None)
+    undisturbed = _Undisturbed(source, plan, None, within_budget)
     if failure := undisturbed.up_to(1):
         return failure
     after_first()
@@ -315,77 +315,6 @@ def _spread(pairs: Sequence[Pair]) -> float:
 
 def _level(blocks: Sequence[Blocks]) -> float:
     return geometric_mean([t for b in blocks for t in (*b.incumbent_ms, *b.candidate_ms)])
-
-
-def disturbance(raw: RawPair, calibration: Calibration | None) -> str | None:
-    """Why a pair is no evidence, or None when it is."""
-    for config in raw.configs:
-        for block in config.blocks:
-            if problem := _block_problem(block):
-                return problem
-        for incumbent in (True, False):
-            reported = geometric_mean(config.arm(incumbent=incumbent))
-            warm = config.warm_ms.get(incumbent)
-            if warm and warm >= SHORTEST_CHECKED_MS and reported < LEAST_SHARE * warm:
-                whose = "incumbent" if incumbent else "candidate"
-                return (
-                    f"the {whose}'s worker reports {reported:.6f} ms a launch where the clock "
-                    f"outside shows {warm:.6f} ms"
-                )
-        if problem := _share_problem(config):
-            return problem
-        if calibration and (problem := _level_problem(config, calibration)):
-            return problem
-    return None
-
-
-def _share_problem(config: ConfigBlocks) -> str | None:
-    """Of the time that passed on the parent's clock, the candidate's worker reports too little.
-
-    On a CPU, where every call's time is the host's: what a message takes, both arms take.
-    """
-    if config.blocks[0].telemetry is not None:
-        return None
-    share = {}
-    for whose in (True, False):
-        blocks = [block for block in config.blocks if block.incumbent is whose]
-        share[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
-            b.wall_ms for b in blocks
-        )
-    if share[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
-        return None  # of blocks that are whole passes, little is time that is reported
-    return (
-        f"the candidate's worker reports {share[False]:.0%} of the time that passed on "
-        f"{config.config}, the incumbent's {share[True]:.0%}"
-    )
-
-
-def _level_problem(config: ConfigBlocks, calibration: Calibration) -> str | None:
-    """The incumbent is not what it was: only a GPU is steady enough to say so."""
-    level = calibration.levels_ms.get(config.config)
-    if level is None or config.blocks[0].telemetry is None:
-        return None
-    now = geometric_mean(config.arm(incumbent=True))
-    if abs(math.log(now / level)) <= calibration.band:
-        return None
-    return (
-        f"the incumbent takes {now:.6f} ms on {config.config} where it took {level:.6f} ms: "
-        "the machine has changed"
-    )
-
-
-def _block_problem(block: Block) -> str | None:
-    if block.reported_ms > CLOCK_SLACK * block.wall_ms + 1.0:
-        return f"a worker reports {block.reported_ms:.1f} ms of work within {block.wall_ms:.1f} ms"
-    if block.telemetry is None:
-        return None
-    for bit, name in THROTTLE_REASONS.items():
-        if block.telemetry.event_reasons & bit:
-            return f"the GPU throttled ({name}, {block.telemetry.temperature_c} C)"
-    if block.telemetry.foreign_pids:
-        pids = ", ".join(map(str, block.telemetry.foreign_pids))
-        return f"another process uses the GPU (pid {pids})"
-    return None
 
 
 def unmeasured(reason: str) -> Failure:

@@ -9,14 +9,9 @@ out, never pairs: the error rates of the decisions are those of as many pairs as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-
-PASSES_A_PAIR = 5
-"""Of tests that time themselves: one to warm up, four that count."""
-BLOCKS_S = 1.0
-"""What the blocks of one config take in a pair, about."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +26,6 @@ class PerfTestCost:
     stepped: bool
     """Whether its configs have their blocks taken inside it; else it times itself, as a whole."""
 
-    def pair_s(self, configs: int) -> float:
-        """Its part of the wall time of a process pair that measures so many of its configs."""
-        if self.stepped:
-            return 2 * self.seconds + configs * BLOCKS_S
-        return PASSES_A_PAIR * self.seconds
-
     def of(self, configs: Collection[str]) -> PerfTestCost:
         """With these of its configs alone."""
         latencies_ms = {name: ms for name, ms in self.latencies_ms.items() if name in configs}
@@ -47,6 +36,11 @@ class PerfTestCost:
         if self.stepped:
             return [(config,) for config in self.latencies_ms]
         return [tuple(self.latencies_ms)]
+
+    def shortest(self) -> tuple[str, ...]:
+        """Of these, the one with the shortest latency; empty where it has no config."""
+        units = [unit for unit in self.units() if unit]
+        return min(units, key=lambda u: min(self.latencies_ms[c] for c in u), default=())
 
 
 @dataclass(frozen=True)
@@ -70,11 +64,6 @@ def in_brief(configs: Sequence[str], most: int = 12) -> str:
     return ", ".join([*configs[:most], *more])
 
 
-def pair_s(costs: Sequence[PerfTestCost], subset: Subset | None) -> float:
-    """What a process pair on these configs takes, about; on all where there is no subset."""
-    return _pair_s(costs, None if subset is None else frozenset(subset.configs))
-
-
 def of_names(costs: Sequence[PerfTestCost], names: Collection[str]) -> Subset | None:
     """The subset of these configs, and of what cannot be told from them; None where it is all."""
     configs, tests, left_out = [], [], []
@@ -89,7 +78,7 @@ def of_names(costs: Sequence[PerfTestCost], names: Collection[str]) -> Subset | 
 def representative(
     costs: Sequence[PerfTestCost],
     most_pair_s: float,
-    scale: float = 1.0,
+    pair_s: Callable[[frozenset[str] | None], float],
     kernels: Mapping[str, Collection[str]] | None = None,
 ) -> Subset | None:
     """The configs whose pair takes so long at most; at least one, and None where all fit.
@@ -100,19 +89,20 @@ def representative(
     Args:
         costs: of the perf tests.
         most_pair_s: what a process pair may take.
-        scale: how much longer pairs take than these costs say, as far as one has been measured.
+        pair_s: what one on these configs takes; on all, where None is given.
         kernels: perf test -> the kernels that it was seen to launch.
     """
     latency_ms = {name: ms for cost in costs for name, ms in cost.latencies_ms.items()}
     units = [unit for cost in costs for unit in cost.units()]
     ranked = sorted(units, key=lambda unit: min(latency_ms[config] for config in unit))
-    if scale * _pair_s(costs, None) <= most_pair_s:
+    if pair_s(None) <= most_pair_s:
         return None
     order = [ranked[index] for index in spread(len(ranked))]
+    others = _of_other_kernels(costs, order[:1], pair_s, kernels or {})
     chosen: frozenset[str] = frozenset()
-    for unit in [*order[:1], *_of_other_kernels(costs, order[:1], kernels or {}), *order[1:]]:
+    for unit in [*order[:1], *others, *order[1:]]:
         more = chosen.union(unit)
-        if not chosen or scale * _pair_s(costs, more) <= most_pair_s:
+        if not chosen or pair_s(more) <= most_pair_s:
             chosen = more
     return of_names(costs, chosen)
 
@@ -120,6 +110,7 @@ def representative(
 def _of_other_kernels(
     costs: Sequence[PerfTestCost],
     chosen: Sequence[tuple[str, ...]],
+    pair_s: Callable[[frozenset[str] | None], float],
     kernels: Mapping[str, Collection[str]],
 ) -> list[tuple[str, ...]]:
     """For each kernel that the chosen configs do not launch, the cheapest that does."""
@@ -130,21 +121,12 @@ def _of_other_kernels(
         for kernel in kernels.get(cost.nodeid, ())
     }
     found = []
-    for cost in sorted(costs, key=lambda cost: cost.pair_s(1)):
+    for cost in sorted(costs, key=lambda cost: pair_s(frozenset(cost.shortest()))):
         own = set(kernels.get(cost.nodeid, ()))
         if own - launched and cost.latencies_ms:
-            shortest = min(cost.latencies_ms, key=cost.latencies_ms.__getitem__)
-            found += [unit for unit in cost.units() if shortest in unit]
+            found.append(cost.shortest())
             launched |= own
     return found
-
-
-def _pair_s(costs: Sequence[PerfTestCost], configs: frozenset[str] | None) -> float:
-    seconds = 0.0
-    for cost in costs:
-        count = sum(configs is None or config in configs for config in cost.latencies_ms)
-        seconds += cost.pair_s(count) if count else 0.0
-    return seconds
 
 
 def spread(count: int) -> list[int]:

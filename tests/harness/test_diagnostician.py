@@ -76,9 +76,8 @@ def test_the_longest_timing_of_several(compiling_server: ForkServer, tmp_path: P
         "test_perf_rows[256] again": 0.01,
         "test_perf_rows[16384]": 0.3795,
     }
-    found = Diagnostician(wanted("cutile"), H200, compiler).diagnose(
-        checkout, ("test_softmax.py",), levels_ms
-    )
+    (made,) = compiler.compile([checkout], ("test_softmax.py",))
+    found = Diagnostician(wanted("cutile"), H200).diagnose(checkout, levels_ms, made)
     assert found.cause is Cause.OCCUPANCY
     assert found.evidence[0].startswith("compiled: softmax_kernel for sm_90: 1 block = 8 of 64")
     assert (
@@ -101,11 +100,11 @@ def scale(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkout, CompiledC
 def test_names_that_begin_with_their_file(scale: tuple[Checkout, CompiledCommit]) -> None:
     """As records have them where two files hold tests of the same name."""
     checkout, made = scale
-    doctor = Diagnostician(wanted("triton"), H200, None)
-    found = doctor.diagnose(checkout, (), {"test_kernel.py::test_perf_run": 0.0032}, made)
+    doctor = Diagnostician(wanted("triton"), H200)
+    found = doctor.diagnose(checkout, {"test_kernel.py::test_perf_run": 0.0032}, made)
     assert found.cause is Cause.MEMORY  # 8.4 MB take 1.7 us at the least
     assert any("0.003200 ms" in line for line in found.evidence)
-    lost = doctor.diagnose(checkout, (), {"test_other": 1.0}, made)
+    lost = doctor.diagnose(checkout, {"test_other": 1.0}, made)
     assert "missing: no launch was seen that belongs to test_other" in lost.evidence
     assert not any(line.startswith("measured") for line in lost.evidence)
     assert not any("variants" in line for line in lost.evidence)
@@ -115,9 +114,7 @@ def test_latencies_of_the_interpreter_are_none_of_a_gpu(
     scale: tuple[Checkout, CompiledCommit],
 ) -> None:
     checkout, made = scale
-    found = Diagnostician(wanted("triton"), None, None).diagnose(
-        checkout, (), {"test_perf_run": 12.0}, made
-    )
+    found = Diagnostician(wanted("triton"), None).diagnose(checkout, {"test_perf_run": 12.0}, made)
     assert found.cause is Cause.MEMORY
     assert "missing: no latency of a GPU: this is what source and compiler say alone" in (
         found.evidence
@@ -128,7 +125,7 @@ def test_latencies_of_the_interpreter_are_none_of_a_gpu(
 def test_without_a_compiler_the_source_speaks(tmp_path: Path) -> None:
     write(tmp_path, {"kernel.py": TRITON, "test_kernel.py": TEST})
     checkout = Checkout(tmp_path, (tmp_path,), "kernel.py")
-    found = Diagnostician(wanted("triton"), None, None).diagnose(checkout, (), {})
+    found = Diagnostician(wanted("triton"), None).diagnose(checkout, {})
     assert found.cause is Cause.MEMORY
     assert any(line.startswith("missing: what the kernel compiles to") for line in found.evidence)
 
@@ -146,8 +143,8 @@ def test_what_was_seen_to_be_launched_gives_a_roof_where_nothing_compiles(tmp_pa
     seen = [launch("test_kernel.py::test_perf", 1024), launch("test_kernel.py::test_two", 8)]
     levels_ms = {"test_perf": 0.0022, "test_two": 0.001, "test_two backward": 0.002}
     assert [work.test for work in observed_work(seen, levels_ms)] == ["test_kernel.py::test_perf"]
-    doctor = Diagnostician(wanted("triton"), H200, None)
-    found = doctor.diagnose(checkout, (), levels_ms, launches=seen)
+    doctor = Diagnostician(wanted("triton"), H200)
+    found = doctor.diagnose(checkout, levels_ms, launches=seen)
     assert found.cause is Cause.MEMORY
     assert found.evidence[0] == "measured: 79% of the peak bandwidth, the nearer roof"
     moved = "0.002200 ms for 8.4 MB of tensors, 3814 GB/s"
@@ -172,9 +169,9 @@ def test_what_does_not_compile_is_said(compiling_server: ForkServer, tmp_path: P
     root = tmp_path / "checkout"
     write(root, {"kernel.py": CUTILE.replace("2 * tile", "tile + ct.no"), "test_kernel.py": TEST})
     compiler = ForkedCompiler(compiling_server, wanted("cutile"), tmp_path)
-    found = Diagnostician(wanted("cutile"), None, compiler).diagnose(
-        Checkout(root, (root,), "kernel.py"), ("test_kernel.py",), {}
-    )
+    checkout = Checkout(root, (root,), "kernel.py")
+    (made,) = compiler.compile([checkout], ("test_kernel.py",))
+    found = Diagnostician(wanted("cutile"), None).diagnose(checkout, {}, made)
     assert any("scale_kernel(TILE=1024) for sm_90 is not compiled" in s for s in found.evidence)
 
 
@@ -189,8 +186,8 @@ def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: P
     )
     told = evidence(tmp_path, tuned)
     made = CompiledCommit(told.results, told.sequence, complete=True, work=told.work)
-    found = Diagnostician(wanted("triton"), None, None).diagnose(
-        Checkout(tmp_path, (tmp_path,), "kernel.py"), (), {}, made
+    found = Diagnostician(wanted("triton"), None).diagnose(
+        Checkout(tmp_path, (tmp_path,), "kernel.py"), {}, made
     )
     assert not any(line.startswith("compiled") for line in found.evidence)
     assert found.evidence[-1].startswith(
@@ -205,11 +202,9 @@ def test_counters_are_not_read_unasked(
     monkeypatch.setattr("agent.harness.ncu.find_ncu", lambda: asked.append("ncu"))
     checkout, made = scale
     levels_ms = {"test_kernel.py::test_perf_run": 0.0032}
-    Diagnostician(wanted("triton"), H200, None, counters=False).diagnose(
-        checkout, (), levels_ms, made
-    )
+    Diagnostician(wanted("triton"), H200, counters=False).diagnose(checkout, levels_ms, made)
     assert not asked
-    Diagnostician(wanted("triton"), H200, None).diagnose(checkout, (), levels_ms, made)
+    Diagnostician(wanted("triton"), H200).diagnose(checkout, levels_ms, made)
     assert asked
 
 
@@ -220,11 +215,11 @@ def test_no_profile_begins_when_calibration_s_time_is_over(
     monkeypatch.setattr("agent.harness.ncu.find_ncu", lambda: asked.append("ncu"))
     checkout, made = scale
     levels_ms = {"test_kernel.py::test_perf_run": 0.0032}
-    doctor = Diagnostician(wanted("triton"), H200, None)
+    doctor = Diagnostician(wanted("triton"), H200)
     until = time.monotonic() + LEAST_PROFILE_S / 2
-    found = doctor.diagnose(checkout, (), levels_ms, made, until=until)
+    found = doctor.diagnose(checkout, levels_ms, made, until=until)
     assert not asked
     assert f"missing: {NO_TIME}" in found.evidence
-    found = doctor.diagnose(checkout, (), levels_ms, made, until=until + LEAST_PROFILE_S)
+    found = doctor.diagnose(checkout, levels_ms, made, until=until + LEAST_PROFILE_S)
     assert asked
     assert f"missing: {NO_TIME}" not in found.evidence

@@ -13,12 +13,12 @@ import pytest
 
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry
 from agent.measuring.decision import Gain, Rules, Status, Verdict, decide
+from agent.measuring.disturbance import disturbance
 from agent.measuring.measurement import (
     Calibration,
     ComparisonPlan,
     Failure,
     calibrate,
-    disturbance,
     measure,
 )
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
@@ -29,21 +29,30 @@ EIGHT = {f"c{n}": 1.0 for n in range(8)}
 
 
 @cache
-def calibration_of(surroundings: Surroundings, configs: tuple[str, ...], seed: int) -> Calibration:
-    """The same code against itself, as at a run's baseline."""
+def calibration_of(
+    surroundings: Surroundings, configs: tuple[str, ...], seed: int, *, cut_off: bool = False
+) -> Calibration:
+    """The same code against itself, as at a run's baseline; with a budget of the fewest pairs."""
     source = SimulatedPairs(surroundings, dict.fromkeys(configs, 1.0), seed=seed)
-    outcome = calibrate(source, ComparisonPlan(), draws=200)
+    outcome = calibrate(source, ComparisonPlan(), draws=200, within_budget=lambda: not cut_off)
     assert isinstance(outcome, Calibration)
+    assert not cut_off or outcome.pairs == ComparisonPlan().least
     return outcome
 
 
 def verdicts(
-    surroundings: Surroundings, slower: Mapping[str, float], trials: int = TRIALS
+    surroundings: Surroundings,
+    slower: Mapping[str, float],
+    trials: int = TRIALS,
+    *,
+    cut_off: bool = False,
 ) -> list[Verdict]:
     """Decisions on a candidate of known speed, each in a run of its own."""
     found = []
     for seed in range(trials):
-        calibration = calibration_of(surroundings, tuple(slower), seed=10_000 + seed)
+        calibration = calibration_of(
+            surroundings, tuple(slower), seed=10_000 + seed, cut_off=cut_off
+        )
         source = SimulatedPairs(surroundings, slower, seed=seed)
         comparison = measure(source, Rules(), ComparisonPlan(), calibration)
         assert not isinstance(comparison, Failure)
@@ -65,6 +74,14 @@ def regressed(found: list[Verdict]) -> float:
 )
 def test_an_edit_that_changes_nothing_is_not_kept(surroundings: Surroundings, most: float) -> None:
     assert kept(verdicts(surroundings, ONE, trials=1000)) <= most
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("surroundings", "most"), [(TYPICAL, 0.01), (HOSTILE, 0.02)])
+def test_nor_is_it_where_the_budget_cut_the_calibration_off(
+    surroundings: Surroundings, most: float
+) -> None:
+    assert kept(verdicts(surroundings, ONE, trials=1000, cut_off=True)) <= most
 
 
 @pytest.mark.full
@@ -195,6 +212,6 @@ def test_too_little_time_is_no_verdict() -> None:
 @pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.5, True)])
 def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, told: bool) -> None:
     blocks = [Block(n % 2 == 0, 1.0, 20.0 * (reports if n % 2 else 1.0), 21.0) for n in range(4)]
-    found = disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),)), None)
+    found = disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),)))
     assert (found is not None) is told
     assert not told or "the candidate's worker reports 48% of the time" in str(found)

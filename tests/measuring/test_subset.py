@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 import pytest
 
-from agent.measuring.subset import BLOCKS_S, PerfTestCost, Subset, of_names, pair_s, representative
+from agent.measuring.pair_cost import CONFIG_S, PairCost
+from agent.measuring.subset import PerfTestCost, Subset, of_names
 
 SIXTEEN = [PerfTestCost(f"t[{n}]", 2.0, {f"t[{n}]": 0.1 * 2**n}, stepped=False) for n in range(16)]
 REPORT = PerfTestCost("r", 2.0, {f"n={n}": 0.1 * n for n in range(1, 21)}, stepped=True)
 OF_TWO = PerfTestCost("two", 1.0, {"two forward": 0.5, "two backward": 90.0}, stepped=False)
+
+
+def representative(
+    costs: Sequence[PerfTestCost],
+    most_pair_s: float,
+    kernels: Mapping[str, Collection[str]] | None = None,
+) -> Subset | None:
+    return PairCost.expected(costs).fitting(most_pair_s, kernels)
+
+
+def pair_s(costs: Sequence[PerfTestCost], subset: Subset | None) -> float:
+    return PairCost.expected(costs).pair_s(subset)
 
 
 def configs(subset: Subset | None) -> tuple[str, ...]:
@@ -63,16 +78,17 @@ def test_the_choice_is_the_same_whatever_the_order_of_the_tests() -> None:
 
 
 def test_pairs_that_took_longer_than_expected_hold_fewer_configs() -> None:
-    assert configs(representative(SIXTEEN, 30, scale=1.5)) == ("t[0]", "t[15]")
-    assert representative(SIXTEEN, 80, scale=0.5) is None
+    expected = PairCost.expected(SIXTEEN)
+    assert configs(expected.scaled(None, 1.5 * 160).fitting(30)) == ("t[0]", "t[15]")
+    assert expected.scaled(None, 0.5 * 160).fitting(80) is None
 
 
 def test_a_stepped_test_costs_its_setup_and_its_blocks() -> None:
-    assert pair_s([REPORT], None) == pytest.approx(4 + 20 * BLOCKS_S)
+    assert pair_s([REPORT], None) == pytest.approx(4 + 20 * CONFIG_S)
 
 
 def test_configs_of_a_stepped_test_are_left_out_one_by_one() -> None:
-    subset = representative([REPORT], 4 + 3 * BLOCKS_S)
+    subset = representative([REPORT], 4 + 3 * CONFIG_S)
     assert subset is not None
     assert (subset.tests, subset.configs) == (("r",), ("n=1", "n=10", "n=20"))
     assert len(subset.left_out) == 17

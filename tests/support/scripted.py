@@ -26,6 +26,7 @@ from agent.journal import Journal
 from agent.loop import Effects
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration, Failure
+from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.measuring.subset import Subset
@@ -106,7 +107,8 @@ class ScriptedJudge:
         self,
         checkout: Checkout,
         deadline: float,
-        after_first: Callable[[float], None] = lambda _: None,
+        after_first: Callable[[PairTime], None] = lambda _: None,
+        until: float = math.inf,
     ) -> Calibration | Failure:
         return Calibration(0.001, {"c": _latency(checkout)}, band=0.1, pairs=8)
 
@@ -148,7 +150,7 @@ class ScriptedCompiler:
     """Compiles a kernel to its text without comments; `BROKEN = True` does not compile."""
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
     ) -> tuple[CompiledCommit | None, ...]:
         return tuple(
             CompiledCommit((_compiled(_text(c)),), "once", complete=True) for c in checkouts

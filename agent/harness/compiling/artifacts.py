@@ -7,9 +7,11 @@ interpreter with a deadline. What it compiled is then read with cuobjdump and nv
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ MOST_LAUNCHES = 8
 COMPILE_S = 60.0
 """For one compile. A 512x512x64 tile of cuTile takes minutes."""
 TOOL_S = 60.0
+MOST_AT_ONCE = 4
+"""Launches of one file."""
+UNREAD = "compiled, and not read: the time for that is over"
 PREFIX = "tile-agent-artifacts-"
 NEEDS = {
     "cuda-tile": "-m pip install 'cuda-tile[tileiras]>=1.7'",
@@ -49,6 +54,11 @@ NEEDS = {
     "cuobjdump": "-m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
     "nvdisasm": "-m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
 }
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,12 @@ class Wanted:
     """Leave out what only correctness tests launch, unless there is nothing else."""
     most: int = MOST_LAUNCHES
     compile_s: float = COMPILE_S
+    most_at_once: int = MOST_AT_ONCE
+
+    @property
+    def at_once(self) -> int:
+        """How many launches are compiled, or read, at a time."""
+        return max(1, min(self.most_at_once, processors()))
 
 
 @dataclass(frozen=True)
@@ -184,6 +200,7 @@ def prepare(
         "timed_only": wanted.timed_only,
         "most": wanted.most,
         "compile_s": min(wanted.compile_s, timeout_s),
+        "at_once": wanted.at_once,
         "assumed": _assumed(file, checkout) if wanted.backend == "cutile" else None,
         "folder": str(places["artifacts"]),
     }
@@ -261,25 +278,30 @@ def _nothing_launched(
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _results(
-    checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float
-) -> Iterator[Result]:
+def _results(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) -> list[Result]:
+    """In the order of the launches and targets, whichever was compiled or read first."""
     launches = {a["index"]: _launch(a) for a in ended.answers if a["event"] == "launch"}
     done = {(a["index"], a["target"]): a for a in ended.answers if a["event"] == "done"}
     tools = next(a for a in ended.answers if a["event"] == "tools")
-    for index, launch in launches.items():
-        for sm in wanted.targets:
-            answer = done.get((index, f"sm_{sm}"))
-            if answer is None:
-                yield NotCompiled(launch, sm, ended.fate, inconclusive=ended.code is None)
-            elif not answer["ok"]:
-                timed_out = bool(answer.get("timed_out"))
-                yield NotCompiled(launch, sm, answer["error"], inconclusive=timed_out)
-            else:
-                try:
-                    yield _artifact(launch, sm, answer, tools, checkout.kernel, deadline)
-                except UnreadableCode as problem:
-                    yield NotCompiled(launch, sm, str(problem), inconclusive=True)
+
+    def result(place: tuple[int, int]) -> Result:
+        index, sm = place
+        launch, answer = launches[index], done.get((index, f"sm_{sm}"))
+        if answer is None:
+            return NotCompiled(launch, sm, ended.fate, inconclusive=ended.code is None)
+        if not answer["ok"]:
+            timed_out = bool(answer.get("timed_out"))
+            return NotCompiled(launch, sm, answer["error"], inconclusive=timed_out)
+        if time.monotonic() > deadline:
+            return NotCompiled(launch, sm, UNREAD, inconclusive=True)
+        try:
+            return _artifact(launch, sm, answer, tools, checkout.kernel, deadline)
+        except UnreadableCode as problem:
+            return NotCompiled(launch, sm, str(problem), inconclusive=True)
+
+    places = [(index, sm) for index in sorted(launches) for sm in wanted.targets]
+    with ThreadPoolExecutor(wanted.at_once) as pool:
+        return list(pool.map(result, places))
 
 
 def _launch(answer: Mapping[str, Any]) -> CompiledLaunch:

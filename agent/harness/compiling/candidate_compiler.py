@@ -7,18 +7,20 @@ the candidate, and the tests will tell.
 from __future__ import annotations
 
 import itertools
+import math
 import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from agent.errors import WorkerError, WorkerTimedOut
 from agent.evidence.duplicates import CompiledCommit
-from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, read
+from agent.harness.compiling.artifacts import PREFIX, Wanted, prepare, processors, read
 from agent.harness.processes.fork_server import ForkServer, WorkerProcess
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.script import ScriptEnd, read_answers
@@ -26,6 +28,10 @@ from agent.harness.processes.worker_session import Checkout
 
 TIMEOUT_S = 60.0
 """For all launches of one candidate. Larger tiles compile for minutes and are slow besides."""
+LEAST_S = 5.0
+"""In less, nothing is compiled that would be worth its start."""
+READING_SHARE = 1 / 4
+"""Of a time that is limited, what is left for reading what was compiled."""
 AT_ONCE = 8
 
 
@@ -33,9 +39,15 @@ class CandidateCompiler(Protocol):
     """What the loop asks of a compiler."""
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
     ) -> tuple[CompiledCommit | None, ...]:
-        """What each checkout compiles to; None where that could not be found out."""
+        """What each checkout compiles to; None where that could not be found out.
+
+        Args:
+            checkouts: where the kernel and its tests lie.
+            tests: files or node ids of the perf tests.
+            until: when it must be over, by the monotonic clock; what is not done is inconclusive.
+        """
 
 
 @dataclass
@@ -49,18 +61,24 @@ class ForkedCompiler:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def compile(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
     ) -> tuple[CompiledCommit | None, ...]:
         """Compile what the tests of each checkout launch; they run on tensors without storage."""
         found: list[CompiledCommit | None] = []
         for first in range(0, len(checkouts), AT_ONCE):
-            found += self._batch(checkouts[first : first + AT_ONCE], tests)
+            found += self._batch(checkouts[first : first + AT_ONCE], tests, until)
         return tuple(found)
 
     def _batch(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str]
+        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float
     ) -> list[CompiledCommit | None]:
-        deadline = time.monotonic() + self.timeout_s
+        left_s = until - time.monotonic()
+        if left_s < LEAST_S:
+            return [None] * len(checkouts)
+        timeout_s = min(self.timeout_s, (1 - READING_SHARE) * left_s)
+        deadline = time.monotonic() + timeout_s
+        share = max(1, processors() // len(checkouts))
+        wanted = replace(self.wanted, most_at_once=min(self.wanted.most_at_once, share))
         with ExitStack() as stack:
             folders = [
                 Path(
@@ -71,7 +89,7 @@ class ForkedCompiler:
                 for _ in checkouts
             ]
             started = [
-                self._start(checkout, tests, folder)
+                self._start(checkout, tests, wanted, timeout_s, folder)
                 for checkout, folder in zip(checkouts, folders, strict=True)
             ]
             ended = [
@@ -79,23 +97,31 @@ class ForkedCompiler:
                 for worker, folder in zip(started, folders, strict=True)
             ]
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                return list(pool.map(self._read, checkouts, ended))
+                return list(pool.map(partial(self._read, wanted, until), checkouts, ended))
 
     def _start(
-        self, checkout: Checkout, tests: Sequence[str], scratch: Path
+        self,
+        checkout: Checkout,
+        tests: Sequence[str],
+        wanted: Wanted,
+        timeout_s: float,
+        scratch: Path,
     ) -> WorkerProcess | None:
         try:
             log = self.logs / f"compile-{next(self._numbers):04d}.log"
-            return fork(self.server, checkout, tests, self.wanted, self.timeout_s, scratch, log)
+            return fork(self.server, checkout, tests, wanted, timeout_s, scratch, log)
         except Exception as problem:
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
 
-    def _read(self, checkout: Checkout, ended: ScriptEnd | None) -> CompiledCommit | None:
+    def _read(
+        self, wanted: Wanted, until: float, checkout: Checkout, ended: ScriptEnd | None
+    ) -> CompiledCommit | None:
         if ended is None:
             return None
         try:
-            found = read(checkout, self.wanted, ended, time.monotonic() + self.timeout_s)
+            deadline = min(until, time.monotonic() + self.timeout_s)
+            found = read(checkout, wanted, ended, deadline)
         except Exception as problem:  # it only helps: what it cannot read, the tests will tell
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None

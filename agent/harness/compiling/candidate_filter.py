@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from agent.events import Candidate
@@ -20,6 +21,7 @@ class CandidateFilter:
         self._compiler = compiler
         self._duplicates = DuplicateFilter()
         self._compiled: dict[str, CompiledCommit | None] = {}
+        self._took_s: dict[str, float] = {}
 
     def filter_out(
         self,
@@ -50,9 +52,32 @@ class CandidateFilter:
             self._duplicates.remember(EARLIER, self._compiled[incumbent_sha])
         return out
 
-    def compiled(self, sha: str) -> CompiledCommit | None:
-        """What a commit compiles to; None where that is not known."""
-        return self._compiled.get(sha)
+    def compiled(
+        self, sha: str, checkout: Callable[[str], Checkout], tests: Sequence[str], until: float
+    ) -> CompiledCommit | None:
+        """What an incumbent compiles to; None where that cannot be found out.
+
+        It is compiled where it has not been yet, and again later where the time did not suffice.
+
+        Args:
+            sha: the commit.
+            checkout: puts a commit on disk.
+            tests: the perf tests.
+            until: when compiling must be over, by the monotonic clock.
+        """
+        if self._compiler is None or sha in self._compiled:
+            return self._compiled.get(sha)
+        begin = time.monotonic()
+        (found,) = self._compiler.compile([checkout(sha)], tests, until)
+        if found is not None and found.conclusive:
+            self._took_s[sha] = round(time.monotonic() - begin, 3)
+            self._compiled[sha] = found
+            self._duplicates.remember(EARLIER, found)
+        return found
+
+    def compile_s(self, sha: str) -> float | None:
+        """What compiling an incumbent took, 0 without a compiler; None where it was not done."""
+        return 0.0 if self._compiler is None else self._took_s.get(sha)
 
     def remember(self, candidates: Sequence[Candidate], shas: Collection[str]) -> None:
         """These have been timed: what compiles to the same need not be."""

@@ -6,6 +6,7 @@ Expected failures are values: whatever a candidate does wrong comes back as a `F
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -36,10 +37,9 @@ from agent.harness.measuring.records import (
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.side_by_side import WorkerCount
 from agent.harness.measuring.timed_calls import check_fresh
-from agent.harness.measuring.timed_pass import PassLimit, TimedPass, run_some
+from agent.harness.measuring.timed_pass import PassLimit, TimedPass, costs_of, run_some, waits
 from agent.harness.measuring.verifier import Verification, Verifier
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import TestResult
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import (
@@ -50,6 +50,7 @@ from agent.measuring.measurement import (
     measure,
     unmeasured,
 )
+from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
 from agent.measuring.statistics import (
     Comparison,
@@ -57,8 +58,7 @@ from agent.measuring.statistics import (
     weighted_latency_ms,
     weighted_mean,
 )
-from agent.measuring.subset import PerfTestCost, Subset
-from tile_agent_pytest.plugin import PROPERTY
+from agent.measuring.subset import Subset
 
 
 class Judge(Protocol):
@@ -104,9 +104,12 @@ class Judge(Protocol):
         self,
         checkout: Checkout,
         deadline: float,
-        after_first: Callable[[float], None] = lambda _: None,
+        after_first: Callable[[PairTime], None] = lambda _: None,
+        until: float = math.inf,
     ) -> Calibration | Failure:
-        """Compare a checkout with itself; told what the first pair took, somebody may end it."""
+        """Compare a checkout with itself; told where the first pair's time went, somebody may end
+        it. By `until` it should be over: of the pairs beyond the fewest, those that fit are taken.
+        """
 
     def setting(self) -> str:
         """Driver, clock and power limits now; a change of them makes a calibration stale."""
@@ -227,10 +230,12 @@ class PytestJudge:
     ) -> TimedPass | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
         whole = perf = self._compared.perf
+        begin = time.monotonic()
         try:
             with self._timing_worker(checkout) as arm:
                 if problem := import_failure(arm, deadline):
                     return problem
+                start_s = time.monotonic() - begin
                 for _ in range(2):
                     done = run_some(arm, perf, deadline, limit, self._framework)
                     skipped = done.skipped(checkout.has_module) if may_skip else ()
@@ -240,7 +245,7 @@ class PytestJudge:
                     if not ran:
                         return all_skipped(done.tests, PERF)
                     ran = of_the_kernel(ran)
-                    if all(_stepped(test) for test in ran):
+                    if all(waits(test) for test in ran):
                         break
                     perf, limit = tuple(test.nodeid for test in done.tests), None
         except WorkerError as problem:
@@ -250,8 +255,9 @@ class PytestJudge:
             return TimedPass(
                 records=read_records(ran, self._framework, self._names),
                 pass_s=done.seconds,
+                start_s=round(start_s, 4),
                 skipped=skipped,
-                costs=tuple(cost for test in ran for cost in self._cost(test)),
+                costs=costs_of(ran, self._framework, self._names),
                 launches=done.launches,
                 left_out=tuple(nodeid for nodeid in whole if nodeid not in reached),
             )
@@ -262,12 +268,18 @@ class PytestJudge:
         self,
         checkout: Checkout,
         deadline: float,
-        after_first: Callable[[float], None] = lambda _: None,
+        after_first: Callable[[PairTime], None] = lambda _: None,
+        until: float = math.inf,
     ) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
         begin = time.monotonic()
         with self._pairs(checkout, checkout, deadline, forks_ahead=True) as pairs:
-            outcome = calibrate(pairs, self._plan, after_first=lambda: after_first(pairs.last_s))
+            outcome = calibrate(
+                pairs,
+                self._plan,
+                after_first=lambda: after_first(pairs.times[-1]),
+                within_budget=lambda: time.monotonic() + pairs.last_s < until,
+            )
         if isinstance(outcome, Failure):
             return outcome
         return replace(
@@ -275,6 +287,7 @@ class PytestJudge:
             setting=self.setting(),
             launched=pairs.launched is not False,
             pair_s=round((time.monotonic() - begin) / outcome.pairs, 3),
+            pair_time=PairTime.mean(pairs.times),
         )
 
     def setting(self) -> str:
@@ -381,18 +394,5 @@ class PytestJudge:
         log = self._new_log("time")
         return WorkerSession(self._server, checkout, log, arguments=arguments, tests=perf)
 
-    def _cost(self, test: TestResult) -> list[PerfTestCost]:
-        """What a test costs; nothing of one that times other frameworks only."""
-        try:
-            records = read_records([test], self._framework, self._names)
-        except RecordError:
-            return []
-        latencies_ms = {record.config: record.latency_ms for record in records}
-        return [PerfTestCost(test.nodeid, round(test.seconds, 4), latencies_ms, _stepped(test))]
-
     def _new_log(self, purpose: str) -> Path:
         return self._logs / f"{next(self._numbers):04d}-{purpose}.log"
-
-
-def _stepped(test: TestResult) -> bool:
-    return any(name == PROPERTY for name, _ in test.properties)

@@ -36,7 +36,7 @@ from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.pair_workers import PairWorkers
 from agent.harness.measuring.passes import WholePasses
 from agent.harness.measuring.records import config_name, records_something, short_names
-from agent.harness.measuring.spent import SpentTime
+from agent.harness.measuring.spent import PairSpent
 from agent.harness.measuring.timed_calls import (
     FEWEST_FRESH,
     check_block,
@@ -48,6 +48,7 @@ from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure
+from agent.measuring.pair_cost import PairTime
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
@@ -105,7 +106,9 @@ class WorkerPairs:
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_s: float = 0.0
     """Wall time of the last pair."""
-    spent: SpentTime = field(default_factory=SpentTime)
+    times: list[PairTime] = field(default_factory=list)
+    """Where the time of each pair went."""
+    spent: PairSpent = field(default_factory=PairSpent)
     """What the present pair's time went to."""
     launched: bool | None = None
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
@@ -137,7 +140,7 @@ class WorkerPairs:
         begin = time.monotonic()
         order = BAAB if number % 2 else ABBA
         whose = True
-        self.spent = SpentTime()
+        self.spent = PairSpent()
         try:
             with self._workers.taken() as arms:
                 with self.spent.on("collect"):
@@ -148,6 +151,7 @@ class WorkerPairs:
                 raw = self._measure(arms, order)
             if isinstance(raw, RawPair):
                 self._record(raw)
+                self.times.append(self.spent.pair_time(time.monotonic() - begin))
             return raw
         except ArmFailed as end:
             return blame(end.failure, incumbent=end.incumbent)
@@ -187,6 +191,7 @@ class WorkerPairs:
             with at_arm(whose):
                 arms[whose].begin(self.plan.perf, self.deadline)
         while True:
+            begin = time.monotonic()
             for whose in (True, False):
                 with at_arm(whose), self.spent.on("inputs"):
                     stops[whose] = arms[whose].next_stop(self.deadline)
@@ -195,10 +200,12 @@ class WorkerPairs:
                 break
             if not isinstance(ours, Stop) or ours != theirs:
                 return self._out_of_step(arms, ours, theirs)
+            self.spent.on_test(ours.nodeid, time.monotonic() - begin)
             name = config_name(ours, self.names, [*left_out, *(c.config for c in configs)])
             if self.only is None or name in self.only:
                 blocks = self._config(arms, order, ours, name, len(configs))
                 configs += [blocks] if blocks else []
+                self.spent.configs += 1
             else:
                 left_out.append(name)
             waited.add(ours.nodeid)
@@ -212,6 +219,8 @@ class WorkerPairs:
             return tampered
         chosen = {w: d.chosen for w, d in stops.items() if isinstance(d, Pass) and d.chosen}
         tests = [test for test in ours.tests if test.nodeid not in waited]
+        for test in tests:
+            self.spent.on_test(test.nodeid, test.seconds)
         if configs and not records_something(tests, self.framework):
             return RawPair(tuple(configs), chosen)
         passes = WholePasses(
@@ -220,6 +229,7 @@ class WorkerPairs:
             self.framework,
             self.deadline,
             self.watch,
+            self.spent,
         )
         taken = passes.take(arms, order[: 2 * self.passes])
         if isinstance(taken, Failure):
@@ -311,7 +321,8 @@ class WorkerPairs:
             with at_arm(whose), self.spent.on("warm launches"):
                 warm_ms[whose] = self._warm_launch(arms[whose], count[whose], estimate_ms[whose])
         method = prepared[True].method
-        least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
+        with self.spent.on("least time"):
+            least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
         return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:

@@ -10,6 +10,7 @@ from agent.harness.measuring.arms import at_arm
 from agent.harness.measuring.failures import blame, crash, paired_failure
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.records import RecordError, read_records
+from agent.harness.measuring.spent import PairSpent
 from agent.harness.processes.worker_session import WorkerSession
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure
@@ -26,6 +27,7 @@ class WholePasses:
     framework: str
     deadline: float
     watch: GpuWatch | None
+    spent: PairSpent
 
     def take(self, arms: Mapping[bool, WorkerSession], order: Sequence[bool]) -> RawPair | Failure:
         """One pass for each place in the order; True is the incumbent's."""
@@ -37,6 +39,8 @@ class WholePasses:
             with at_arm(whose):
                 done = arms[whose].run(self.tests, self.deadline, timed=True)
             wall_ms = (time.perf_counter() - begin) * 1e3
+            for test in done.tests:
+                self.spent.on_test(test.nodeid, test.seconds)
             if bad := done.not_passed():
                 return paired_failure(bad, incumbent=whose)
             try:

@@ -8,16 +8,17 @@ them anyway. So tests run in an order in which those that have run stand for the
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from agent.events import Record
-from agent.harness.measuring.records import records_something
-from agent.harness.processes.results import Pass
+from agent.harness.measuring.records import RecordError, read_records, records_something
+from agent.harness.processes.results import Pass, TestResult
 from agent.harness.processes.worker_session import WorkerSession
 from agent.launches import ObservedLaunch
 from agent.measuring.subset import PerfTestCost, spread
+from tile_agent_pytest.plugin import PROPERTY
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TimedPass:
     launches: tuple[ObservedLaunch, ...] = ()
     left_out: tuple[str, ...] = ()
     """Tests that a limit left no time for."""
+    start_s: float = 0.0
+    """What the worker took until it had collected them."""
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,29 @@ def _is_enough(passes: Sequence[Pass], framework: str) -> bool:
     passed = [test for test in tests if test.outcome == "passed"]
     failed = any(test.outcome == "failed" for test in tests)
     return failed or records_something(passed, framework)
+
+
+def waits(test: TestResult) -> bool:
+    """Whether a test has its blocks taken inside it, instead of timing itself."""
+    return any(name == PROPERTY for name, _ in test.properties)
+
+
+def costs_of(
+    tests: Sequence[TestResult], framework: str, names: Mapping[str, str]
+) -> tuple[PerfTestCost, ...]:
+    """What each test of a pass costs; nothing of one that times other frameworks only.
+
+    Args:
+        tests: that passed.
+        framework: 'cutile' or 'triton'.
+        names: node id -> what its configs are called.
+    """
+    found = []
+    for test in tests:
+        try:
+            records = read_records([test], framework, names)
+        except RecordError:
+            continue
+        latencies_ms = {record.config: record.latency_ms for record in records}
+        found.append(PerfTestCost(test.nodeid, round(test.seconds, 4), latencies_ms, waits(test)))
+    return tuple(found)

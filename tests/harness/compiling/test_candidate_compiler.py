@@ -13,7 +13,7 @@ from agent.errors import UnreadableCode
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
 from agent.evidence.model import Artifact, NotCompiled
 from agent.harness.compiling.artifacts import Wanted, read
-from agent.harness.compiling.candidate_compiler import ForkedCompiler, end, fork
+from agent.harness.compiling.candidate_compiler import LEAST_S, ForkedCompiler, end, fork
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from tests.support.workers import start_server
@@ -114,7 +114,9 @@ def test_code_that_no_tool_here_reads_says_nothing_of_the_rest(
     tests = ("tests", "-kperf")
     worker = fork(compiling_server, root, tests, wanted, 60.0, scratch, tmp_path / "log")
     ended = end(worker, scratch, deadline)
-    cubins = [Path(answer["cubin"]) for answer in ended.answers if answer["event"] == "done"]
+    done = [answer for answer in ended.answers if answer["event"] == "done"]
+    done.sort(key=lambda answer: (answer["index"], wanted.targets.index(int(answer["target"][3:]))))
+    cubins = [Path(answer["cubin"]) for answer in done]
     cubins[0].write_bytes(b"of a newer compiler")
     found = read(root, wanted, ended, deadline)
     unread, *others = found.results
@@ -140,3 +142,20 @@ def test_what_cannot_be_compiled_is_not_filtered_out(
         None,
     )
     assert DuplicateFilter().filter_out(None, [("sha", "x", None)]) == {}
+
+
+def test_a_compile_is_held_to_the_time_that_is_left(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    slow = checkout(tmp_path, "triton_softmax", "slow", "import torch", "import time, torch")
+    kernel = slow.root / slow.kernel
+    kernel.write_text(kernel.read_text() + "\n\ntime.sleep(300)\n")
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False)
+    compiler, begin = ForkedCompiler(compiling_server, wanted, tmp_path), time.monotonic()
+    assert compiler.compile([slow], ("tests",), begin + LEAST_S + 1.0) == (None,)
+    assert time.monotonic() - begin < compiler.timeout_s / 2
+    logs = set(tmp_path.glob("compile-*.log"))
+    assert logs
+    assert compiler.compile([slow], ("tests",), begin) == (None,)  # nothing is begun
+    assert set(tmp_path.glob("compile-*.log")) == logs

@@ -1,0 +1,101 @@
+"""Why a process pair is no evidence: throttled, shared, or reported falsely. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from agent.measuring.blocks import Block, ConfigBlocks, RawPair
+from agent.measuring.statistics import geometric_mean
+
+THROTTLE_REASONS = {
+    0x8: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+"""NVML's clock event reasons that spoil a measurement. The software power cap is not among them:
+for a matrix product it is the normal state."""
+CLOCK_SLACK = 1.02
+"""A worker may report at most so much more GPU time than passed on the parent's clock."""
+SHORTEST_CHECKED_MS = 0.2
+"""Below it the launches of a burst may wait for the host, and a burst says nothing."""
+LEAST_SHARE = 0.75
+"""A cold launch takes longer than a warm one, so a report below this part of the latency that the
+parent's clock shows for warm launches is false."""
+
+
+def disturbance(raw: RawPair) -> str | None:
+    """Why a pair is no evidence, or None when it is."""
+    for config in raw.configs:
+        for block in config.blocks:
+            if problem := _block_problem(block):
+                return problem
+        for incumbent in (True, False):
+            reported = geometric_mean(config.arm(incumbent=incumbent))
+            warm = config.warm_ms.get(incumbent)
+            if warm and warm >= SHORTEST_CHECKED_MS and reported < LEAST_SHARE * warm:
+                whose = "incumbent" if incumbent else "candidate"
+                return (
+                    f"the {whose}'s worker reports {reported:.6f} ms a launch where the clock "
+                    f"outside shows {warm:.6f} ms"
+                )
+        if problem := _share_problem(config):
+            return problem
+    return None
+
+
+def _share_problem(config: ConfigBlocks) -> str | None:
+    """Of the time that passed on the parent's clock, the candidate's worker reports too little.
+
+    On a CPU, where every call's time is the host's: what a message takes, both arms take.
+    """
+    if config.blocks[0].telemetry is not None:
+        return None
+    share = {}
+    for whose in (True, False):
+        blocks = [block for block in config.blocks if block.incumbent is whose]
+        share[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
+            b.wall_ms for b in blocks
+        )
+    if share[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
+        return None  # of blocks that are whole passes, little is time that is reported
+    return (
+        f"the candidate's worker reports {share[False]:.0%} of the time that passed on "
+        f"{config.config}, the incumbent's {share[True]:.0%}"
+    )
+
+
+def level_problem(raw: RawPair, levels_ms: Mapping[str, float], band: float) -> str | None:
+    """Why the incumbent is not what it was: only a GPU is steady enough to say so.
+
+    Args:
+        raw: the pair.
+        levels_ms: config -> the incumbent's latency when it was calibrated.
+        band: how far it may be from that, as a fraction.
+    """
+    for config in raw.configs:
+        level = levels_ms.get(config.config)
+        if level is None or config.blocks[0].telemetry is None:
+            continue
+        now = geometric_mean(config.arm(incumbent=True))
+        if abs(math.log(now / level)) > band:
+            return (
+                f"the incumbent takes {now:.6f} ms on {config.config} where it took "
+                f"{level:.6f} ms: the machine has changed"
+            )
+    return None
+
+
+def _block_problem(block: Block) -> str | None:
+    if block.reported_ms > CLOCK_SLACK * block.wall_ms + 1.0:
+        return f"a worker reports {block.reported_ms:.1f} ms of work within {block.wall_ms:.1f} ms"
+    if block.telemetry is None:
+        return None
+    for bit, name in THROTTLE_REASONS.items():
+        if block.telemetry.event_reasons & bit:
+            return f"the GPU throttled ({name}, {block.telemetry.temperature_c} C)"
+    if block.telemetry.foreign_pids:
+        pids = ", ".join(map(str, block.telemetry.foreign_pids))
+        return f"another process uses the GPU (pid {pids})"
+    return None
