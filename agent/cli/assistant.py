@@ -15,7 +15,7 @@ from agent.cli.shared_options import Json
 from agent.errors import UsageError
 
 if TYPE_CHECKING:
-    from agent.assistant import Turn
+    from agent.assistant.turn import Turn
     from agent.options import Request
     from agent.proposers.agenda import Task
 
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def begin(request: Request, yes: bool) -> None:
     """Begin a run that you lead: branch and baseline; go on with `tile-agent next`."""
-    from agent.assistant import begin_run
+    from agent.assistant.driving import begin_run
 
     announced = partial(announce, ask=not yes)
     _show(begin_run(request, observer, announced, output.progress))
@@ -63,7 +63,7 @@ def next_task(
 ) -> None:
     """Say which ONE optimization to carry out, and in which file."""
     output.use_json(as_json)
-    from agent.assistant import offer
+    from agent.assistant.offering import offer
     from agent.repository import Repository
 
     repository = Repository.open(Path.cwd())
@@ -79,7 +79,7 @@ def try_draft(
 ) -> None:
     """Have the draft tested, measured, and kept or reverted."""
     output.use_json(as_json)
-    from agent.assistant import attempt
+    from agent.assistant.driving import attempt
     from agent.repository import Repository
 
     repository = Repository.open(Path.cwd())
@@ -89,7 +89,7 @@ def try_draft(
 def finish(run_id: RunId = None, as_json: Json = False) -> None:
     """End the run: origin against best, measured afresh, and the summary."""
     output.use_json(as_json)
-    from agent.assistant import finish_run
+    from agent.assistant.driving import finish_run
     from agent.environment import describe
     from agent.report.result import exit_code, to_result
     from agent.report.summary import summarize
