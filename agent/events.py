@@ -19,6 +19,7 @@ from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison, weighted_latency_ms
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
+from agent.usage import Usage
 from tile_agent_pytest.bench_command import OPTION, BenchCommand
 
 
@@ -94,29 +95,6 @@ class Candidate:
     params: dict[str, Any]
     title: str
     """What the table says: 'occupancy hint (occupancy=4)'."""
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What asking a language model, or running a program, took."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = 0.0
-    """None: the price is not known."""
-    took_s: float = 0.0
-
-    def __add__(self, other: Usage) -> Usage:
-        """Both together; unknown where one price is."""
-        unknown = self.cost_usd is None or other.cost_usd is None
-        return Usage(
-            self.requests + other.requests,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
-            self.took_s + other.took_s,
-        )
 
 
 @dataclass(frozen=True)

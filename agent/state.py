@@ -20,7 +20,6 @@ from agent.events import (
     Started,
     Stopped,
     StopReason,
-    Usage,
 )
 from agent.launches import ObservedLaunch, by_cost
 from agent.measuring.decision import Gain, Status, Verdict, decide
@@ -28,6 +27,7 @@ from agent.measuring.measurement import Calibration
 from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
 from agent.options import Options
+from agent.usage import Usage
 
 
 class Phase(StrEnum):

@@ -32,11 +32,11 @@ from agent.events import (
     Skipped,
     Started,
     Stopped,
-    Usage,
     Verified,
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
 from agent.state import Phase, Row, Run, decided
+from agent.usage import Usage
 
 
 def advance(run: Run, event: Event) -> Run:

@@ -41,7 +41,7 @@ TIERS = """
     settings  state
     events
     options
-    measuring  causes  launches
+    measuring  causes  launches  usage
     errors  redaction
 """
 """A module or package of `agent` imports from the lines below its own, and from itself."""
