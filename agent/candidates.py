@@ -17,7 +17,7 @@ from agent.harness.processes.worker_session import Checkout
 from agent.prompting import render
 from agent.proposers.base import Proposal
 from agent.redaction import redact
-from agent.state import Run
+from agent.state import Phase, Run
 from agent.touched import Worktree
 from agent.workspace import Workspace
 
@@ -47,7 +47,8 @@ class Candidates:
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
         """One commit a variant, on the incumbent, under a ref that outlives the run."""
         made = []
-        for number, variant in enumerate(proposal.variants, start=1):
+        first = run.attempt + 1 if run.phase is Phase.REPAIR else 1
+        for number, variant in enumerate(proposal.variants, start=first):
             sha = self.workspace.commit_candidate(
                 run.incumbent_sha,
                 started(run).kernel,

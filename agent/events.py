@@ -105,6 +105,17 @@ class FilteredOut:
     reason: str
 
 
+@dataclass(frozen=True)
+class CodeChange:
+    """What the compiler made of a launch of the incumbent, and of the candidate's."""
+
+    kernel: str
+    registers: tuple[int, int]
+    """Before and after, a thread; so are the spilled bytes. Shared memory is that of a block."""
+    spilled_bytes: tuple[int, int]
+    shared_bytes: tuple[int, int]
+
+
 # --- events: past participles, each a fact that the journal keeps -------------------------------
 
 
@@ -260,15 +271,17 @@ class Proposed(Event):
     expected_gain: float | None = None
     """The part of the latency that its author expects to save."""
     risk: str = ""
+    """What could go wrong, in the author's words."""
     rounding: float = 0.0
     """The relative error, root mean square, that lies in the nature of the edit."""
     doubts: tuple[str, ...] = ()
     """What a look at the text found out of place in a kernel file; it decides nothing."""
-    """What could go wrong, in the author's words."""
     usage: Usage | None = None
     """What writing it took, where a model or a program was asked."""
     saves: str = ""
     """What it saves that is no latency; it is kept where it is as fast."""
+    code: tuple[CodeChange, ...] = ()
+    """Of the first candidate's launches, where they were compiled."""
 
 
 @dataclass(frozen=True)
@@ -296,6 +309,8 @@ class Measured(Event):
     comparison: Comparison
     verdict: Verdict | None = None
     """The decision on it, by the rules of its time; None in journals that do not hold it."""
+    mendable: bool = False
+    """The candidate is not kept, and may be mended within its iteration."""
 
 
 @dataclass(frozen=True)
@@ -310,17 +325,30 @@ class Failed(Event):
     """The incumbent failed, not the candidate: the tests or the machine are at fault."""
     unmeasured: bool = False
     """Nobody failed: what was measured is no evidence."""
+    detail: str = ""
+    """All that was said of it: pytest's account, with the compiler's message."""
+    mendable: bool = False
+    """The candidate may be mended within its iteration."""
 
     @classmethod
-    def of(cls, failure: Failure) -> Failed:
-        """The event that a failure is."""
+    def of(cls, failure: Failure, *, may_mend: bool = False) -> Failed:
+        """The event that a failure is; nobody can mend what is not the candidate's."""
         return cls(
             failure.status,
             failure.correct,
             failure.reason,
             incumbent=failure.incumbent,
             unmeasured=failure.unmeasured,
+            detail=failure.detail,
+            mendable=may_mend and failure.is_the_candidates,
         )
+
+
+@dataclass(frozen=True)
+class GivenUp(Event):
+    """The assistant mends a candidate no more: the iteration ends as its last attempt did."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -365,6 +393,7 @@ EVENTS: tuple[type[Event], ...] = (
     Verified,
     Measured,
     Failed,
+    GivenUp,
     Settled,
     Stopped,
     Finished,

@@ -25,7 +25,7 @@ TIERS = """
     assistant  mcp  skillbook
     session
     loop
-    watched  sweep  planning
+    watched  sweep  asking  planning
     candidates  captured  profiled  collecting
     proposers
     harness  report  preflight  capture  runs

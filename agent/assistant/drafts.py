@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.events import Offered
+from agent.events import Offered, Proposed
 from agent.proposers.draft import Draft
 from agent.repository import Repository
 from agent.runs import runs_folder
@@ -48,6 +48,6 @@ def forget_what_was_judged(workspace: Workspace, run: Run, draft: Draft, text: s
         draft.reset(workspace.repository.read(run.incumbent_sha, started.kernel).decode())
 
 
-def name_aside(run: Run, offer: Offered) -> str:
+def name_aside(run: Run, offer: Offered | Proposed) -> str:
     """What names a draft that was not tried."""
     return f"{run.iteration:02d}-{offer.optimization}"

@@ -6,15 +6,18 @@ from collections.abc import Callable
 
 from agent.assistant.drafts import draft_of, forget_what_was_judged, subject_of
 from agent.assistant.found import led, open_on
-from agent.assistant.turn import BEGIN, DONE, NEXT, TRY, Turn, append, pending
+from agent.assistant.leaving import give_up
+from agent.assistant.turn import BEGIN, DONE, EDIT, NEXT, TRY, Turn, append, pending
 from agent.errors import BaselineFailed, UsageError
-from agent.events import Stopped, StopReason
+from agent.events import Skipped, Stopped, StopReason
+from agent.journal import Journal
 from agent.loop import Observer, drive
 from agent.options import ASSISTANT, Request
-from agent.proposers.draft import DraftProposer
+from agent.proposers.draft import Draft, DraftProposer
 from agent.repository import Repository
 from agent.session import Session, begin, held, opened, reopened
 from agent.state import Phase, Run, stop_reason
+from agent.workspace import Workspace
 
 Observing = Callable[[Session], Observer]
 """Makes what is told of each event of a session."""
@@ -72,29 +75,32 @@ def attempt(
         draft = draft_of(repository, run)
         proposer = None
         if do == NEXT:
-            if run.offer is None:
-                raise UsageError("no optimization has been asked for: `tile-agent next`")
-            text = draft.checked(subject_of(workspace, run).source)
-            proposer = DraftProposer(run.offer, text, message)
+            proposer = _proposer(workspace, run, draft, message)
         elif not resumed:
             return Turn(run, do, reason)
     with reopened(repository, name, say) as (session, run, journal):
-        began = run.iteration
+        began, first = run.iteration, run
         effects = session.effects(**({ASSISTANT: proposer} if proposer else {}))
 
         def judged_once(now: Run) -> bool:
             at_rest = now.phase is Phase.PROPOSE and (now.iteration > began or now.offer is None)
-            return now.phase is Phase.DONE or at_rest
+            is_mendable = now.phase is Phase.REPAIR and now is not first
+            return now.phase is Phase.DONE or at_rest or is_mendable
 
         run = drive(run, journal, effects.table(), observer(session), judged_once)
-        forget_what_was_judged(session.workspace, run, draft, proposer.text if proposer else "")
+        if run.phase is not Phase.REPAIR:
+            forget_what_was_judged(session.workspace, run, draft, proposer.text if proposer else "")
         session.workspace.close()
-    judged_now = run.iteration > began
+        last = journal.events[-1]
+    do, reason = pending(run)
+    is_mendable = run.phase is Phase.REPAIR and do == NEXT
     return Turn(
         run,
-        *pending(run),
-        row=run.rows[-1] if judged_now else None,
-        skipped=None if judged_now else run.skipped[-1],
+        EDIT if is_mendable else do,
+        reason,
+        draft=draft.path if is_mendable else None,
+        row=run.rows[-1] if run.iteration > began else None,
+        skipped=last if isinstance(last, Skipped) else None,
         resumed=resumed,
     )
 
@@ -106,19 +112,51 @@ def finish_run(repository: Repository, run_id: str | None, observer: Observing, 
         UsageError: there is no such run, or it has no baseline yet.
     """
     name = led(repository, run_id, done=True)
-    with held(repository, name) as (_, run, journal):
+    with held(repository, name) as (workspace, run, journal):
         do, reason = pending(run)
         if do in (DONE, BEGIN):
             return Turn(run, do, reason)
-        if run.phase is Phase.PROPOSE:
-            run = append(run, journal, Stopped(stop_reason(run) or StopReason.ASKED))
+        run = _stopped(workspace, run, journal)
     with reopened(repository, name, say) as (session, run, journal):
         effects, observe = session.effects(), observer(session)
         run = drive(run, journal, effects.table(), observe, _between)
-        if run.phase is Phase.PROPOSE:  # an iteration had been interrupted
-            run = append(run, journal, Stopped(stop_reason(run) or StopReason.ASKED))
+        if run.phase is not Phase.DONE:  # an iteration had been interrupted
+            run = _stopped(session.workspace, run, journal)
             run = drive(run, journal, effects.table(), observe)
     return Turn(run, DONE)
+
+
+def _proposer(workspace: Workspace, run: Run, draft: Draft, message: str) -> DraftProposer:
+    """Hands over the draft: as what was asked for, or as what a candidate was mended to.
+
+    Raises:
+        UsageError: it cannot be a candidate, none is asked for, or it is one that was judged.
+    """
+    if run.phase is not Phase.REPAIR:
+        if run.offer is None:
+            raise UsageError("no optimization has been asked for: `tile-agent next`")
+        return DraftProposer(run.offer, draft.checked(subject_of(workspace, run).source), message)
+    text = draft.checked(subject_of(workspace, run).source)
+    assert run.started is not None and run.proposal is not None
+    judged = [*(attempt.candidate for attempt in run.earlier), run.candidates[0]]
+    for number, candidate in enumerate(judged, start=1):
+        if workspace.repository.read(candidate.sha, run.started.kernel) == text.encode():
+            raise UsageError(
+                f"the draft is attempt {number} as it was judged: edit {draft.path}, or give it up "
+                "with `tile-agent next --decline WHY`"
+            )
+    return DraftProposer.mending(run.proposal, text, message)
+
+
+def _stopped(workspace: Workspace, run: Run, journal: Journal) -> Run:
+    """The run at its end, as far as it waits for the assistant; else as it is."""
+    reason = stop_reason(run) or StopReason.ASKED
+    if run.phase is Phase.REPAIR:
+        draft = draft_of(workspace.repository, run)
+        run = give_up(workspace, run, journal, draft, reason.value)
+    if run.phase is not Phase.PROPOSE:
+        return run
+    return append(run, journal, Stopped(stop_reason(run) or reason))
 
 
 def _waits(run: Run) -> bool:
@@ -127,7 +165,7 @@ def _waits(run: Run) -> bool:
 
 
 def _between(run: Run) -> bool:
-    return run.phase in (Phase.PROPOSE, Phase.DONE)
+    return run.phase in (Phase.PROPOSE, Phase.REPAIR, Phase.DONE)
 
 
 def _continued(repository: Repository, run_id: str, observer: Observing, say: Say) -> Turn:

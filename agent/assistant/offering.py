@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from agent.analysis.common.subject import Subject
 from agent.assistant.drafts import draft_of, forget_what_was_judged, name_aside, subject_of
 from agent.assistant.found import led
+from agent.assistant.leaving import drop, give_up
 from agent.assistant.turn import EDIT, FINISH, NEXT, TRY, Turn, append, pending
 from agent.errors import UsageError
-from agent.events import Dropped, Offered, Skipped
-from agent.journal import Journal
-from agent.measuring.decision import Status
+from agent.events import Offered, Skipped
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
 from agent.proposers.draft import Draft
-from agent.report import table
 from agent.repository import Repository
-from agent.runs import table_path
 from agent.session import held
 from agent.state import Phase, Run
 from agent.workspace import Workspace
-
-JUDGING = (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.SETTLE)
-"""The phases of an iteration that has a candidate."""
 
 
 def offer(
@@ -33,6 +28,9 @@ def offer(
     wanted: str = "",
 ) -> Turn:
     """The ONE optimization to carry out; the same one until it is tried, declined or dropped.
+
+    While a candidate may be mended it is that candidate, until it is kept or given up: by a reason
+    to decline or drop it, or by the choice of another optimization.
 
     Args:
         repository: the user's.
@@ -48,11 +46,17 @@ def offer(
         raise UsageError("--decline is for what has not been tried, --drop for anything: give one")
     with held(repository, led(repository, run_id)) as (workspace, run, journal):
         draft = draft_of(repository, run)
-        if dropped:
-            run = _drop(workspace, run, journal, draft, dropped)
+        if run.phase is Phase.REPAIR:
+            if why := declined or dropped or _in_favour_of(workspace, run, wanted):
+                run, declined = give_up(workspace, run, journal, draft, why), ""
+                workspace.close()
+        elif dropped:
+            run = drop(workspace, run, journal, draft, dropped)
         do, reason = pending(run)
         if do != NEXT:
             return Turn(run, do, f"{reason}; `next --drop WHY` leaves it" if do == TRY else reason)
+        if run.phase is Phase.REPAIR:
+            return _mending(workspace, run, draft, reason)
         subject = subject_of(workspace, run)
         if declined:
             if run.offer is None:
@@ -61,8 +65,7 @@ def offer(
             if run.offer.optimization == OWN_IDEA:
                 return Turn(run, FINISH, "every optimization has been tried or declined")
             run = append(run, journal, Skipped(run.offer.optimization, " ".join(declined.split())))
-        entries = judged(_backend(run), subject.kernel_class)
-        tasks = agenda(run, subject, entries, wanted)
+        tasks = _tasks(run, subject, wanted)
         task = _chosen(tasks, run, wanted)
         if task is None:
             return Turn(run, FINISH, "every optimization has been tried or declined")
@@ -78,7 +81,39 @@ def offer(
             draft=draft.path,
             edited=edited,
             others=tuple(other for other in tasks if other != task),
+            again=tuple(name for name in run.tried if name not in {*run.spent_out, OWN_IDEA}),
         )
+
+
+def _mending(workspace: Workspace, run: Run, draft: Draft, reason: str) -> Turn:
+    """The candidate that may be mended, with what was asked for."""
+    assert run.started is not None and run.proposal is not None
+    subject, wanted = subject_of(workspace, run), run.proposal.optimization
+    task = next((t for t in _tasks(run, subject, wanted) if t.optimization == wanted), None)
+    judged_text = workspace.repository.read(run.candidates[0].sha, run.started.kernel).decode()
+    return Turn(
+        run,
+        EDIT,
+        reason,
+        task=task,
+        brief=brief_for(run, subject, task).text if task else "",
+        draft=draft.path,
+        edited=draft.prepare(judged_text),
+    )
+
+
+def _in_favour_of(workspace: Workspace, run: Run, wanted: str) -> str:
+    """Why a candidate is not mended where another optimization is chosen; empty where none is."""
+    if not wanted:
+        return ""
+    _chosen(_tasks(run, subject_of(workspace, run), wanted), run, wanted)
+    return f"{wanted} was chosen"
+
+
+def _tasks(run: Run, subject: Subject, wanted: str) -> tuple[Task, ...]:
+    assert run.started is not None
+    entries = judged(run.started.backend, subject.kernel_class)
+    return agenda(run, subject, entries, wanted)
 
 
 def _chosen(tasks: tuple[Task, ...], run: Run, wanted: str) -> Task | None:
@@ -91,39 +126,3 @@ def _chosen(tasks: tuple[Task, ...], run: Run, wanted: str) -> Task | None:
     if run.offer is not None and run.offer.optimization in by_name:
         return by_name[run.offer.optimization]
     return next((task for task in tasks if task.fits), None)
-
-
-def _drop(workspace: Workspace, run: Run, journal: Journal, draft: Draft, reason: str) -> Run:
-    """Leave behind what is offered, or the iteration that came of it, and free what it held.
-
-    Its commits stay, and so does what stood in the draft: nothing is lost but the judgement.
-
-    Raises:
-        UsageError: there is nothing to leave behind, or its commit is on the branch already.
-    """
-    started = run.started
-    assert started is not None
-    if run.phase is Phase.PROPOSE and run.offer is not None:
-        text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
-        draft.set_aside(text, name_aside(run, run.offer))
-    elif run.phase not in JUDGING:
-        raise UsageError("nothing is offered or tried that could be dropped: `tile-agent status`")
-    elif _is_kept(workspace, run, started.branch):
-        raise UsageError(f"iteration {run.iteration} is kept: `tile-agent try` records it")
-    workspace.close()
-    run = append(run, journal, Dropped(" ".join(reason.split())))
-    for path in (table_path(workspace.repository), draft.path.parents[1] / "perf_results.md"):
-        table.write(path, run.rows)
-    return run
-
-
-def _is_kept(workspace: Workspace, run: Run, branch: str) -> bool:
-    """Whether git has followed a verdict that the journal does not know of yet."""
-    if run.verdict is None or run.verdict.status is not Status.KEEP or run.candidate is None:
-        return False
-    return workspace.branch_holds(branch, run.candidate.sha)
-
-
-def _backend(run: Run) -> str:
-    assert run.started is not None
-    return run.started.backend

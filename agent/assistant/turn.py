@@ -31,12 +31,19 @@ class Turn:
     edited: bool = False
     """The draft holds an edit that has not been tried."""
     others: tuple[Task, ...] = ()
+    again: tuple[str, ...] = ()
+    """Optimizations that were tried, and may be chosen once more with another value."""
     row: Row | None = None
     """What the draft came to."""
     skipped: Skipped | None = None
     """Why the draft was not worth an iteration."""
     resumed: bool = False
     """An interrupted iteration was brought to its end; the draft was not looked at."""
+
+    @property
+    def is_mending(self) -> bool:
+        """A candidate waits to be mended, or to be given up."""
+        return self.run.phase is Phase.REPAIR
 
 
 def is_led(run: Run) -> bool:
@@ -54,10 +61,15 @@ def pending(run: Run) -> tuple[str, str]:
         return FINISH, "the last comparison was interrupted"
     if run.proposer != ASSISTANT:
         return BEGIN, f"the {run.proposer} was interrupted"
-    if run.phase is not Phase.PROPOSE:
+    if run.phase not in (Phase.PROPOSE, Phase.REPAIR):
         return TRY, f"iteration {run.iteration} was interrupted"
     if reason := stop_reason(run):
         return FINISH, run.escalation or reason.value
+    if run.phase is Phase.REPAIR:
+        return NEXT, (
+            f"attempt {run.attempt} of {run.possible_attempts} is not kept: mend the draft and try "
+            "again, or `next --decline WHY` gives it up"
+        )
     return NEXT, ""
 
 

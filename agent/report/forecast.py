@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agent.measuring.measurement import ComparisonPlan
+from agent.measuring.looks import ComparisonPlan
 from agent.state import Run
 
 EXAMINED_PASSES = 2

@@ -17,7 +17,8 @@ from agent.errors import UsageError
 from agent.events import Baselined
 from agent.harness.measuring.judge import Judge
 from agent.harness.processes.worker_session import Checkout
-from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.subset import PerfTestCost, Subset, of_names, pair_s, representative
 from agent.options import Options
 from agent.state import Run

@@ -23,7 +23,8 @@ from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules
-from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset, of_names, pair_s
 from agent.options import Options
