@@ -19,7 +19,7 @@ from agent.memory import PastRuns
 from agent.prompting import render
 from agent.proposers.base import Proposal
 from agent.redaction import redact
-from agent.state import Run, started
+from agent.state import Phase, Run, started
 from agent.touched import Worktree
 from agent.workspace import Workspace
 
@@ -72,7 +72,8 @@ class Candidates:
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
         """One commit a variant, on the incumbent, under a ref that outlives the run."""
         made = []
-        for number, variant in enumerate(proposal.variants, start=1):
+        first = run.attempt + 1 if run.phase is Phase.REPAIR else 1
+        for number, variant in enumerate(proposal.variants, start=first):
             sha = self.workspace.commit_candidate(
                 run.incumbent_sha,
                 started(run).kernel,

@@ -19,6 +19,7 @@ from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison, weighted_latency_ms
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
+from agent.usage import Usage
 from tile_agent_pytest.bench_command import OPTION, BenchCommand
 
 
@@ -97,34 +98,22 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What asking a language model, or running a program, took."""
-
-    requests: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = 0.0
-    """None: the price is not known."""
-    took_s: float = 0.0
-
-    def __add__(self, other: Usage) -> Usage:
-        """Both together; unknown where one price is."""
-        unknown = self.cost_usd is None or other.cost_usd is None
-        return Usage(
-            self.requests + other.requests,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
-            self.took_s + other.took_s,
-        )
-
-
-@dataclass(frozen=True)
 class FilteredOut:
     """A variant that was compiled and will not be run."""
 
     title: str
     reason: str
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """What the compiler made of a launch of the incumbent, and of the candidate's."""
+
+    kernel: str
+    registers: tuple[int, int]
+    """Before and after, a thread; so are the spilled bytes. Shared memory is that of a block."""
+    spilled_bytes: tuple[int, int]
+    shared_bytes: tuple[int, int]
 
 
 # --- events: past participles, each a fact that the journal keeps -------------------------------
@@ -286,15 +275,17 @@ class Proposed(Event):
     expected_gain: float | None = None
     """The part of the latency that its author expects to save."""
     risk: str = ""
+    """What could go wrong, in the author's words."""
     rounding: float = 0.0
     """The relative error, root mean square, that lies in the nature of the edit."""
     doubts: tuple[str, ...] = ()
     """What a look at the text found out of place in a kernel file; it decides nothing."""
-    """What could go wrong, in the author's words."""
     usage: Usage | None = None
     """What writing it took, where a model or a program was asked."""
     saves: str = ""
     """What it saves that is no latency; it is kept where it is as fast."""
+    code: tuple[CodeChange, ...] = ()
+    """Of the first candidate's launches, where they were compiled."""
 
 
 @dataclass(frozen=True)
@@ -322,6 +313,8 @@ class Measured(Event):
     comparison: Comparison
     verdict: Verdict | None = None
     """The decision on it, by the rules of its time; None in journals that do not hold it."""
+    mendable: bool = False
+    """The candidate is not kept, and may be mended within its iteration."""
 
 
 @dataclass(frozen=True)
@@ -336,17 +329,26 @@ class Failed(Event):
     """The incumbent failed, not the candidate: the tests or the machine are at fault."""
     unmeasured: bool = False
     """Nobody failed: what was measured is no evidence."""
+    detail: str = ""
+    """All that was said of it: pytest's account, with the compiler's message."""
+    mendable: bool = False
+    """The candidate may be mended within its iteration."""
 
     @classmethod
-    def of(cls, failure: Failure) -> Failed:
-        """The event that a failure is."""
+    def of(cls, failure: Failure, *, may_mend: bool = False) -> Failed:
+        """The event that a failure is; nobody can mend what is not the candidate's."""
         return cls(
-            failure.status,
-            failure.correct,
-            failure.reason,
-            incumbent=failure.incumbent,
-            unmeasured=failure.unmeasured,
-        )
+            failure.status, failure.correct, failure.reason, incumbent=failure.incumbent,
+            unmeasured=failure.unmeasured, detail=failure.detail,
+            mendable=may_mend and failure.is_the_candidates,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GivenUp(Event):
+    """The assistant mends a candidate no more: the iteration ends as its last attempt did."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,7 @@ EVENTS: tuple[type[Event], ...] = (
     Verified,
     Measured,
     Failed,
+    GivenUp,
     Settled,
     Stopped,
     Finished,

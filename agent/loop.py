@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.common.subject import Hardware
+from agent.asking import Asking
 from agent.candidates import Candidates, allowance
 from agent.causes import Diagnosis
 from agent.errors import BaselineOutrun, UsageError
@@ -24,18 +25,14 @@ from agent.events import (
     Calibrated,
     Event,
     Failed,
-    FilteredOut,
     Finished,
     HandedOver,
     Measured,
-    Proposed,
     Settled,
-    Skipped,
     Stopped,
     StopReason,
     Verified,
 )
-from agent.harness.compiling.candidate_filter import in_short
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
@@ -56,10 +53,9 @@ from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.options import Options
-from agent.proposers.base import Declined, Exhausted, Proposer
-from agent.state import Phase, Run, decided, started, stop_reason
+from agent.proposers.base import Exhausted, Proposer
+from agent.state import Phase, Run, decided, may_mend, started, stop_reason
 from agent.sweep import Sweep
-from agent.syntax import Source
 from agent.target import left_alone
 from agent.transitions import advance
 from agent.watched import JUDGED, TOLD, Watch
@@ -112,7 +108,8 @@ class Effects:
     """Says what holds the incumbent back; None where nobody asks."""
 
     def __post_init__(self) -> None:
-        self._iteration_ends, self._iteration = 0.0, -1
+        self._iteration_ends, self._iteration = 0.0, (-1, 0)
+        self._asking = Asking(self.candidates, self.proposers, self.kernel_class, self.hardware)
 
     def table(self) -> Mapping[Phase, Effect]:
         """Phase -> effect."""
@@ -124,6 +121,7 @@ class Effects:
             Phase.VERIFY: self.verify,
             Phase.MEASURE: self.measure,
             Phase.SETTLE: self.settle,
+            Phase.REPAIR: self.repair,
             Phase.FINISH: self.finish,
         }
         watched = Watch(self.candidates).over
@@ -175,7 +173,7 @@ class Effects:
             skipped=(*verified.skipped, *timing.skipped),
             not_timed=timing.left_out,
             launching=verified.launching,
-            notes=(*verified.notes, *left_alone(self._source(run), timing.launches)),
+            notes=(*verified.notes, *left_alone(self._asking.source(run), timing.launches)),
             compared=chosen_configs(timing.costs, run.options.compare_on),
             comparison_s=round(USUAL_PAIRS * cost.pair_s(None), 1),
             costs=timing.costs,
@@ -223,40 +221,16 @@ class Effects:
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
             return Calibrated(outcome, subset=run.subset)
-        subject = Subject(self._source(run), self.kernel_class, self.hardware, run.launches)
-        proposal = self.proposers[run.proposer].propose(run, subject)
-        if isinstance(proposal, Exhausted):
-            return self._stop(run, proposal.stop, proposal.reason)
-        if isinstance(proposal, Declined):
-            return Skipped(proposal.optimization, proposal.reason, proposal.usage)
-        proposal, known = self.candidates.untried(run, subject.source.text, proposal)
-        committed = self.candidates.commit(run, proposal)
-        out = self.candidates.filtered_out(run, committed)
-        if len(out) == len(committed):
-            why = in_short((*(each.reason for each in known), *out.values()))
-            return Skipped(proposal.optimization, why, proposal.usage)
-        return Proposed(
-            optimization=proposal.optimization,
-            family=proposal.family,
-            hypothesis=proposal.hypothesis,
-            candidates=tuple(c for c in committed if c.sha not in out),
-            filtered_out=(
-                *known,
-                *(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
-            ),
-            expected_gain=proposal.expected_gain,
-            risk=proposal.risk,
-            rounding=proposal.rounding,
-            doubts=proposal.doubts,
-            usage=proposal.usage,
-            saves=proposal.saves,
-        )
+        answer = self._asking.ask(run)
+        if isinstance(answer, Exhausted):
+            return self._stop(run, answer.stop, answer.reason)
+        return answer
 
-    def _source(self, run: Run) -> Source:
-        """The incumbent's text."""
-        kernel = started(run).kernel
-        text = self.workspace.repository.read(run.incumbent_sha, kernel).decode()
-        return Source(text, kernel, run.timed_kernels)
+    def repair(self, run: Run) -> Event:
+        """Commit what a candidate was mended to."""
+        answer = self._asking.ask(run)
+        assert not isinstance(answer, Exhausted)  # whoever mends one hands it over
+        return answer
 
     def _stop(self, run: Run, reason: StopReason, detail: str) -> Stopped | HandedOver:
         """End the run, or let the next proposer go on where this one gains nothing any more.
@@ -297,7 +271,7 @@ class Effects:
             rejected.append(ScreenResult(candidate.sha, None, outcome.reason))
             self.candidates.release([candidate.sha])
         assert failure is not None  # a proposal has at least one candidate
-        return Failed.of(failure)
+        return Failed.of(failure, may_mend=may_mend(run))
 
     def measure(self, run: Run) -> Event:
         """Candidate against incumbent, interleaved, and the verdict that follows."""
@@ -307,14 +281,17 @@ class Effects:
             self.candidates.checkout(run, run.candidate.sha),
             run.calibration,
             self._deadline(run),
+            attempts=run.possible_attempts,
         )
         if isinstance(outcome, Failure):
-            return Failed.of(outcome)
+            return Failed.of(outcome, may_mend=may_mend(run))
         if len(run.candidates) == 1:  # those of a sweep were remembered when they were ranked
             self.candidates.timed(run, {run.candidate.sha})
         # a run knows configs by their names in the journal, where no secret is
         measured = without_secrets(Measured(outcome))
-        return replace(measured, verdict=decided(run, measured.comparison))
+        verdict = decided(run, measured.comparison)
+        mendable = verdict.status is Status.REVERT and may_mend(run)
+        return replace(measured, verdict=verdict, mendable=mendable)
 
     def settle(self, run: Run) -> Event:
         """Let git follow the verdict: the branch moves to a kept candidate, or does not."""
@@ -381,9 +358,9 @@ class Effects:
         return self.judge.compare(ours, theirs, None, deadline_in(run.options.iteration_timeout_s))
 
     def _deadline(self, run: Run) -> float:
-        """When the current iteration must be over. A resumed iteration has its time again."""
-        if run.iteration != self._iteration:
-            self._iteration = run.iteration
+        """When the current attempt must be over. A resumed one has its time again."""
+        if (run.iteration, run.attempt) != self._iteration:
+            self._iteration = (run.iteration, run.attempt)
             self._iteration_ends = deadline_in(run.options.iteration_timeout_s)
         return self._iteration_ends
 

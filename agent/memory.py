@@ -24,7 +24,7 @@ from agent.report.document import KernelTexts
 from agent.report.iterations import Iteration, iterations
 from agent.repository import Repository
 from agent.runs import find_runs, runs_folder
-from agent.state import Run, started
+from agent.state import Row, Run, started
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class JudgedEdit:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class PastAttempt:
     """A candidate that a run has judged, or set aside for a better one of its sweep."""
 
     run_id: str
@@ -85,7 +85,7 @@ class Attempt:
         )
 
 
-def attempts(events: Sequence[Event]) -> Iterator[Attempt]:
+def attempts(events: Sequence[Event]) -> Iterator[PastAttempt]:
     """What a run has tried, oldest first; an iteration under way is not among it.
 
     Raises:
@@ -94,48 +94,64 @@ def attempts(events: Sequence[Event]) -> Iterator[Attempt]:
     run = replay(events)
     if run.started is None:
         return
+    rules = run.options.rules
     for iteration in iterations(events):
-        row = iteration.row
-        if row is None:
+        if iteration.row is None:
             continue
-        failed = _failed(iteration, run.options.rules)
-        shown = _judged(iteration)
-        reasons = {
-            result.sha: result.reason for result in (*iteration.screened, *iteration.rejected)
-        }
-        for candidate in iteration.proposal.candidates:
-            judged = candidate.sha == shown
-            lost = "looked slower than another value"
-            yield Attempt(
+        for each in iteration.earlier:  # what was mended to the last attempt
+            assert each.verdict is not None
+            candidate = each.proposal.candidates[0]
+            yield PastAttempt(
                 run_id=run.started.run_id,
                 iteration=iteration,
                 title=candidate.title,
                 before=iteration.base_sha,
                 after=candidate.sha,
-                reason=row.reason if judged else reasons.get(candidate.sha) or lost,
-                status=row.status if judged else Status.REVERT,
-                judged=judged,
-                failed=failed if judged else failed or row.status is Status.KEEP,
+                reason=each.verdict.reason,
+                status=each.verdict.status,
+                judged=True,
+                failed=_failed(each, each.verdict.status, rules),
             )
+        yield from _last(run.started.run_id, iteration, iteration.row, rules)
 
 
-def _judged(iteration: Iteration) -> str:
+def _last(run_id: str, iteration: Iteration, row: Row, rules: Rules) -> Iterator[PastAttempt]:
+    """Of the candidates that the row of an iteration is about."""
+    failed = _failed(iteration, row.status, rules)
+    shown = _judged(iteration, row)
+    reasons = {result.sha: result.reason for result in (*iteration.screened, *iteration.rejected)}
+    for candidate in iteration.proposal.candidates:
+        judged = candidate.sha == shown
+        lost = "looked slower than another value"
+        yield PastAttempt(
+            run_id=run_id,
+            iteration=iteration,
+            title=candidate.title,
+            before=iteration.base_sha,
+            after=candidate.sha,
+            reason=row.reason if judged else reasons.get(candidate.sha) or lost,
+            status=row.status if judged else Status.REVERT,
+            judged=judged,
+            failed=failed if judged else failed or row.status is Status.KEEP,
+        )
+
+
+def _judged(iteration: Iteration, row: Row) -> str:
     """The commit of the candidate that the row is about."""
-    row, candidates = iteration.row, iteration.proposal.candidates
-    assert row is not None
+    candidates = iteration.proposal.candidates
     if row.status is not Status.KEEP:
         return row.sha
     titles = {candidate.title: candidate.sha for candidate in candidates}
     return titles.get(row.optimization, candidates[0].sha)
 
 
-def _failed(iteration: Iteration, rules: Rules) -> bool:
-    row, failure, comparison = iteration.row, iteration.failure, iteration.comparison
-    assert row is not None
+def _failed(iteration: Iteration, status: Status, rules: Rules) -> bool:
+    """Whether a verdict says that the same edit is not worth another try."""
+    failure, comparison = iteration.failure, iteration.comparison
     if failure is not None:
-        tested = row.status in (Status.REVERT, Status.CRASH)
+        tested = status in (Status.REVERT, Status.CRASH)
         return tested and not (failure.incumbent or failure.unmeasured)
-    if comparison is None or row.status is not Status.REVERT:
+    if comparison is None or status is not Status.REVERT:
         return False
     lost = any(rules.regressed(config.effect) for config in comparison.configs)
     return lost or comparison.overall.high < rules.minor
@@ -146,7 +162,7 @@ class PastRun:
     """What one run tried, and on what."""
 
     started: Started
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[PastAttempt, ...]
     incumbents: Mapping[int, str]
     """Iteration -> the commit that it began with; one more for the code that the run left."""
     keeps: tuple[tuple[int, str], ...]
@@ -174,7 +190,7 @@ class PastRun:
             ),
         )
 
-    def failed_at(self, iteration: int) -> Iterator[Attempt]:
+    def failed_at(self, iteration: int) -> Iterator[PastAttempt]:
         """What had failed when an iteration began, and nothing kept since makes another try of."""
         for attempt in self.attempts:
             number = attempt.iteration.number
@@ -296,7 +312,7 @@ class PastRuns:
         )
 
 
-def _reason(attempt: Attempt, now: Started) -> str:
+def _reason(attempt: PastAttempt, now: Started) -> str:
     where = f"iteration {attempt.iteration.number}"
     if attempt.run_id != now.run_id:
         where = f"run {attempt.run_id}, {where}"

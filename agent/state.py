@@ -13,6 +13,7 @@ from agent.causes import Diagnosis
 from agent.events import (
     Baselined,
     Candidate,
+    Failed,
     Finished,
     Offered,
     Proposed,
@@ -20,7 +21,6 @@ from agent.events import (
     Started,
     Stopped,
     StopReason,
-    Usage,
 )
 from agent.launches import ObservedLaunch, by_cost
 from agent.measuring.decision import Gain, Status, Verdict, decide
@@ -28,7 +28,8 @@ from agent.measuring.measurement import Calibration
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
-from agent.options import Options
+from agent.options import ASSISTANT, Options
+from agent.usage import Usage
 
 
 class Phase(StrEnum):
@@ -42,6 +43,7 @@ class Phase(StrEnum):
     VERIFY = "verify"
     MEASURE = "measure"
     SETTLE = "settle"
+    REPAIR = "repair"
     FINISH = "finish"
     DONE = "done"
 
@@ -62,6 +64,21 @@ class Row:
     sha: str = ""
     saves: str = ""
     """What it was kept for, where that is no latency."""
+    attempts: int = 1
+    """Candidates that it took: the first, and what that was mended to; the last one is shown."""
+
+
+ATTEMPTS = 3
+"""Candidates that an iteration may have where whoever wrote one may mend it."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A candidate that was judged and not kept, and the verdict on it."""
+
+    candidate: Candidate
+    verdict: Verdict
+    comparison: Comparison | None
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,10 @@ class Run:
     comparison: Comparison | None = None
     verdict: Verdict | None = None
     candidate_correct: bool = False
+    failed: Failed | None = None
+    """Why the candidate was not measured, or not in the end."""
+    earlier: tuple[Attempt, ...] = ()
+    """Of the current iteration, before what is under judgement now."""
     tried: Mapping[str, int] = field(default_factory=dict)
     """Optimization -> the iteration in which it was last looked at."""
     spent_out: frozenset[str] = frozenset()
@@ -112,7 +133,8 @@ class Run:
     demoted: frozenset[str] = frozenset()
     """Families whose last keep gained only 2 to 5 %: they come last."""
     misses: int = 0
-    """Iterations in a row without a keep."""
+    """Iterations in a row of which a comparison found no gain; where nothing was compared, nothing
+    is known of what is left to gain."""
     unmeasured: int = 0
     """Iterations in a row that could not be measured."""
     refusals: int = 0
@@ -164,6 +186,16 @@ class Run:
         return left[0] if left else None
 
     @property
+    def attempt(self) -> int:
+        """Which candidate of its iteration is under judgement, 1 for the first."""
+        return len(self.earlier) + 1
+
+    @property
+    def possible_attempts(self) -> int:
+        """How many candidates an iteration may have: whoever comes back may mend what it wrote."""
+        return ATTEMPTS if self.proposer == ASSISTANT else 1
+
+    @property
     def timed_kernels(self) -> tuple[str, ...]:
         """Names of the kernels that the perf tests launch, the most expensive first."""
         return by_cost(self.launches, self.baseline.longest_ms) if self.baseline else ()
@@ -206,6 +238,11 @@ def decided(run: Run, comparison: Comparison) -> Verdict:
     if run.subset is None:
         return verdict
     return replace(verdict, reason=f"{verdict.reason}; on {run.subset.coverage}")
+
+
+def may_mend(run: Run) -> bool:
+    """Whether another attempt may follow in this iteration when the one under judgement fails."""
+    return run.attempt < run.possible_attempts
 
 
 def stop_reason(run: Run) -> StopReason | None:

@@ -8,6 +8,9 @@ accepted it; an effect can therefore be repeated after a crash and must not mind
                                          ^  |   (a sweep)                               |
                                          |  +-> FINISH -> DONE                          |
                                          +----------------------------------------------+
+
+Where an assistant may mend a candidate that is not kept, VERIFY and MEASURE lead to REPAIR, and
+that to VERIFY with the next attempt, or to PROPOSE once it is given up.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from agent.events import (
     Event,
     Failed,
     Finished,
+    GivenUp,
     HandedOver,
     Measured,
     Offered,
@@ -33,11 +37,11 @@ from agent.events import (
     Skipped,
     Started,
     Stopped,
-    Usage,
     Verified,
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
-from agent.state import Phase, Row, Run, decided
+from agent.state import Attempt, Phase, Row, Run, decided
+from agent.usage import Usage
 
 
 def advance(run: Run, event: Event) -> Run:
@@ -106,17 +110,10 @@ def _step(run: Run, event: Event) -> Run:
             return _hand_over(run, event)
         case Phase.PROPOSE, Proposed():
             return replace(
-                run,
+                _with_candidates(run, event),
                 phase=Phase.SCREEN if len(event.candidates) > 1 else Phase.VERIFY,
                 offer=None,
                 refusals=0,
-                usage=run.usage + (event.usage or Usage()),
-                proposal=event,
-                candidates=event.candidates,
-                candidate=None,
-                comparison=None,
-                verdict=None,
-                candidate_correct=False,
                 tried={**run.tried, event.optimization: run.iteration},
                 spent_out=run.spent_out - {event.optimization},
                 at_the_end=run.at_the_end - {event.optimization},
@@ -140,7 +137,7 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.MEASURE, Measured():
             return replace(
                 run,
-                phase=Phase.SETTLE,
+                phase=Phase.REPAIR if event.mendable else Phase.SETTLE,
                 comparison=event.comparison,
                 verdict=event.verdict or decided(run, event.comparison),
                 unmeasured=0,
@@ -148,7 +145,8 @@ def _step(run: Run, event: Event) -> Run:
         case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE), Failed()):
             return replace(
                 run,
-                phase=Phase.SETTLE,
+                phase=Phase.REPAIR if event.mendable else Phase.SETTLE,
+                failed=event,
                 candidate_correct=event.correct,
                 verdict=Verdict(event.status, Gain.NONE, event.reason),
                 unmeasured=run.unmeasured + 1 if event.unmeasured else 0,
@@ -156,6 +154,12 @@ def _step(run: Run, event: Event) -> Run:
             )
         case Phase.SETTLE, Settled():
             return _settle(run, event)
+        case Phase.REPAIR, Proposed():
+            return replace(_with_candidates(_set_aside(run), event), phase=Phase.VERIFY)
+        case Phase.REPAIR, Skipped():  # not worth an attempt: another may be
+            return run
+        case Phase.REPAIR, GivenUp():
+            return _settle(_explained(run, event.reason), Settled(run.incumbent_sha))
         case ((Phase.SCREEN | Phase.VERIFY | Phase.MEASURE | Phase.SETTLE), Dropped()):
             verdict = Verdict(Status.CRASH, Gain.NONE, f"dropped: {event.reason}")
             left = replace(run, verdict=verdict, comparison=None, unmeasured=0)
@@ -163,6 +167,35 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.FINISH, Finished():
             return replace(run, phase=Phase.DONE, finished=event)
     raise TransitionError(f"{type(event).__name__} does not belong to phase {run.phase.value}")
+
+
+def _with_candidates(run: Run, event: Proposed) -> Run:
+    """With what is under judgement from here on, and nothing of what was before."""
+    return replace(
+        run,
+        usage=run.usage + (event.usage or Usage()),
+        proposal=event,
+        candidates=event.candidates,
+        candidate=None,
+        comparison=None,
+        verdict=None,
+        candidate_correct=False,
+        failed=None,
+    )
+
+
+def _set_aside(run: Run) -> Run:
+    """With the attempt that was judged among the earlier ones."""
+    assert run.verdict is not None
+    judged = Attempt(run.candidates[0], run.verdict, run.comparison)
+    return replace(run, earlier=(*run.earlier, judged))
+
+
+def _explained(run: Run, why: str) -> Run:
+    """With the reason for which no attempt follows in that of its verdict."""
+    assert run.verdict is not None
+    reason = f"{run.verdict.reason}; given up: {why}"
+    return replace(run, verdict=replace(run.verdict, reason=reason))
 
 
 def _of_the_compared(run: Run, event: Calibrated) -> dict[str, Any]:
@@ -219,6 +252,7 @@ def _settle(run: Run, event: Settled) -> Run:
         saves=run.proposal.saves
         if verdict.status is Status.KEEP and verdict.gain is Gain.NONE
         else "",
+        attempts=run.attempt,
     )
     after = replace(
         run,
@@ -227,11 +261,13 @@ def _settle(run: Run, event: Settled) -> Run:
         iteration=run.iteration + 1,
         rows=(*run.rows, row),
         notes=(*run.notes, event.note) if event.note else run.notes,
+        earlier=(),
     )
     if run.unmeasured:
         return after
     if verdict.status is not Status.KEEP or run.comparison is None:
-        return replace(after, misses=run.misses + 1, last_gain=Gain.NONE)
+        judged = run.comparison or any(attempt.comparison for attempt in run.earlier)
+        return replace(after, misses=run.misses + bool(judged), last_gain=Gain.NONE)
     family = {run.proposal.family}
     at_end = {run.proposal.optimization} if _is_at_the_end(run.proposal, run.candidate) else set()
     levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}

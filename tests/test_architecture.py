@@ -25,7 +25,7 @@ TIERS = """
     assistant  mcp  skillbook
     session
     loop
-    watched  sweep  planning
+    watched  sweep  asking  planning
     candidates  captured  profiled  collecting
     proposers
     memory
@@ -42,7 +42,7 @@ TIERS = """
     settings  state
     events
     options
-    measuring  causes  launches
+    measuring  causes  launches  usage
     errors  redaction
 """
 """A module or package of `agent` imports from the lines below its own, and from itself."""

@@ -13,7 +13,7 @@ from agent.events import Event, Failed, Measured, Proposed, Settled, StopReason,
 from agent.journal import read
 from agent.loop import drive
 from agent.measuring.decision import Status
-from agent.memory import Attempt, PastRun, PastRuns, attempts
+from agent.memory import PastAttempt, PastRun, PastRuns, attempts
 from agent.options import Options
 from agent.proposers.agenda import agenda
 from agent.proposers.brief import brief_for
@@ -114,7 +114,7 @@ def test_what_failed_elsewhere_is_tried(tmp_path: Path, change: str) -> None:
     assert tried(finish(second)) == ["slower (n=0)"]
 
 
-def judged_by(*events: Event) -> Attempt:
+def judged_by(*events: Event) -> PastAttempt:
     """The one attempt of a run in which a candidate met these events."""
     (attempt,) = attempts((*HISTORY[:3], proposed("tiles", "a1"), *events, Settled("0" * 40)))
     return attempt

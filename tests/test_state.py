@@ -28,7 +28,6 @@ from agent.events import (
     Started,
     Stopped,
     StopReason,
-    Usage,
     Verified,
 )
 from agent.journal import replay
@@ -38,6 +37,7 @@ from agent.options import Options
 from agent.report.result import notes
 from agent.state import Phase, Run, decided, stop_reason
 from agent.transitions import advance
+from agent.usage import Usage
 from tests.support.history import (
     BASELINED,
     CALIBRATED,

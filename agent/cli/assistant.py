@@ -15,7 +15,7 @@ from agent.cli.shared_options import Json
 from agent.errors import UsageError
 
 if TYPE_CHECKING:
-    from agent.assistant import Turn
+    from agent.assistant.turn import Turn
     from agent.options import Request
     from agent.proposers.agenda import Task
 
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def begin(request: Request, yes: bool) -> None:
     """Begin a run that you lead: branch and baseline; go on with `tile-agent next`."""
-    from agent.assistant import begin_run
+    from agent.assistant.driving import begin_run
 
     announced = partial(announce, ask=not yes)
     _show(begin_run(request, observer, announced, output.progress))
@@ -63,7 +63,7 @@ def next_task(
 ) -> None:
     """Say which ONE optimization to carry out, and in which file."""
     output.use_json(as_json)
-    from agent.assistant import offer
+    from agent.assistant.offering import offer
     from agent.repository import Repository
 
     repository = Repository.open(Path.cwd())
@@ -79,7 +79,7 @@ def try_draft(
 ) -> None:
     """Have the draft tested, measured, and kept or reverted."""
     output.use_json(as_json)
-    from agent.assistant import attempt
+    from agent.assistant.driving import attempt
     from agent.repository import Repository
 
     repository = Repository.open(Path.cwd())
@@ -89,7 +89,7 @@ def try_draft(
 def finish(run_id: RunId = None, as_json: Json = False) -> None:
     """End the run: origin against best, measured afresh, and the summary."""
     output.use_json(as_json)
-    from agent.assistant import finish_run
+    from agent.assistant.driving import finish_run
     from agent.environment import describe
     from agent.report.result import exit_code, to_result
     from agent.report.summary import summarize
@@ -111,6 +111,7 @@ def finish(run_id: RunId = None, as_json: Json = False) -> None:
 
 
 def _show(turn: Turn, *, verdict: bool = False) -> None:
+    from agent.report.attempt import last_attempt_in_words
     from agent.report.result import exit_code, left_in_words
 
     value = _value(turn, verdict=verdict)
@@ -118,12 +119,16 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
     if turn.row is not None:
         row = turn.row
         lines.append(f"{row.iteration} {row.optimization}: {row.status.value}: {row.reason}")
+    if turn.is_mending:
+        lines += last_attempt_in_words(turn.run)
     if turn.skipped is not None:
         lines.append(f"not worth an iteration: {turn.skipped.reason}")
     if turn.do != "done":
         lines.append(left_in_words(turn.run))
     if turn.task is not None:
-        lines += [turn.brief, f"Edit {turn.draft}, then: {value['command']}"]
+        lines.append(turn.brief)
+    if turn.draft is not None:
+        lines.append(f"Edit {turn.draft}, then: {value['command']}")
     else:
         lines.append(f"{turn.reason or 'go on'}: {value['command']}")
     output.result(value, "\n".join(lines))
@@ -133,6 +138,7 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
 
 def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
     from agent.journal import to_json
+    from agent.report.attempt import last_attempt
     from agent.report.forecast import forecast
     from agent.report.result import kept_at, left
 
@@ -159,6 +165,10 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
     }
     if verdict:
         value |= {"resumed": turn.resumed} | _verdict(turn)
+    if turn.is_mending or (verdict and turn.row is not None):
+        value["attempt"] = last_attempt(run)
+    if turn.draft is not None:
+        value |= {"file": str(turn.draft), "edited": turn.edited}
     if turn.task is not None:
         value |= {
             "optimization": turn.task.optimization,
@@ -167,9 +177,8 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
             "prose": turn.task.prose,
             "why": turn.task.why,
             "brief": turn.brief,
-            "file": str(turn.draft),
-            "edited": turn.edited,
             "others": [_other(task) for task in turn.others],
+            "again": list(turn.again),
         }
     return value
 

@@ -52,7 +52,7 @@ def resume(
 ) -> None:
     """Go on with a run that was interrupted."""
     output.use_json(as_json)
-    from agent.assistant import is_led, pending
+    from agent.assistant.turn import is_led, pending
     from agent.report.result import next_command
     from agent.repository import Repository
     from agent.session import reopened

@@ -69,7 +69,7 @@ def stop(
 
 def state_of(repository: Repository, name: str) -> dict[str, Any]:
     """A run as `status` shows it: where it stands, and what to do next."""
-    from agent.assistant import is_led, pending
+    from agent.assistant.turn import is_led, pending
     from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
     from agent.report.result import next_command, to_result

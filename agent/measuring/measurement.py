@@ -8,26 +8,33 @@ disturbed is no evidence for anybody: it is taken again, a few times, and then t
 as 'could not be measured'. There are two looks, after 5 and after 10 pairs, each at a one-sided
 error rate of 1.25 %. An improvement of the rules' full size that even bounds of 0.05 % confirm ends
 it after 3 pairs, one that bounds of 0.25 % place between the noise and what the rules reward after
-5. Together the error rates stay below 2.9 %.
+5. Together the error rates stay below 2.9 %, of all attempts of an iteration that may be mended:
+each has its share (`agent.measuring.looks`).
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agent.measuring.blocks import RawPair, equal_clock, with_least_ms
-from agent.measuring.decision import Gain, Rules, Status, decide
+from agent.measuring.decision import Rules, Status
 from agent.measuring.disturbance import disturbance, level_problem
+from agent.measuring.looks import (
+    ComparisonPlan,
+    is_hopeless,
+    is_settled,
+    is_sure,
+    is_surely_small,
+)
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.statistics import (
     Blocks,
     Comparison,
     Pair,
-    compare,
     geometric_mean,
     minimum_detectable_effect,
     noise_floor,
@@ -51,6 +58,14 @@ class Failure:
     """The incumbent failed, not the candidate: the machine or the tests are at fault."""
     unmeasured: bool = False
     """Nobody failed: what was measured is no evidence."""
+    detail: str = ""
+    """All that was said of it, where the reason is a line of that."""
+
+    @property
+    def is_the_candidates(self) -> bool:
+        """Whether another text of the kernel could do better."""
+        mine = self.status in (Status.REVERT, Status.CRASH)
+        return mine and not (self.incumbent or self.unmeasured)
 
 
 @dataclass(frozen=True)
@@ -89,39 +104,6 @@ class PairSource(Protocol):
         """Let a disturbance pass."""
 
 
-@dataclass(frozen=True)
-class ComparisonPlan:
-    """How many pairs a comparison takes."""
-
-    looks: tuple[int, ...] = (5, 10)
-    """Numbers of pairs after which it is judged whether more are needed."""
-    least: int = 3
-    """Fewer than this, for lack of time, are no comparison."""
-    alpha: float = 0.0125
-    """One-sided error rate of the bounds at each look."""
-    early_looks: tuple[int, ...] = (2, 3)
-    """Numbers of pairs after which a clear regression ends the comparison. Nothing is kept here,
-    so that these looks cost none of the error rate of a keep."""
-    sure_after: int = 3
-    """Number of pairs after which an improvement beyond doubt ends it too."""
-    sure_alpha: float = 0.0005
-    """One-sided error rate of the bounds that say so."""
-    small_alpha: float = 0.0025
-    """The same where a look finds a gain that is there, and under what the rules reward."""
-    calibration_looks: tuple[int, ...] = (5, 8)
-    """Numbers of pairs of the same code after which it is judged whether its noise is known."""
-    fine: float = 0.01
-    """It is where they would find an improvement of this size over all, half of what the rules
-    reward,"""
-    fine_of_one: float = 0.02
-    """and one of this size in each config: what the rules ask of a config is that it is not slower
-    by more."""
-    disturbed: int = 4
-    """So many disturbed pairs are taken again before the comparison is given up."""
-    weights: Mapping[str, float] = field(default_factory=dict)
-    """Config -> how much it counts in what is said of all, 1 where there is none."""
-
-
 def measure(
     source: PairSource,
     rules: Rules,
@@ -142,9 +124,7 @@ def measure(
         if failure := taken.up_to(look):
             return failure
         try:
-            comparison = compare(
-                [raw.blocks() for raw in taken.pairs], alpha=plan.alpha, weights=plan.weights
-            )
+            comparison = plan.compare(taken.pairs, plan.alpha)
         except ValueError as problem:
             return unmeasured(str(problem))
         if len(taken.pairs) < look:
@@ -161,7 +141,7 @@ def measure(
             break
     assert comparison is not None  # a plan has at least one look
     configs = with_least_ms(comparison.configs, taken.pairs)
-    in_cycles = equal_clock(taken.pairs, plan.alpha, plan.weights)
+    in_cycles = equal_clock(taken.pairs, plan.share(plan.alpha), plan.weights)
     return replace(comparison, configs=configs, equal_clock=in_cycles)
 
 
@@ -204,54 +184,6 @@ class _Undisturbed:
     def _has_time(self) -> bool:
         few = len(self.pairs) < self.plan.least
         return self.source.has_time() and (few or self.within_budget())
-
-
-def is_settled(comparison: Comparison, rules: Rules, noise_floor: float) -> bool:
-    """Whether more pairs could not change what matters.
-
-    A regression of the rules' size has been found; or a keep of their size, with no config that
-    looks slower without being certain of it; or even the upper bound of the improvement is below
-    the size that the rules reward. A small gain that is not beyond doubt is looked at twice: among
-    many null edits it is where the false keeps would come from.
-    """
-    slower = [c.effect for c in comparison.configs if c.effect.improvement < -rules.regression]
-    if slower:
-        return any(effect.high < 0 for effect in slower)
-    verdict = decide(comparison, rules, noise_floor=noise_floor)
-    if verdict.gain in (Gain.MAJOR, Gain.MINOR):
-        return True
-    return comparison.overall.high < rules.minor and not comparison.overall.low > 0
-
-
-def is_hopeless(comparison: Comparison, rules: Rules) -> bool:
-    """Whether even the upper bound of a config is slower than the rules allow.
-
-    Two or three pairs say so of a large slowdown only. That it excludes zero is not enough here:
-    of eight configs that never changed, one in hostile surroundings would too often.
-    """
-    return any(config.effect.high < -rules.regression for config in comparison.configs)
-
-
-def is_sure(
-    pairs: Sequence[RawPair], rules: Rules, noise_floor: float, plan: ComparisonPlan
-) -> bool:
-    """Whether every config gained what the rules reward most, by bounds that hardly ever fail."""
-    return _bounds(pairs, plan.sure_alpha, plan)[0] > max(rules.major, noise_floor)
-
-
-def is_surely_small(
-    pairs: Sequence[RawPair], rules: Rules, noise_floor: float, plan: ComparisonPlan
-) -> bool:
-    """Whether every config gained something, and less than the rules reward."""
-    low, high = _bounds(pairs, plan.small_alpha, plan)
-    return low > noise_floor and high < rules.minor
-
-
-def _bounds(pairs: Sequence[RawPair], alpha: float, plan: ComparisonPlan) -> tuple[float, float]:
-    """The lowest and the highest that the whole or a config may have gained."""
-    found = compare([raw.blocks() for raw in pairs], alpha=alpha, weights=plan.weights)
-    effects = (found.overall, *(config.effect for config in found.configs))
-    return min(e.low for e in effects), max(e.high for e in effects)
 
 
 def calibrate(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agent.analysis.common.subject import Subject
-from agent.events import StopReason, Usage
+from agent.events import StopReason
 from agent.state import Run
+from agent.usage import Usage
 
 
 @dataclass(frozen=True)

@@ -92,11 +92,12 @@ def _levels(run: Run) -> list[tuple[str, float]]:
 
 def _tried(run: Run, known: Sequence[JudgedEdit]) -> Iterator[str]:
     """The rows of this run; those of what was set aside with their change."""
-    own = {each.iteration: each for each in known if each.run_id == _run_id(run)}
+    own = [each for each in reversed(known) if each.run_id == _run_id(run)]
     for row in run.rows[1:]:
         yield f"{row.iteration}. {row.optimization}: {row.status.value}; {row.reason}"
-        if row.iteration in own:
-            yield from _in_detail(own[row.iteration])
+        for each in own:  # several where a candidate was mended
+            if each.iteration == row.iteration:
+                yield from _in_detail(each)
     for skipped in run.skipped:
         yield f"-  {skipped.optimization}: no candidate; {skipped.reason}"
 

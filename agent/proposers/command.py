@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
-from agent.events import Usage
 from agent.harness.processes.program import ProgramEnd, run_program
 from agent.options import COMMAND, CommandOptions
 from agent.prompting import render
@@ -28,6 +27,7 @@ from agent.proposers.writer import Chosen, Refused, Written
 from agent.redaction import redact
 from agent.repository import LOCAL_VARIABLES, Repository
 from agent.state import Run
+from agent.usage import Usage
 
 PROMPT, KERNEL = "{prompt}", "{kernel}"
 _LAST_LINES = 50

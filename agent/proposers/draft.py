@@ -9,13 +9,15 @@ from pathlib import Path
 
 from agent.analysis.common.subject import Subject
 from agent.errors import UsageError
-from agent.events import Offered
+from agent.events import Offered, Proposed
 from agent.proposers.agenda import OWN_IDEA
 from agent.proposers.answer import doubts, problems
 from agent.proposers.base import Proposal, ProposedVariant
 from agent.state import Run
 from agent.syntax import Source
 
+BY_ASSISTANT = " (assistant)"
+"""What a title ends with."""
 LARGEST_BYTES = 1_000_000
 """No kernel file is larger; a mistake may be."""
 
@@ -92,6 +94,13 @@ class DraftProposer:
     message: str
     """The hypothesis, in the assistant's words; its first line names an idea of its own."""
 
+    @classmethod
+    def mending(cls, before: Proposed, text: str, message: str) -> DraftProposer:
+        """The same optimization once more, by another text; the hypothesis stays if it holds."""
+        title = before.candidates[0].title.removesuffix(BY_ASSISTANT)
+        offer = Offered(before.optimization, before.family, title)
+        return cls(offer, text, message if message.strip() else before.hypothesis)
+
     def propose(self, _run: Run, subject: Subject) -> Proposal:
         """The draft, as the candidate for what was offered."""
         title = self.offer.title
@@ -101,7 +110,7 @@ class DraftProposer:
             optimization=self.offer.optimization,
             family=self.offer.family,
             hypothesis=_line(self.message) or f"{self.offer.title}, by an assistant",
-            variants=(ProposedVariant({}, f"{title} (assistant)", self.text),),
+            variants=(ProposedVariant({}, f"{title}{BY_ASSISTANT}", self.text),),
             doubts=doubts(subject.source, self.text),
         )
 

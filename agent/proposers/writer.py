@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agent.events import Usage
 from agent.proposers.agenda import Task
 from agent.proposers.brief import Brief
 from agent.state import Run
+from agent.usage import Usage
 
 
 @dataclass(frozen=True)

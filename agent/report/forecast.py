@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from agent.measuring.measurement import ComparisonPlan
+from agent.measuring.looks import ComparisonPlan
 from agent.options import PLAYBOOK
 from agent.state import Phase, Run
 

@@ -56,6 +56,8 @@ class Iteration:
     """Config -> the incumbent that it began with against the origin."""
     took_s: dict[str, float] = field(default_factory=dict)
     """Phase -> wall time."""
+    earlier: tuple[Iteration, ...] = ()
+    """The attempts that were mended to this one, each as it stood then."""
 
     @property
     def shown_sha(self) -> str:
@@ -77,6 +79,9 @@ def iterations(events: Iterable[Event]) -> tuple[Iteration, ...]:
     asking_s = 0.0
     for event in events:
         before, run = run, advance(run, event)
+        if isinstance(event, Proposed) and current is not None:
+            current = _mended(current, before, event)
+            continue
         if isinstance(event, Proposed):
             current = Iteration(
                 number=before.iteration,
@@ -99,6 +104,21 @@ def iterations(events: Iterable[Event]) -> tuple[Iteration, ...]:
             found.append(_settled(current, before, run))
             current = None
     return (*found, *([current] if current else []))
+
+
+def _mended(current: Iteration, before: Run, event: Proposed) -> Iteration:
+    """The iteration with its next attempt; nothing of the one before but the time is its own."""
+    phase = before.phase.value
+    return replace(
+        current,
+        proposal=event,
+        comparison=None,
+        failure=None,
+        tests_passed=None,
+        launches_after=(),
+        took_s={**current.took_s, phase: current.took_s.get(phase, 0.0) + event.took_s},
+        earlier=(*current.earlier, replace(current, verdict=before.verdict, earlier=())),
+    )
 
 
 def _after(current: Iteration, before: Run, event: Event) -> Iteration:

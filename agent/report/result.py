@@ -37,6 +37,11 @@ def notes(run: Run) -> list[str]:
     """What a person should know beside the figures."""
     told = [*(run.started.tests.notes if run.started else ()), *run.notes]
     told += [
+        f"iteration {row.iteration} took {row.attempts} attempts: the row is that of the last"
+        for row in run.rows
+        if row.attempts > 1
+    ]
+    told += [
         f"iteration {row.iteration} was kept for what else it saves: {row.saves}"
         for row in run.kept
         if row.saves
@@ -112,6 +117,7 @@ def left(run: Run) -> dict[str, float | None]:
         "iterations": max(options.max_iterations - run.iteration + 1, 0),
         "without_improvement": max(options.patience - run.misses, 0),
         "time_s": None if budget_s is None else round(max(budget_s - run.spent_s, 0.0), 1),
+        "attempts": run.possible_attempts - (run.attempt if run.phase is Phase.REPAIR else 0),
     }
 
 
@@ -119,9 +125,10 @@ def left_in_words(run: Run) -> str:
     """The same in one line."""
     rest = left(run)
     time_s = f", {rest['time_s']:.0f} s" if rest["time_s"] is not None else ""
+    mending = f", {rest['attempts']} attempts at this one" if run.phase is Phase.REPAIR else ""
     return (
-        f"left: {rest['iterations']} iterations{time_s}; the run ends after "
-        f"{rest['without_improvement']} in a row without improvement"
+        f"left: {rest['iterations']} iterations{mending}{time_s}; the run ends after "
+        f"{rest['without_improvement']} in a row of which a comparison finds no improvement"
     )
 
 

@@ -38,13 +38,19 @@ def frame(rows: Sequence[Row]) -> DataFrame:
     found = DataFrame(
         {
             "iteration": [row.iteration for row in rows],
-            "optimization": [" ".join(row.optimization.split()) for row in rows],
+            "optimization": [_titled(row) for row in rows],
             "latency_ms": [row.latency_ms for row in rows],
             "correctness": ["PASS" if row.correct else "FAIL" for row in rows],
             "status": [row.status.value for row in rows],
         }
     )
     return found.astype(_TYPES)  # a table without rows has them too
+
+
+def _titled(row: Row) -> str:
+    """What was tried, and in how many attempts where one was mended."""
+    title = " ".join(row.optimization.split())
+    return f"{title}, {row.attempts} attempts" if row.attempts > 1 else title
 
 
 def render(rows: Sequence[Row]) -> str:

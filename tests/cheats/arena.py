@@ -22,7 +22,8 @@ from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
 from agent.measuring.decision import Rules, Status, decide
-from agent.measuring.measurement import ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Failure
 from agent.proposers.misplaced import misplaced
 from agent.syntax import Source
 from tests.cheats.edits import HERE

@@ -118,7 +118,7 @@ def test_the_figures_of_the_readme_are_those_of_the_results() -> None:
 def test_the_guides_give_the_numbers_of_the_code() -> None:
     from agent.harness.measuring.block_timing import BlockTiming
     from agent.measuring.decision import Rules
-    from agent.measuring.measurement import ComparisonPlan
+    from agent.measuring.looks import ComparisonPlan
     from agent.options import Options
     from tile_agent_pytest.bench import GRAPH_LAUNCHES, SHORT_MS
 

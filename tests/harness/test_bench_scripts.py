@@ -19,7 +19,8 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Failure
 from agent.measuring.statistics import Comparison
 from tests.harness.timing_adapters.projects import HEAD, KERNEL, WRONG_BEYOND, walk
 from tests.support.workers import Project

@@ -18,7 +18,8 @@ from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Failure
 from tests.support.project import KERNEL, PROJECT
 from tests.support.repo import write
 from tests.support.workers import start_server

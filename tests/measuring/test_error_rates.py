@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -14,18 +15,16 @@ import pytest
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry
 from agent.measuring.decision import Gain, Rules, Status, Verdict, decide
 from agent.measuring.disturbance import disturbance
-from agent.measuring.measurement import (
-    Calibration,
-    ComparisonPlan,
-    Failure,
-    calibrate,
-    measure,
-)
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure, calibrate, measure
+from agent.state import ATTEMPTS
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
 
 TRIALS = 400
 ONE = {"c": 1.0}
 EIGHT = {f"c{n}": 1.0 for n in range(8)}
+ALONE = ComparisonPlan()
+MENDABLE = ComparisonPlan(attempts=ATTEMPTS)
 
 
 @cache
@@ -45,6 +44,8 @@ def verdicts(
     slower: Mapping[str, float],
     trials: int = TRIALS,
     *,
+    plan: ComparisonPlan = ALONE,
+    attempt: int = 0,
     cut_off: bool = False,
 ) -> list[Verdict]:
     """Decisions on a candidate of known speed, each in a run of its own."""
@@ -53,8 +54,8 @@ def verdicts(
         calibration = calibration_of(
             surroundings, tuple(slower), seed=10_000 + seed, cut_off=cut_off
         )
-        source = SimulatedPairs(surroundings, slower, seed=seed)
-        comparison = measure(source, Rules(), ComparisonPlan(), calibration)
+        source = SimulatedPairs(surroundings, slower, seed=seed + 100_000 * attempt)
+        comparison = measure(source, Rules(), plan, calibration)
         assert not isinstance(comparison, Failure)
         found.append(decide(comparison, Rules(), noise_floor=calibration.noise_floor))
     return found
@@ -91,6 +92,50 @@ def test_nor_is_it_where_the_budget_cut_the_calibration_off(
 )
 def test_a_real_improvement_is_kept(surroundings: Surroundings, gain: float, least: float) -> None:
     assert kept(verdicts(surroundings, {"c": 1 - gain})) >= least
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("surroundings", "most"), [(QUIET, 0.01), (TYPICAL, 0.01), (HOSTILE, 0.02)]
+)
+def test_an_iteration_that_is_mended_twice_keeps_what_changes_nothing_no_more_often(
+    surroundings: Surroundings, most: float
+) -> None:
+    """Three null edits, one after the other, until one of them is kept: as rarely as of one."""
+    attempts = [
+        verdicts(surroundings, ONE, 1000, plan=MENDABLE, attempt=n) for n in range(ATTEMPTS)
+    ]
+    kept_one = [any(v.status is Status.KEEP for v in each) for each in zip(*attempts, strict=True)]
+    assert statistics.fmean(kept_one) <= most
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("surroundings", "gain", "least"),
+    [(QUIET, 0.01, 0.90), (TYPICAL, 0.05, 0.95), (TYPICAL, 0.03, 0.90), (HOSTILE, 0.05, 0.95)],
+)
+def test_a_real_improvement_is_kept_in_an_iteration_that_may_be_mended(
+    surroundings: Surroundings, gain: float, least: float
+) -> None:
+    assert kept(verdicts(surroundings, {"c": 1 - gain}, plan=MENDABLE)) >= least
+
+
+@pytest.mark.full
+def test_a_slower_config_is_seen_as_well_in_an_iteration_that_may_be_mended() -> None:
+    slower = {**dict.fromkeys(EIGHT, 0.95), "c3": 1.06}
+    found = [
+        regressed(verdicts(HOSTILE, slower, trials=200, plan=plan)) for plan in (ALONE, MENDABLE)
+    ]
+    assert min(found) >= 0.95
+
+
+def test_attempts_share_the_error_rate_of_a_keep_and_not_that_of_a_slowdown() -> None:
+    pairs = [SimulatedPairs(TYPICAL, {"c": 0.97, "d": 0.97}, seed=1).pair(n) for n in range(5)]
+    alone, mendable = (plan.compare(pairs, plan.alpha) for plan in (ALONE, MENDABLE))
+    third = replace(ALONE, alpha=ALONE.alpha / ATTEMPTS).compare(pairs, ALONE.alpha / ATTEMPTS)
+    assert mendable.overall == third.overall != alone.overall
+    assert mendable.resolvable == third.resolvable > alone.resolvable
+    assert mendable.configs == alone.configs
 
 
 @pytest.mark.full

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from agent.events import Usage
 from agent.options import ModelOptions
 from agent.proposers.model.exchange import (
     Exchange,
@@ -27,6 +26,7 @@ from agent.proposers.model.exchange import (
 from agent.proposers.model.writer import ModelWriter
 from agent.proposers.writer import Refused, Written
 from agent.state import Run
+from agent.usage import Usage
 from tests.proposers.test_model import BRIEF, FASTER, GOOD, KEY, writer
 from tests.support.llm_server import LlmServer, Reply
 

@@ -12,7 +12,6 @@ from typing import Any
 import genai_prices
 import pytest
 
-from agent.events import Usage
 from agent.options import ModelOptions
 from agent.proposers.agenda import Task
 from agent.proposers.answer import doubts
@@ -21,6 +20,7 @@ from agent.proposers.model.writer import ModelWriter
 from agent.proposers.writer import Chosen, Refused, Spent, Written
 from agent.state import Run
 from agent.syntax import Source
+from agent.usage import Usage
 from tests.support.llm_server import INPUT_TOKENS, OUTPUT_TOKENS, LlmServer, Reply
 from tests.support.project import KERNEL
 

@@ -27,7 +27,6 @@ from agent.events import (
     Stopped,
     StopReason,
     TestPlan,
-    Usage,
     Verified,
 )
 from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
@@ -38,6 +37,7 @@ from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.options import Options
 from agent.state import Phase, Run
 from agent.transitions import advance
+from agent.usage import Usage
 
 STARTED = Started(
     run_id="softmax-20250102-030405",

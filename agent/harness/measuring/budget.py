@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.errors import UsageError
-from agent.measuring.measurement import ComparisonPlan
+from agent.measuring.looks import ComparisonPlan
 from agent.measuring.subset import PerfTestCost, Subset, of_names
 from agent.options import Options
 from agent.state import Run

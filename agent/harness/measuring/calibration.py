@@ -17,7 +17,8 @@ from agent.events import Baselined
 from agent.harness.measuring.budget import MeasuringBudget
 from agent.harness.measuring.judge import Judge
 from agent.harness.processes.worker_session import Checkout
-from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.pair_cost import PairCost, PairTime
 from agent.measuring.subset import Subset, of_names
 

@@ -14,6 +14,9 @@ from agent.measuring.measurement import Failure
 OUT_OF_MEMORY = "OutOfMemoryError"
 """What torch raises where the memory of a GPU does not suffice."""
 
+LISTED = 50
+"""Tests that did not pass, of which the account of a failure has a line each."""
+
 
 def import_failure(arm: WorkerSession, deadline: float) -> Failure | None:
     """The kernel or its tests could not even be imported."""
@@ -23,7 +26,7 @@ def import_failure(arm: WorkerSession, deadline: float) -> Failure | None:
     nodeid, text = errors[0]
     lines = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
     reason = lines[-1] if lines else "cannot be imported"
-    return Failure(Status.CRASH, correct=False, reason=f"{nodeid}: {reason}")
+    return Failure(Status.CRASH, correct=False, reason=f"{nodeid}: {reason}", detail=text)
 
 
 def test_failure(bad: Sequence[TestResult], *, correct: bool = True) -> Failure:
@@ -40,7 +43,14 @@ def test_failure(bad: Sequence[TestResult], *, correct: bool = True) -> Failure:
         Status.REVERT if wrong else Status.CRASH,
         correct=correct and not wrong,
         reason=f"{first.nodeid}{more}: {first.headline}",
+        detail=_accounts(bad),
     )
+
+
+def _accounts(bad: Sequence[TestResult]) -> str:
+    """A line for each of them where there are several, and the first one's in full."""
+    told = [f"{test.nodeid}: {test.headline}" for test in bad[:LISTED]] if len(bad) > 1 else []
+    return "\n".join([*told, bad[0].text])
 
 
 def paired_failure(bad: Sequence[TestResult], *, incumbent: bool) -> Failure:

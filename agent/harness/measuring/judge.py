@@ -42,14 +42,8 @@ from agent.harness.measuring.verifier import Verification, Verifier
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import (
-    Calibration,
-    ComparisonPlan,
-    Failure,
-    calibrate,
-    measure,
-    unmeasured,
-)
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure, calibrate, measure, unmeasured
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
 from agent.measuring.statistics import (
@@ -130,8 +124,10 @@ class Judge(Protocol):
         candidate: Checkout,
         calibration: Calibration | None,
         deadline: float,
+        *,
+        attempts: int = 1,
     ) -> Comparison | Failure:
-        """Compare two checkouts, in fresh process pairs."""
+        """Compare two checkouts, in fresh process pairs, one of so many attempts at most."""
 
 
 class PytestJudge:
@@ -346,11 +342,14 @@ class PytestJudge:
         candidate: Checkout,
         calibration: Calibration | None,
         deadline: float,
+        *,
+        attempts: int = 1,
     ) -> Comparison | Failure:
         """Compare two checkouts by the protocol of `agent.measuring.measurement`."""
         pairs = self._pairs(incumbent, candidate, deadline, forks_ahead=True, examines=True)
         with pairs as source:
-            outcome = measure(source, self._rules, self._plan, calibration)
+            plan = replace(self._plan, attempts=attempts)
+            outcome = measure(source, self._rules, plan, calibration)
         if isinstance(outcome, Failure) or self._watch is None:
             return outcome
         remembered = check_fresh(source.fresh_ms, outcome.configs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.events import Usage
 from agent.options import ModelOptions
+from agent.usage import Usage
 
 FEWEST_TOKENS = 1000
 """With fewer left no request is worth making: the shortest brief is longer."""

@@ -17,7 +17,6 @@ from pydantic_ai.exceptions import ContentFilterError, ModelHTTPError, OutputTok
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage
 
-from agent.events import Usage
 from agent.options import ModelOptions
 from agent.prompting import render
 from agent.proposers.model.budget import Left
@@ -26,6 +25,7 @@ from agent.proposers.model.exchange import ExchangeRecorder, Replay
 from agent.proposers.model.transport import BACKOFF_S, Network, Recordings, Transport
 from agent.proposers.model.waiting import wait_for
 from agent.redaction import redact
+from agent.usage import Usage
 
 Output = TypeVar("Output")
 MOST_OUTPUT_TOKENS = 32_000

@@ -7,7 +7,7 @@ import pytest
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.pairs import checked_orders
 from agent.harness.measuring.timed_calls import FEWEST_FRESH
-from agent.measuring.measurement import ComparisonPlan
+from agent.measuring.looks import ComparisonPlan
 
 
 @pytest.mark.parametrize(

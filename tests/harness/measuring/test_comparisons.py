@@ -22,7 +22,8 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair, Telemetry, equal_clock
 from agent.measuring.decision import Rules, Status, decide
-from agent.measuring.measurement import ComparisonPlan, Failure, calibrate, measure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Failure, calibrate, measure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings

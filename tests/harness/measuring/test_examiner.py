@@ -20,7 +20,8 @@ from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Failure
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset
 from tests.support.repo import write

@@ -21,7 +21,8 @@ from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Failure
 from agent.measuring.statistics import Comparison
 from tests.harness.measuring.test_examiner import CALL, DISHONEST, HONEST, KERNEL, TESTS
 from tests.support.gpu import watched

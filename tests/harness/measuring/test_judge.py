@@ -20,7 +20,8 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status, decide
-from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset

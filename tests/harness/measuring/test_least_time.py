@@ -18,7 +18,7 @@ from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules
-from agent.measuring.measurement import ComparisonPlan
+from agent.measuring.looks import ComparisonPlan
 from agent.measuring.statistics import Comparison
 from tests.support.repo import write
 

@@ -20,7 +20,8 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.blocks import RawPair
 from agent.measuring.decision import Rules, Status
-from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
+from agent.measuring.looks import ComparisonPlan
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.statistics import Comparison
 from tests.harness.timing_adapters.projects import HEAD, KERNEL, WRONG_BEYOND
 from tests.support.workers import Project

@@ -1,0 +1,95 @@
+"""Asks whoever writes candidates, and commits what they hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
+from agent.candidates import Candidates
+from agent.events import Candidate, CodeChange, FilteredOut, Proposed, Skipped
+from agent.evidence.compare import pairs
+from agent.evidence.model import Artifact
+from agent.harness.compiling.candidate_filter import in_short
+from agent.proposers.base import Declined, Exhausted, Proposer
+from agent.state import Run, started
+from agent.syntax import Source
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One proposer after the other, and the commits that candidates become."""
+
+    candidates: Candidates
+    proposers: Mapping[str, Proposer]
+    kernel_class: KernelClass
+    hardware: Hardware
+
+    def source(self, run: Run) -> Source:
+        """The incumbent's text."""
+        kernel = started(run).kernel
+        text = self.candidates.workspace.repository.read(run.incumbent_sha, kernel).decode()
+        return Source(text, kernel, run.timed_kernels)
+
+    def ask(self, run: Run) -> Proposed | Skipped | Exhausted:
+        """ONE optimization, its variants committed; or why it gives none that is worth a run."""
+        subject = Subject(self.source(run), self.kernel_class, self.hardware, run.launches)
+        proposal = self.proposers[run.proposer].propose(run, subject)
+        if isinstance(proposal, Exhausted):
+            return proposal
+        if isinstance(proposal, Declined):
+            return Skipped(proposal.optimization, proposal.reason, proposal.usage)
+        proposal, known = self.candidates.untried(run, subject.source.text, proposal)
+        committed = self.candidates.commit(run, proposal)
+        out = self._filtered_out(run, committed)
+        if len(out) == len(committed):
+            why = in_short((*(each.reason for each in known), *out.values()))
+            return Skipped(proposal.optimization, why, proposal.usage)
+        chosen = tuple(c for c in committed if c.sha not in out)
+        return Proposed(
+            optimization=proposal.optimization,
+            family=proposal.family,
+            hypothesis=proposal.hypothesis,
+            candidates=chosen,
+            filtered_out=(
+                *known,
+                *(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
+            ),
+            expected_gain=proposal.expected_gain,
+            risk=proposal.risk,
+            rounding=proposal.rounding,
+            doubts=proposal.doubts,
+            usage=proposal.usage,
+            saves=proposal.saves,
+            code=self._code(run, chosen[0].sha),
+        )
+
+    def _filtered_out(self, run: Run, committed: Sequence[Candidate]) -> Mapping[str, str]:
+        """Commit -> why it need not be timed.
+
+        What does not compile is judged all the same where its author may mend it: the tests tell
+        all that the compiler says, and the attempt counts.
+        """
+        out = self.candidates.filtered_out(run, list(committed))
+        if run.possible_attempts == 1:
+            return out
+        compiled = {sha: self.candidates.compiled(run, sha) for sha in out}
+        return {sha: why for sha, why in out.items() if not ((c := compiled[sha]) and c.problem)}
+
+    def _code(self, run: Run, sha: str) -> tuple[CodeChange, ...]:
+        """What the compiler made of each launch, beside the incumbent's, where that is known."""
+        ours, theirs = (self.candidates.compiled(run, each) for each in (run.incumbent_sha, sha))
+        if ours is None or theirs is None:
+            return ()
+        found = [
+            CodeChange(
+                before.launch.kernel,
+                (before.registers, after.registers),
+                (before.stack_bytes, after.stack_bytes),
+                (before.shared_bytes, after.shared_bytes),
+            )
+            for before, after in pairs(ours.results, theirs.results)
+            if isinstance(before, Artifact) and isinstance(after, Artifact)
+        ]
+        return tuple(dict.fromkeys(found))

@@ -1,0 +1,53 @@
+"""The draft of a run, the text that it begins with, and what becomes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
+from agent.events import Offered, Proposed
+from agent.proposers.draft import Draft
+from agent.repository import Repository
+from agent.runs import runs_folder
+from agent.state import Run
+from agent.syntax import Source
+from agent.workspace import Workspace
+
+
+def draft_of(repository: Repository, run: Run) -> Draft:
+    """The file that is edited in a run."""
+    started = run.started
+    assert started is not None
+    return Draft(runs_folder(repository) / started.run_id / "draft" / Path(started.kernel).name)
+
+
+def subject_of(workspace: Workspace, run: Run) -> Subject:
+    """The incumbent as the playbook reads it, without a process that could run it."""
+    started = run.started
+    assert started is not None
+    text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
+    source = Source(text, started.kernel, run.timed_kernels)
+    kernel_class = KernelClass(started.kernel_class)
+    gpus = started.environment["gpus"]
+    hardware = Hardware(sm=gpus[0]["sm"] if gpus else 0, interpreted=not gpus)
+    return Subject(source, kernel_class, hardware, run.launches)
+
+
+def forget_what_was_judged(workspace: Workspace, run: Run, draft: Draft, text: str = "") -> None:
+    """Begin anew from the incumbent, unless the draft holds what nobody has judged yet.
+
+    What was judged is a commit of the run, kept or not.
+    """
+    started = run.started
+    assert started is not None
+    judged_shas = {row.sha for row in run.rows[-1:]} | {c.sha for c in run.candidates}
+    texts = {workspace.repository.read(sha, started.kernel) for sha in judged_shas}
+    texts.add(text.encode())
+    if draft.path.is_file() and not draft.path.is_symlink() and draft.path.read_bytes() in texts:
+        draft.reset(workspace.repository.read(run.incumbent_sha, started.kernel).decode())
+
+
+def name_aside(run: Run, offer: Offered | Proposed) -> str:
+    """What names a draft that was not tried."""
+    return f"{run.iteration:02d}-{offer.optimization}"

@@ -1,0 +1,179 @@
+"""`begin`, `try` and `finish`: what drives the loop, as far as the next turn of the assistant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.assistant.drafts import draft_of, forget_what_was_judged, subject_of
+from agent.assistant.found import led, open_on
+from agent.assistant.leaving import give_up
+from agent.assistant.turn import BEGIN, DONE, EDIT, NEXT, TRY, Turn, append, pending
+from agent.errors import BaselineFailed, UsageError
+from agent.events import Skipped, Stopped, StopReason
+from agent.journal import Journal
+from agent.loop import Observer, drive
+from agent.options import ASSISTANT, Request
+from agent.proposers.draft import Draft, DraftProposer
+from agent.repository import Repository
+from agent.session import Session, begin, held, opened, reopened
+from agent.state import Phase, Run, stop_reason
+from agent.workspace import Workspace
+
+Observing = Callable[[Session], Observer]
+"""Makes what is told of each event of a session."""
+Say = Callable[[str], None]
+"""Told in a line what is waited for."""
+
+
+def begin_run(
+    request: Request,
+    observer: Observing,
+    announce: Callable[[Session], None],
+    say: Say,
+) -> Turn:
+    """Set up, record the baseline, and let whoever comes before the assistant do its part.
+
+    A run on this kernel that waits for an assistant is gone on with instead.
+
+    Raises:
+        UsageError: something is missing or wrong; nothing has been changed.
+    """
+    repository = Repository.open(request.kernel.absolute().parent)
+    if (open_run := open_on(repository, request.kernel)) is not None:
+        return _continued(repository, open_run, observer, say)
+    with opened(request, say) as session:
+        announce(session)
+        run, journal, made = begin(session)
+        try:
+            run = drive(run, journal, session.effects().table(), observer(session), _waits)
+        except UsageError as problem:
+            session.workspace.undo_setup(made)
+            if isinstance(problem, BaselineFailed):
+                raise type(problem)(session.with_log(str(problem))) from problem
+            raise
+        finally:
+            journal.close()
+    return Turn(run, *pending(run))
+
+
+def attempt(
+    repository: Repository,
+    run_id: str | None,
+    message: str,
+    observer: Observing,
+    say: Say,
+) -> Turn:
+    """Judge the draft; or bring an iteration that was interrupted to its end.
+
+    Raises:
+        UsageError: the draft cannot be a candidate, or none is asked for; nothing is recorded.
+    """
+    name = led(repository, run_id)
+    with held(repository, name) as (workspace, run, _):
+        do, reason = pending(run)
+        resumed = do == TRY
+        draft = draft_of(repository, run)
+        proposer = None
+        if do == NEXT:
+            proposer = _proposer(workspace, run, draft, message)
+        elif not resumed:
+            return Turn(run, do, reason)
+    with reopened(repository, name, say) as (session, run, journal):
+        began, first = run.iteration, run
+        effects = session.effects(**({ASSISTANT: proposer} if proposer else {}))
+
+        def judged_once(now: Run) -> bool:
+            at_rest = now.phase is Phase.PROPOSE and (now.iteration > began or now.offer is None)
+            is_mendable = now.phase is Phase.REPAIR and now is not first
+            return now.phase is Phase.DONE or at_rest or is_mendable
+
+        run = drive(run, journal, effects.table(), observer(session), judged_once)
+        if run.phase is not Phase.REPAIR:
+            forget_what_was_judged(session.workspace, run, draft, proposer.text if proposer else "")
+        session.workspace.close()
+        last = journal.events[-1]
+    do, reason = pending(run)
+    is_mendable = run.phase is Phase.REPAIR and do == NEXT
+    return Turn(
+        run,
+        EDIT if is_mendable else do,
+        reason,
+        draft=draft.path if is_mendable else None,
+        row=run.rows[-1] if run.iteration > began else None,
+        skipped=last if isinstance(last, Skipped) else None,
+        resumed=resumed,
+    )
+
+
+def finish_run(repository: Repository, run_id: str | None, observer: Observing, say: Say) -> Turn:
+    """Compare origin and best afresh and end the run; of one that is done, say so again.
+
+    Raises:
+        UsageError: there is no such run, or it has no baseline yet.
+    """
+    name = led(repository, run_id, done=True)
+    with held(repository, name) as (workspace, run, journal):
+        do, reason = pending(run)
+        if do in (DONE, BEGIN):
+            return Turn(run, do, reason)
+        run = _stopped(workspace, run, journal)
+    with reopened(repository, name, say) as (session, run, journal):
+        effects, observe = session.effects(), observer(session)
+        run = drive(run, journal, effects.table(), observe, _between)
+        if run.phase is not Phase.DONE:  # an iteration had been interrupted
+            run = _stopped(session.workspace, run, journal)
+            run = drive(run, journal, effects.table(), observe)
+    return Turn(run, DONE)
+
+
+def _proposer(workspace: Workspace, run: Run, draft: Draft, message: str) -> DraftProposer:
+    """Hands over the draft: as what was asked for, or as what a candidate was mended to.
+
+    Raises:
+        UsageError: it cannot be a candidate, none is asked for, or it is one that was judged.
+    """
+    if run.phase is not Phase.REPAIR:
+        if run.offer is None:
+            raise UsageError("no optimization has been asked for: `tile-agent next`")
+        return DraftProposer(run.offer, draft.checked(subject_of(workspace, run).source), message)
+    text = draft.checked(subject_of(workspace, run).source)
+    assert run.started is not None and run.proposal is not None
+    judged = [*(attempt.candidate for attempt in run.earlier), run.candidates[0]]
+    for number, candidate in enumerate(judged, start=1):
+        if workspace.repository.read(candidate.sha, run.started.kernel) == text.encode():
+            raise UsageError(
+                f"the draft is attempt {number} as it was judged: edit {draft.path}, or give it up "
+                "with `tile-agent next --decline WHY`"
+            )
+    return DraftProposer.mending(run.proposal, text, message)
+
+
+def _stopped(workspace: Workspace, run: Run, journal: Journal) -> Run:
+    """The run at its end, as far as it waits for the assistant; else as it is."""
+    reason = stop_reason(run) or StopReason.ASKED
+    if run.phase is Phase.REPAIR:
+        draft = draft_of(workspace.repository, run)
+        run = give_up(workspace, run, journal, draft, reason.value)
+    if run.phase is not Phase.PROPOSE:
+        return run
+    return append(run, journal, Stopped(stop_reason(run) or reason))
+
+
+def _waits(run: Run) -> bool:
+    """Whether the run is done, or it is the assistant's turn."""
+    return run.phase is Phase.DONE or (run.phase is Phase.PROPOSE and run.proposer == ASSISTANT)
+
+
+def _between(run: Run) -> bool:
+    return run.phase in (Phase.PROPOSE, Phase.REPAIR, Phase.DONE)
+
+
+def _continued(repository: Repository, run_id: str, observer: Observing, say: Say) -> Turn:
+    with held(repository, run_id) as (_, run, _journal):
+        do, reason = pending(run)
+    if do == BEGIN:
+        with reopened(repository, run_id, say) as (session, run, journal):
+            run = drive(run, journal, session.effects().table(), observer(session), _waits)
+            session.workspace.close()
+        do, reason = pending(run)
+    return Turn(run, do, reason or "this run waits already; its options hold", resumed=True)
