@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.errors import JournalError, TransitionError, UsageError
+from agent.errors import JournalError, TransitionError, UsageError, did_you_mean
 from agent.journal import read, replay
 from agent.options import ASSISTANT, Request
 from agent.repository import Repository
@@ -81,7 +81,8 @@ def chosen_run(repository: Repository, name: str | None) -> str:
     if name is None:
         return known[-1]
     if name not in known:
-        raise UsageError(f"there is no run {name} here; there are: {', '.join(known)}")
+        mend = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+        raise UsageError(f"there is no run {name} here; {mend}")
     return name
 
 

@@ -39,6 +39,7 @@ from agent.repository import Repository
 from agent.runs import (
     branch_of,
     check_unfinished,
+    chosen_run,
     keep_foreign_table,
     new_run_id,
     runs_folder,
@@ -179,9 +180,7 @@ def held(repository: Repository, run_id: str) -> Iterator[tuple[Workspace, Run, 
     Raises:
         UsageError: there is no such run, it had not begun, or somebody drives it.
     """
-    path = runs_folder(repository) / run_id / "journal.jsonl"
-    if not path.exists():
-        raise UsageError(f"there is no run {run_id} here: see `tile-agent status`")
+    path = runs_folder(repository) / chosen_run(repository, run_id) / "journal.jsonl"
     started = replay([entry.event for entry in read(path)]).started
     if started is None:
         raise UsageError(f"run {run_id} had not begun: start it again with `tile-agent run`")

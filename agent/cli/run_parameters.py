@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.cli.shared_options import SEVERAL, DryRun, Json, Yes
 from agent.errors import UsageError
-from agent.options import ASSISTANT, PLAYBOOK, PROPOSERS, Request, ValueForm
+from agent.options import ASSISTANT, KERNEL, PLAYBOOK, PROPOSERS, Request, ValueForm
 from agent.settings import Setting, filled, settings, signed
 
 
@@ -60,6 +60,7 @@ def parameter(setting: Setting) -> Parameter:
         min=option.min,
         envvar=option.env or None,
         rich_help_panel=setting.panel or None,
+        autocompletion=_offered(setting),
     )
     kind, default = _typed(setting)
     return Parameter(
@@ -91,6 +92,13 @@ def value(setting: Setting, given: Any) -> Any:
             return (PLAYBOOK, ASSISTANT) if given else (ASSISTANT,)
         case ValueForm.AS_IT_IS:
             return tuple(given or ()) if setting.repeatable else given
+
+
+def _offered(setting: Setting) -> Callable[[str], list[str]] | None:
+    """Finds what a shell offers for the value; None where it knows nothing better than files."""
+    if setting.option is KERNEL:
+        return completion.kernels
+    return completion.optimizations if setting.option.form is ValueForm.ENTRIES else None
 
 
 def _typed(setting: Setting) -> tuple[Any, Any]:

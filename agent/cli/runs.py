@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.cli.observe import announce, observer
 from agent.cli.plan import plan
 from agent.cli.run_parameters import asking
@@ -47,7 +47,9 @@ def run(request: Request, yes: bool) -> None:
 
 
 def resume(
-    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="The latest when left out."),
+    run_id: str | None = typer.Argument(
+        None, metavar="[RUN]", help="The latest when left out.", autocompletion=completion.runs
+    ),
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted."""

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from agent.cli import completion
 from agent.options import BENCH, KERNEL, PYTHON, SANDBOX, TESTS, Sandbox
 
 SEVERAL = "may be given several times"
 
-Kernel = Annotated[Path, typer.Option(help=KERNEL.help)]
+Kernel = Annotated[Path, typer.Option(help=KERNEL.help, autocompletion=completion.kernels)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Python = Annotated[str, typer.Option(help=PYTHON.help)]
 Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
