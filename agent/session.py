@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from agent.analysis.common.kernels import Classification
@@ -42,6 +43,7 @@ from agent.runs import (
     chosen_run,
     keep_foreign_table,
     new_run_id,
+    note_activity,
     runs_folder,
 )
 from agent.state import Phase, Run
@@ -112,6 +114,7 @@ class Session:
             kernel_class=kernel_class,
             hardware=self.hardware,
             diagnostician=self._diagnostician(),
+            doing=partial(note_activity, self.folder),
         )
 
     def _diagnostician(self) -> Diagnostician:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agent.cli import completion, output
-from agent.cli.shared_options import SEVERAL, DryRun, Json, Yes
+from agent.cli.shared_options import SEVERAL, DryRun, Json, Quiet, Yes
 from agent.errors import UsageError
 from agent.options import ASSISTANT, KERNEL, PLAYBOOK, PROPOSERS, Request, ValueForm
 from agent.settings import Setting, filled, settings, signed
@@ -36,14 +36,22 @@ def asking(
     """
     taken = settings(led=led)
 
-    def run(*, as_json: bool, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
+    def run(
+        *,
+        as_json: bool,
+        yes: bool = False,
+        dry_run: bool = False,
+        quiet: bool = False,
+        **given: Any,
+    ) -> None:
         output.use_json(as_json)
+        output.be_quiet(quiet)
         does = instead if dry_run and instead else command
         does(filled({each.path: value(each, given[each.name]) for each in taken}), yes)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     flags: dict[str, Any] = {"dry_run": DryRun} if instead else {}
-    flags |= ({"yes": Yes} if begins else {}) | {"as_json": Json}
+    flags |= ({"yes": Yes, "quiet": Quiet} if begins else {}) | {"as_json": Json}
     ending = (
         Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
         for name, annotation in flags.items()

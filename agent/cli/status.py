@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,10 @@ def status(
     run_id: str | None = typer.Argument(
         None, metavar="[RUN]", help="All when left out.", autocompletion=completion.runs
     ),
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Show the one that is alive, or RUN, until it ends."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say how the runs of this repository stand, and what to do next."""
@@ -38,6 +42,10 @@ def status(
     from agent.runs import chosen_run, find_runs
 
     repository = Repository.open(Path.cwd())
+    if follow:
+        from agent.cli import follow as following
+
+        raise typer.Exit(following.follow(repository, run_id))
     names = [chosen_run(repository, run_id)] if run_id else find_runs(repository)
     states = [state_of(repository, name) for name in names]
     lines = [f"{state['run']}: {state['summary']}; next: {state['next']}" for state in states]
