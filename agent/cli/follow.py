@@ -78,7 +78,7 @@ def _lines(repository: Repository, name: str) -> Iterator[JournalLine]:
     path = runs_folder(repository) / name / "journal.jsonl"
     run, told, last = Run(), 0, None
     while True:
-        goes_on = _goes_on(repository, name, run) if run.started else True
+        goes_on = _goes_on(repository, name, run)
         if (size := _size(path)) != last:  # what ended the run was written before it ended
             last = size
             for line in read(path)[told:] if size else ():

@@ -18,7 +18,7 @@ from agent.report.view import ROWS, Moment, view
 from agent.runs import activity
 from agent.state import Run
 
-ABOVE_TABLE = 6
+ABOVE_TABLE = 7
 """Rows of the view beside the table's own, its head among them."""
 
 

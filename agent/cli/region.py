@@ -26,6 +26,9 @@ _BEGIN = "\x1b[?2026h\x1b[?25l\r"
 """Show it when it is whole, hide the cursor, first column."""
 _END = "\r\x1b[?25h\x1b[?2026l"
 _ERASE_LINE, _ERASE_BELOW = "\x1b[K", "\x1b[J"
+_ERASE = f"\x1b7{_ERASE_LINE}\x1b[B\r{_ERASE_BELOW}\x1b8"
+"""The line of the cursor, and all below. Not all at once: of a screen that is cleared from its
+first row on, tmux puts what was there into its history."""
 
 
 class Region:
@@ -58,7 +61,7 @@ class Region:
         """Take the lines away: what is written next begins where they began."""
         self._over.set()
         with self._lock:
-            self._write(_BEGIN + _ERASE_BELOW + _END)
+            self._write(_BEGIN + _ERASE + _END)
 
     def log(self, text: str) -> None:
         """Write above the lines, to stay.
@@ -67,7 +70,7 @@ class Region:
             text: as the terminal takes it, without its last newline.
         """
         with self._lock:
-            self._write(f"{_BEGIN}{_ERASE_BELOW}{text}\n{self._lines()}{_END}")
+            self._write(f"{_BEGIN}{_ERASE}{text}\n{self._lines()}{_END}")
 
     def draw(self) -> None:
         """Draw the lines anew."""
@@ -81,11 +84,13 @@ class Region:
         They are a column short of the width, and a row of the height: at the last one of either a
         terminal would scroll, or wrap.
         """
-        self._size = self._terminal_size()
-        columns, rows = self._size
-        lines = self._draw(columns - 1, rows - 1).rstrip("\n").split("\n")[: max(1, rows - 1)]
+        size = self._terminal_size()
+        resized = _ERASE if size != self._size else ""
+        self._size = columns, rows = size
+        drawn = self._draw(columns - 1, rows - 1).splitlines()[: max(1, rows - 1)]
+        lines = [line.rstrip(" ") for line in drawn]  # less to wrap when it is made narrower
         back = f"\x1b[{len(lines) - 1}A" if len(lines) > 1 else ""
-        return f"{_ERASE_LINE}\n".join(lines) + _ERASE_LINE + _ERASE_BELOW + back
+        return resized + f"{_ERASE_LINE}\n".join(lines) + _ERASE_LINE + _ERASE_BELOW + back
 
     def _tick(self) -> None:
         drawn = 0.0

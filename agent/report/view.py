@@ -66,7 +66,8 @@ def view(
     for name, text in _facts(run, moment, telemetry):
         facts.add_row(name, Text(text))
     shown = _shown(run.rows, rows)
-    return Group(facts, _table(shown, width)) if shown else facts
+    apart = Text()  # from the lines of progress above
+    return Group(apart, facts, _table(shown, width)) if shown else Group(apart, facts)
 
 
 def _facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tuple[str, str]]:
