@@ -51,7 +51,8 @@ def asking(
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     flags: dict[str, Any] = {"dry_run": DryRun} if instead else {}
-    flags |= ({"yes": Yes, "quiet": Quiet} if begins else {}) | {"as_json": Json}
+    flags |= ({"yes": Yes} if begins else {}) | ({"quiet": Quiet} if begins and not led else {})
+    flags["as_json"] = Json
     ending = (
         Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
         for name, annotation in flags.items()

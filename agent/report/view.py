@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -22,14 +23,18 @@ ROWS = 8
 """Of the table, at most: the baseline and the last iterations."""
 WIDE = 110
 """Columns from which on the table says why."""
+_GAP = 2
+"""Columns between those of the table."""
+_STATUS = len("tampered")
+"""Columns of a verdict, at most."""
 _PHASES = {
     Phase.SETUP: "set up",
     Phase.BASELINE: "baseline: the tests on the code as it is",
     Phase.CALIBRATE: "calibration: the code compared with itself",
     Phase.PROPOSE: "what to try next",
-    Phase.SCREEN: "a short look at each variant",
+    Phase.SCREEN: "screening of the variants",
     Phase.VERIFY: "correctness tests",
-    Phase.MEASURE: "compared with the best so far",
+    Phase.MEASURE: "measurement against the best",
     Phase.SETTLE: "git follows the verdict",
     Phase.FINISH: "the last comparison: best against origin",
     Phase.DONE: "done",
@@ -86,7 +91,7 @@ def _facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tu
 
 def _now(run: Run, moment: Moment) -> str:
     """Where it is."""
-    where = f"iteration {run.iteration} of at most {run.options.max_iterations}, "
+    where = f"iteration {run.iteration} of {run.options.max_iterations}, "
     if run.phase in (Phase.SETUP, Phase.BASELINE, Phase.CALIBRATE, Phase.FINISH, Phase.DONE):
         where = ""
     expected = forecast(run) if run.phase is Phase.MEASURE else None
@@ -146,20 +151,22 @@ def _shown(rows: tuple[Row, ...], most: int) -> tuple[Row, ...]:
 
 
 def _table(rows: tuple[Row, ...], width: int) -> Table:
+    """No wider than its texts: less is wrapped where the terminal is made narrower."""
+    names = [" ".join(row.optimization.split()) for row in rows]
+    latencies = ["nan" if row.latency_ms is None else f"{row.latency_ms:.6f}" for row in rows]
     found = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    found.width = width
+    left = width - len("iteration") - max(map(len, ("latency_ms", *latencies))) - _STATUS - 3 * _GAP
+    name = min(max(map(cell_len, ("optimization", *names))), left // 2 if width >= WIDE else left)
     found.add_column("iteration", justify="right", no_wrap=True)
-    found.add_column("optimization", no_wrap=True, overflow="ellipsis", ratio=1)
+    found.add_column("optimization", no_wrap=True, overflow="ellipsis", max_width=max(1, name))
     found.add_column("latency_ms", justify="right", no_wrap=True)
     found.add_column("status", no_wrap=True)
     if width >= WIDE:
-        found.add_column("why", no_wrap=True, overflow="ellipsis", ratio=1)
-    for row in rows:
-        latency = "nan" if row.latency_ms is None else f"{row.latency_ms:.6f}"
-        cells = [str(row.iteration), " ".join(row.optimization.split()), latency]
-        why = [Text(" ".join(row.reason.split()))] if width >= WIDE else []
+        found.add_column("why", no_wrap=True, overflow="ellipsis", max_width=left - name - _GAP)
+    for row, *cells in zip(rows, names, latencies, strict=True):
         status = Text(row.status.value, style=STYLES.get(row.status.value, ""))
-        found.add_row(*map(Text, cells), status, *why)
+        why = [Text(" ".join(row.reason.split()))] if width >= WIDE else []
+        found.add_row(str(row.iteration), *map(Text, cells), status, *why)
     return found
 
 
