@@ -22,6 +22,8 @@ exceptions for the loop: they become events, and rows of the table. `NotApplicab
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 
 
@@ -117,3 +119,9 @@ class WrongResult(WorkerError):
 
 class WrongImport(WorkerError):
     """The tests imported the kernel from another file than the one under judgement."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names what a mistyped name is nearest to; empty where nothing is near."""
+    near = get_close_matches(name, list(known), n=3)
+    return f"did you mean {' or '.join(near)}?" if near else ""

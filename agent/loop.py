@@ -55,7 +55,7 @@ from agent.measuring.statistics import Comparison
 from agent.options import Options
 from agent.proposers.base import Exhausted, Proposer
 from agent.state import Phase, Run, decided, may_mend, started, stop_reason
-from agent.sweep import Sweep
+from agent.sweep import Sweep, variant
 from agent.target import left_alone
 from agent.transitions import advance
 from agent.watched import JUDGED, TOLD, Watch
@@ -106,6 +106,8 @@ class Effects:
     hardware: Hardware
     diagnostician: Diagnostician | None = None
     """Says what holds the incumbent back; None where nobody asks."""
+    doing: Callable[[Run, str], None] = lambda _run, _what: None
+    """Told in a few words what goes on within a phase, for who watches."""
 
     def __post_init__(self) -> None:
         self._iteration_ends, self._iteration = 0.0, (-1, 0)
@@ -252,14 +254,16 @@ class Effects:
 
     def screen(self, run: Run) -> Event:
         """Rank the variants of a sweep with few blocks, against the incumbent."""
-        return Sweep(self.judge, self.candidates).screen(run, self._deadline(run))
+        return Sweep(self.judge, self.candidates, self.doing).screen(run, self._deadline(run))
 
     def verify(self, run: Run) -> Event:
         """Run the correctness tests; a sweep is represented by its best variant that passes."""
         rejected: list[ScreenResult] = []
         failure: Failure | None = None
         origin = self.candidates.checkout(run, started(run).origin_sha)
-        for candidate in run.candidates:
+        for place, candidate in enumerate(run.candidates, 1):
+            if len(run.candidates) > 1:
+                self.doing(run, variant(run, place))
             there = self.candidates.checkout(run, candidate.sha)
             outcome = self.judge.verify(
                 there, self._deadline(run), origin=origin, allowance=allowance(run)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.errors import UsageError
+from agent.errors import UsageError, did_you_mean
 from agent.repository import Repository, shown
 from agent.target import Tree
 from agent.workspace import SANDBOX, state_dir
@@ -78,12 +78,12 @@ def read_file(path: Path) -> str:
     try:
         found = path.stat()
     except FileNotFoundError:
-        link = path.is_symlink()
-        raise UsageError(
-            f"{shown(path)} is a link to nothing: name the kernel's own file"
-            if link
-            else f"{shown(path)}: no such file; name the Python file that holds the kernel"
-        ) from None
+        if path.is_symlink():
+            nothing = f"{shown(path)} is a link to nothing: name the kernel's own file"
+            raise UsageError(nothing) from None
+        near = did_you_mean(path.name, (other.name for other in path.parent.glob("*.py")))
+        mend = near or "name the Python file that holds the kernel"
+        raise UsageError(f"{shown(path)}: no such file; {mend}") from None
     except OSError as error:
         raise UsageError(f"{shown(path)} cannot be read: {error.strerror}") from None
     if stat.S_ISDIR(found.st_mode):

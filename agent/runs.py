@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from agent.errors import JournalError, TransitionError, UsageError
+from agent.errors import JournalError, TransitionError, UsageError, did_you_mean
 from agent.journal import read, replay
 from agent.options import ASSISTANT, Request
 from agent.repository import Repository
 from agent.state import Phase, Run
 from agent.workspace import SANDBOX, Workspace
+
+_ACTIVITY = "activity"
 
 
 def runs_folder(repository: Repository) -> Path:
@@ -81,7 +84,8 @@ def chosen_run(repository: Repository, name: str | None) -> str:
     if name is None:
         return known[-1]
     if name not in known:
-        raise UsageError(f"there is no run {name} here; there are: {', '.join(known)}")
+        mend = did_you_mean(name, known) or f"there are: {', '.join(known)}"
+        raise UsageError(f"there is no run {name} here; {mend}")
     return name
 
 
@@ -119,3 +123,33 @@ def keep_foreign_table(repository: Repository, run_id: str) -> None:
     kept = runs_folder(repository) / f"before-{run_id}"
     kept.mkdir(parents=True, exist_ok=True)
     (kept / "perf_results.md").write_bytes(text)
+
+
+# --- what a run is at, between two events -------------------------------------------------------
+
+
+def note_activity(folder: Path, run: Run, what: str) -> None:
+    """Leave a few words for who watches a run; on a full disk nobody is told.
+
+    Args:
+        folder: of the run.
+        run: in whose phase it is.
+        what: goes on.
+    """
+    fresh = folder / f".{_ACTIVITY}"
+    with suppress(OSError):
+        fresh.write_text(f"{_place(run)}\n{what}", encoding="utf-8")
+        fresh.replace(folder / _ACTIVITY)
+
+
+def activity(folder: Path, run: Run) -> str:
+    """What a run was last said to be at in its present phase; empty where nothing was."""
+    try:
+        place, _, what = (folder / _ACTIVITY).read_text(encoding="utf-8").partition("\n")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return what if place == _place(run) else ""
+
+
+def _place(run: Run) -> str:
+    return f"{run.iteration} {run.phase.value}"

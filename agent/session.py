@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from agent.analysis.common.kernels import Classification
@@ -40,8 +41,10 @@ from agent.repository import Repository
 from agent.runs import (
     branch_of,
     check_unfinished,
+    chosen_run,
     keep_foreign_table,
     new_run_id,
+    note_activity,
     runs_folder,
 )
 from agent.state import Phase, Run
@@ -113,6 +116,7 @@ class Session:
             kernel_class=kernel_class,
             hardware=self.hardware,
             diagnostician=self._diagnostician(),
+            doing=partial(note_activity, self.folder),
         )
 
     def _diagnostician(self) -> Diagnostician:
@@ -181,9 +185,7 @@ def held(repository: Repository, run_id: str) -> Iterator[tuple[Workspace, Run, 
     Raises:
         UsageError: there is no such run, it had not begun, or somebody drives it.
     """
-    path = runs_folder(repository) / run_id / "journal.jsonl"
-    if not path.exists():
-        raise UsageError(f"there is no run {run_id} here: see `tile-agent status`")
+    path = runs_folder(repository) / chosen_run(repository, run_id) / "journal.jsonl"
     started = replay([entry.event for entry in read(path)]).started
     if started is None:
         raise UsageError(f"run {run_id} had not begun: start it again with `tile-agent run`")

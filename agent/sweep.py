@@ -7,7 +7,7 @@ and measured afresh. For the same reason a few configs do where all of them woul
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.candidates import Candidates
@@ -32,6 +32,8 @@ class Sweep:
 
     judge: Judge
     candidates: Candidates
+    doing: Callable[[Run, str], None]
+    """Told in a few words which variant is looked at."""
 
     def screen(self, run: Run, ends: float) -> Screened | Failed:
         """Look at them, on the configs that stand for the others.
@@ -54,12 +56,14 @@ class Sweep:
     def _ranked(self, run: Run, stop: float) -> Screened | Failed:
         failures: list[Failure] = []
         ahead = self._interleaved(run, stop)
+        places = {candidate.sha: place for place, candidate in enumerate(run.candidates, 1)}
 
         def look(sha: str, quads: int) -> Look | Failure | None:
             if quads == SHORT_QUADS and sha in ahead:
                 return ahead[sha]
             if time.monotonic() > stop or any(failure.incumbent for failure in failures):
                 return None
+            self.doing(run, variant(run, places[sha]))
             incumbent = self.candidates.checkout(run, run.incumbent_sha)
             seen = self.judge.quick_compare(
                 incumbent, self.candidates.checkout(run, sha), quads, stop
@@ -91,6 +95,12 @@ class Sweep:
             return {}
         variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
+        self.doing(run, f"a short look at all {len(variants)} variants")
         seen = self.judge.interleaved_screen(incumbent, variants, SHORT_QUADS, stop)
         self.candidates.release(variants)
         return seen
+
+
+def variant(run: Run, place: int) -> str:
+    """Which of the candidates it is, counted from 1."""
+    return f"variant {place} of {len(run.candidates)}: {run.candidates[place - 1].title}"

@@ -61,6 +61,7 @@ COLD = (
     "scipy",
     "git",
     "jinja2",
+    "rich",
 )
 """What `--help` must not wait for."""
 

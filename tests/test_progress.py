@@ -36,7 +36,7 @@ def told(run: Run, *events: Skipped | Stopped) -> list[str]:
 
 def test_what_the_playbook_passes_over_is_one_line_and_is_not_repeated() -> None:
     assert told(proposing(), *SKIPS, SKIPS[0], STOPPED) == [
-        "skip       3 optimizations do not apply, the summary says why: warps, stages, tma",
+        "skip       3 optimizations do not apply: the summary names them, and why",
         "stop       the playbook is exhausted",
     ]
 

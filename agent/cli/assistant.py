@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.cli.observe import announce, observer
 from agent.cli.run_parameters import asking
 from agent.cli.shared_options import Json
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 RunId = Annotated[
     str | None,
-    typer.Option("--run", help="Id of the run; the one that waits when left out."),
+    typer.Option(
+        "--run",
+        help="Id of the run; the one that waits when left out.",
+        autocompletion=completion.runs,
+    ),
 ]
 
 
@@ -56,7 +60,8 @@ def next_task(
     choose: Annotated[
         str,
         typer.Option(
-            help="Name of the one that you would rather do, also once more with another value."
+            help="Name of the one that you would rather do, also once more with another value.",
+            autocompletion=completion.optimizations,
         ),
     ] = "",
     as_json: Json = False,

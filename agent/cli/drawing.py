@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from io import StringIO
 from itertools import groupby
 from typing import TextIO
 
@@ -15,16 +16,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agent.report.styles import STYLES
+
 _ROW = re.compile(r"\|.*\|")
 _CELL = re.compile(r" *(?<!\\)\| *")
-_STYLES = {
-    "keep": "bold green",
-    "right": "green",
-    "revert": "yellow",
-    "crash": "bold red",
-    "held": "bold magenta",
-    "tampered": "bold red",
-}
+_STYLES = {"right": "green", **STYLES}
 """Of the word that a line of progress begins with; any other is dim."""
 
 
@@ -35,9 +31,24 @@ def draw_text(text: str) -> None:
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
-def draw_progress(line: str) -> None:
-    """Print a line of progress to stderr."""
-    _console(sys.stderr).print(labelled(line), soft_wrap=True)
+def draw_progress(line: str, file: TextIO) -> None:
+    """Print a line of progress."""
+    _console(file).print(labelled(line), soft_wrap=True)
+
+
+def for_terminal(what: RenderableType, width: int, *, soft_wrap: bool = False) -> str:
+    """What a terminal is sent for it, with the escape sequences of its colors."""
+    console = Console(
+        file=StringIO(),
+        width=width,
+        force_terminal=True,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    with console.capture() as captured:
+        console.print(what, soft_wrap=soft_wrap)
+    return captured.get()
 
 
 def parts(text: str) -> Iterator[RenderableType]:

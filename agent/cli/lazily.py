@@ -11,6 +11,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from agent.cli.help_text import with_plain_help, write_help
+
 
 class CommandPlace(NamedTuple):
     """Where a command is, and the first paragraph of its help."""
@@ -128,7 +130,7 @@ class Commands(TyperGroup):
         """Write the help."""
         self._listing = True
         try:
-            super().format_help(ctx, formatter)
+            write_help(self, ctx, formatter)
         finally:
             self._listing = False
 
@@ -150,4 +152,4 @@ class _Loaded(Mapping[str, Any]):
 def _load(name: str) -> Any:
     holder = typer.Typer()
     import_module(f"agent.cli.{PLACES[name].module}").register(holder)
-    return get_group(holder).commands[name]
+    return with_plain_help(get_group(holder).commands[name])

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.cli.shared_options import Json
 
 FOUND = 3
@@ -22,7 +22,10 @@ def register(app: typer.Typer) -> None:
 
 def lint(
     kernel: Annotated[
-        Path | None, typer.Option(help="The Python file that holds the kernel.")
+        Path | None,
+        typer.Option(
+            help="The Python file that holds the kernel.", autocompletion=completion.kernels
+        ),
     ] = None,
     rules: Annotated[
         bool, typer.Option("--rules", help="Print the rules, as Markdown, and exit.")

@@ -65,7 +65,7 @@ def main() -> NoReturn:
 def _run() -> int:
     output.use_json("--json" in sys.argv)  # the command line itself may be what is wrong
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(app(prog_name=app.info.name, standalone_mode=False) or 0)
     except _BadCommandLine as problem:
         if type(problem).__name__ == _NO_ARGUMENTS:
             return _helped(problem)
@@ -107,7 +107,8 @@ def _unraisable(lost: sys.UnraisableHookArgs) -> None:
 
 def _message(problem: Exception) -> str:
     """What click would have said, in one line."""
-    return f"{_said(problem)} (see tile-agent --help)"
+    context = getattr(problem, "ctx", None)
+    return f"{_said(problem)} (see {context.command_path if context else app.info.name} --help)"
 
 
 def _helped(problem: Exception) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -61,6 +63,29 @@ def observer(session: Session) -> Observer:
 
     output.remember(run=session.workspace.run_id, branch=session.branch)
     return observe
+
+
+@contextmanager
+def watched(session: Session, run: Run) -> Iterator[Observer]:
+    """The observer; while the block lasts, a terminal shows where the run is.
+
+    Args:
+        session: what the run needs.
+        run: as it stands.
+    """
+    observe = observer(session)
+    if not output.may_draw():
+        yield observe
+        return
+    from agent.cli.live import live_view
+
+    with live_view(run, session.folder) as seen:
+
+        def both(run: Run, event: Event) -> None:
+            seen.saw(run)
+            observe(run, event)
+
+        yield both
 
 
 def _plan(session: Session) -> list[str]:

@@ -12,6 +12,8 @@ import select
 import stat
 import sys
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,13 +21,33 @@ from typing import Any
 from agent.errors import UsageError
 
 _json = False
+_quiet = False
 _context: dict[str, str] = {}
+_show: Callable[[str], None] | None = None
+"""Who shows a line of progress; the terminal or the pipe itself where there is nobody."""
 
 
 def use_json(wanted: bool) -> None:
     """From here on results and errors are JSON."""
     global _json
     _json = wanted
+
+
+def be_quiet(wanted: bool) -> None:
+    """From here on there is no progress: results and errors alone."""
+    global _quiet
+    _quiet = wanted
+
+
+@contextmanager
+def shown_by(show: Callable[[str], None]) -> Iterator[None]:
+    """While the block lasts, lines of progress go to `show`, which has the terminal."""
+    global _show
+    _show = show
+    try:
+        yield
+    finally:
+        _show = None
 
 
 def remember(**facts: str) -> None:
@@ -73,13 +95,25 @@ def write(path: Path, text: str) -> None:
 
 def progress(line: str) -> None:
     """One line on what is going on."""
+    if _quiet:
+        return
     line = _text(without_secrets(line))
-    if sys.stderr.isatty():
+    if _show is not None:
+        _show(line)
+    elif sys.stderr.isatty():
         from agent.cli import drawing
 
-        drawing.draw_progress(line)
+        drawing.draw_progress(line, sys.stderr)
     else:
         print(line, file=sys.stderr, flush=True)
+
+
+def line(text: str) -> None:
+    """One line of a result that comes bit by bit; progress where the result is to be JSON."""
+    if _json or _show is not None:
+        progress(text)
+    else:
+        print(_text(without_secrets(text)), flush=True)
 
 
 def failed(message: str, code: int) -> int:
@@ -116,6 +150,12 @@ def without_secrets(value: Any) -> Any:
 def _text(text: str) -> str:
     """What can be printed of a text: what a candidate says of itself may be none."""
     return text.encode(errors="backslashreplace").decode()
+
+
+def may_draw() -> bool:
+    """Whether a person looks on, at a terminal that can be drawn on: nobody pipes the result."""
+    seen = sys.stdout.isatty() and sys.stderr.isatty()
+    return seen and not _quiet and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def interactive() -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.cli import observed, output
+from agent.cli import completion, observed, output
 from agent.cli.shared_options import Json
 
 if TYPE_CHECKING:
@@ -61,11 +61,12 @@ def list_entries(
 
 @app.command()
 def show(
-    name: str,
+    name: Annotated[str, typer.Argument(autocompletion=completion.optimizations)],
     kernel: Annotated[
         Path | None,
         typer.Option(
-            help="Also what it would try of this kernel, and the launches that this rests on."
+            autocompletion=completion.kernels,
+            help="Also what it would try of this kernel, and the launches that this rests on.",
         ),
     ] = None,
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.errors import UsageError
 
 
@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="The latest when left out."),
+    run_id: str | None = typer.Argument(
+        None, metavar="[RUN]", help="The latest when left out.", autocompletion=completion.runs
+    ),
     as_html: Annotated[
         bool,
         typer.Option("--html", help="One file for a browser, with charts; it loads nothing else."),

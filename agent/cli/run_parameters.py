@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
-from agent.cli import output
-from agent.cli.shared_options import SEVERAL, DryRun, Json, Yes
+from agent.cli import completion, output
+from agent.cli.shared_options import SEVERAL, DryRun, Json, Quiet, Yes
 from agent.errors import UsageError
-from agent.options import ASSISTANT, PLAYBOOK, PROPOSERS, Request, ValueForm
+from agent.options import ASSISTANT, KERNEL, PLAYBOOK, PROPOSERS, Request, ValueForm
 from agent.settings import Setting, filled, settings, signed
 
 
@@ -36,14 +36,23 @@ def asking(
     """
     taken = settings(led=led)
 
-    def run(*, as_json: bool, yes: bool = False, dry_run: bool = False, **given: Any) -> None:
+    def run(
+        *,
+        as_json: bool,
+        yes: bool = False,
+        dry_run: bool = False,
+        quiet: bool = False,
+        **given: Any,
+    ) -> None:
         output.use_json(as_json)
+        output.be_quiet(quiet)
         does = instead if dry_run and instead else command
         does(filled({each.path: value(each, given[each.name]) for each in taken}), yes)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     flags: dict[str, Any] = {"dry_run": DryRun} if instead else {}
-    flags |= ({"yes": Yes} if begins else {}) | {"as_json": Json}
+    flags |= ({"yes": Yes} if begins else {}) | ({"quiet": Quiet} if begins and not led else {})
+    flags["as_json"] = Json
     ending = (
         Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
         for name, annotation in flags.items()
@@ -60,6 +69,7 @@ def parameter(setting: Setting) -> Parameter:
         min=option.min,
         envvar=option.env or None,
         rich_help_panel=setting.panel or None,
+        autocompletion=_offered(setting),
     )
     kind, default = _typed(setting)
     return Parameter(
@@ -91,6 +101,13 @@ def value(setting: Setting, given: Any) -> Any:
             return (PLAYBOOK, ASSISTANT) if given else (ASSISTANT,)
         case ValueForm.AS_IT_IS:
             return tuple(given or ()) if setting.repeatable else given
+
+
+def _offered(setting: Setting) -> Callable[[str], list[str]] | None:
+    """Finds what a shell offers for the value; None where it knows nothing better than files."""
+    if setting.option is KERNEL:
+        return completion.kernels
+    return completion.optimizations if setting.option.form is ValueForm.ENTRIES else None
 
 
 def _typed(setting: Setting) -> tuple[Any, Any]:

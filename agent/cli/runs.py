@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agent.cli import output
-from agent.cli.observe import announce, observer
+from agent.cli import completion, output
+from agent.cli.observe import announce, watched
 from agent.cli.plan import plan
 from agent.cli.run_parameters import asking
-from agent.cli.shared_options import Json
+from agent.cli.shared_options import Json, Quiet
 from agent.cli.status import state_of
 from agent.errors import BaselineFailed, Interrupted, UsageError
 
@@ -47,11 +47,15 @@ def run(request: Request, yes: bool) -> None:
 
 
 def resume(
-    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="The latest when left out."),
+    run_id: str | None = typer.Argument(
+        None, metavar="[RUN]", help="The latest when left out.", autocompletion=completion.runs
+    ),
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted."""
     output.use_json(as_json)
+    output.be_quiet(quiet)
     from agent.assistant.turn import is_led, pending
     from agent.report.result import next_command
     from agent.repository import Repository
@@ -81,7 +85,8 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
 
     output.remember(run=session.workspace.run_id, branch=session.branch)
     try:
-        state = drive(state, journal, session.effects().table(), observer(session))
+        with watched(session, state) as observe:
+            state = drive(state, journal, session.effects().table(), observe)
     except Interrupted:
         session.workspace.close()
         output.progress(f"interrupted; go on with: tile-agent resume {session.workspace.run_id}")

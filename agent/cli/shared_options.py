@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
+from agent.cli import completion
 from agent.options import BENCH, KERNEL, PYTHON, SANDBOX, TESTS, Sandbox
 
 SEVERAL = "may be given several times"
 
-Kernel = Annotated[Path, typer.Option(help=KERNEL.help)]
+Kernel = Annotated[Path, typer.Option(help=KERNEL.help, autocompletion=completion.kernels)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print the result and errors, and no progress.")
+]
 Python = Annotated[str, typer.Option(help=PYTHON.help)]
 Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
 Benches = Annotated[list[str] | None, typer.Option("--bench", help=BENCH.told(SEVERAL))]

@@ -6,11 +6,11 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.cli.shared_options import Json
 from agent.errors import UsageError
 
@@ -27,7 +27,13 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="All when left out."),
+    run_id: str | None = typer.Argument(
+        None, metavar="[RUN]", help="All when left out.", autocompletion=completion.runs
+    ),
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Show the one that is alive, or RUN, until it ends."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say how the runs of this repository stand, and what to do next."""
@@ -36,6 +42,10 @@ def status(
     from agent.runs import chosen_run, find_runs
 
     repository = Repository.open(Path.cwd())
+    if follow:
+        from agent.cli import follow as following
+
+        raise typer.Exit(following.follow(repository, run_id))
     names = [chosen_run(repository, run_id)] if run_id else find_runs(repository)
     states = [state_of(repository, name) for name in names]
     lines = [f"{state['run']}: {state['summary']}; next: {state['next']}" for state in states]
@@ -43,16 +53,19 @@ def status(
 
 
 def stop(
-    run_id: str | None = typer.Argument(None, metavar="[RUN]", help="The one that is alive."),
+    run_id: str | None = typer.Argument(
+        None, metavar="[RUN]", help="The one that is alive.", autocompletion=completion.runs
+    ),
     as_json: Json = False,
 ) -> None:
     """Ask a run that is alive to end as Ctrl-C would end it: cleanly, to be resumed."""
     output.use_json(as_json)
     from agent.repository import Repository
-    from agent.runs import find_runs
+    from agent.runs import chosen_run, find_runs
 
     repository = Repository.open(Path.cwd())
-    for name in reversed([run_id] if run_id else find_runs(repository)):
+    names = [chosen_run(repository, run_id)] if run_id else find_runs(repository)
+    for name in reversed(names):
         owner = _owner(repository, name)
         if owner is None:
             continue
@@ -111,8 +124,6 @@ def _owner(repository: Repository, name: str) -> Any:
     from agent.workspace import lock_owner
 
     path = runs_folder(repository) / name / "journal.jsonl"
-    if not path.exists():
-        raise UsageError(f"there is no run {name} here: see `tile-agent status`")
     try:
         started = replay([entry.event for entry in read(path)]).started
     except (JournalError, TransitionError):

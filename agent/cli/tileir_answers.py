@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agent.cli import output
+from agent.cli import completion, output
 from agent.options import KERNEL
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ FAILED = 3
 """Exit code when a step failed: an answer, not a fault."""
 PASTED = Path("kernel.py")
 """What a kernel is called that is given as text."""
-KernelOrNone = Annotated[Path | None, typer.Option("--kernel", help=KERNEL.help)]
+KernelOrNone = Annotated[
+    Path | None, typer.Option("--kernel", help=KERNEL.help, autocompletion=completion.kernels)
+]
 Code = Annotated[
     str | None, typer.Option("--code", help="The kernel's text, in place of a file's name.")
 ]

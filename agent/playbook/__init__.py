@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator
-from difflib import get_close_matches
 from importlib import import_module
 
 from agent.analysis.common.kernels import KernelClass
-from agent.errors import UsageError
+from agent.errors import UsageError, did_you_mean
 from agent.playbook import cutile, triton
 from agent.playbook.base import Advice, Entry, Optimization
 
@@ -57,8 +56,7 @@ def find(name: str) -> Entry:
     by_name: dict[str, Entry] = {entry.name: entry for entry in (*PLAYBOOK, *ADVICE)}
     if name in by_name:
         return by_name[name]
-    near = get_close_matches(name, by_name, n=3)
-    mend = f"did you mean {' or '.join(near)}?" if near else "see `tile-agent playbook list`"
+    mend = did_you_mean(name, by_name) or "see `tile-agent playbook list`"
     raise UsageError(f"no optimization is called {name!r}; {mend}")
 
 

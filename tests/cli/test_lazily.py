@@ -42,8 +42,8 @@ def test_the_list_loads_no_command() -> None:
     assert all(PLACES[name].help.split()[0] in end.stdout for name in PLACES)
     loaded = set(end.stdout.splitlines()[-1].split())
     assert loaded == {
-        "agent.cli", "agent.cli.config", "agent.cli.lazily", "agent.cli.main", "agent.cli.output",
-        "agent.errors",
+        "agent.cli", "agent.cli.config", "agent.cli.help_text", "agent.cli.lazily",
+        "agent.cli.main", "agent.cli.output", "agent.errors",
     }  # fmt: skip
 
 

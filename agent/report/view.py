@@ -1,0 +1,180 @@
+"""A run as it stands at a moment, in a few lines that fit into a terminal. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from agent.measuring.blocks import Telemetry
+from agent.measuring.statistics import weighted_mean
+from agent.options import ASSISTANT
+from agent.report.forecast import forecast
+from agent.report.result import left
+from agent.report.styles import STYLES
+from agent.state import Phase, Row, Run
+
+ROWS = 8
+"""Of the table, at most: the baseline and the last iterations."""
+WIDE = 110
+"""Columns from which on the table says why."""
+_GAP = 2
+"""Columns between those of the table."""
+_STATUS = len("tampered")
+"""Columns of a verdict, at most."""
+_PHASES = {
+    Phase.SETUP: "set up",
+    Phase.BASELINE: "baseline: the tests on the code as it is",
+    Phase.CALIBRATE: "calibration: the code compared with itself",
+    Phase.PROPOSE: "what to try next",
+    Phase.SCREEN: "screening of the variants",
+    Phase.VERIFY: "correctness tests",
+    Phase.MEASURE: "measurement against the best",
+    Phase.SETTLE: "git follows the verdict",
+    Phase.FINISH: "the last comparison: best against origin",
+    Phase.DONE: "done",
+}
+"""What goes on in each, for a person."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is looked at."""
+
+    in_phase_s: float
+    """Since its last event, in s."""
+    doing: str = ""
+    """What goes on within the phase, where that is known."""
+
+
+def view(
+    run: Run, moment: Moment, telemetry: Telemetry | None, width: int, rows: int = ROWS
+) -> RenderableType:
+    """The run in lines of `width` columns at most.
+
+    Args:
+        run: which one.
+        moment: when, and what goes on.
+        telemetry: of its GPU; None where there is none, or it does not answer.
+        width: of the terminal, in columns.
+        rows: iterations that are shown at most; none with 0.
+    """
+    facts = Table.grid(padding=(0, 1), expand=False)
+    facts.width = width
+    facts.add_column(width=10, style="dim", no_wrap=True)
+    facts.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    for name, text in _facts(run, moment, telemetry):
+        facts.add_row(name, Text(text))
+    shown = _shown(run.rows, rows)
+    apart = Text()  # from the lines of progress above
+    return Group(apart, facts, _table(shown, width)) if shown else Group(apart, facts)
+
+
+def _facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tuple[str, str]]:
+    yield "now", _now(run, moment)
+    if trying := _trying(run, moment):
+        yield "trying", trying
+    yield "time", _time(run, moment)
+    if run.rows:
+        yield "best", _best(run)
+    if telemetry is not None:
+        yield (
+            "GPU",
+            f"{telemetry.sm_mhz} MHz, {telemetry.temperature_c} C, {telemetry.power_w:.0f} W",
+        )
+
+
+def _now(run: Run, moment: Moment) -> str:
+    """Where it is."""
+    where = f"iteration {run.iteration} of {run.options.max_iterations}, "
+    if run.phase in (Phase.SETUP, Phase.BASELINE, Phase.CALIBRATE, Phase.FINISH, Phase.DONE):
+        where = ""
+    expected = forecast(run) if run.phase is Phase.MEASURE else None
+    about = f" of about {duration(expected.comparison_s)}" if expected else ""
+    what = _PHASES[run.phase]
+    if run.phase is Phase.PROPOSE and run.proposer != run.options.proposers[0]:
+        what = f"{what} (the {run.proposer})"
+    if run.phase is Phase.PROPOSE and run.proposer == ASSISTANT:
+        what = "the assistant's turn"
+    return f"{where}{what}, {duration(moment.in_phase_s)}{about}"
+
+
+def _trying(run: Run, moment: Moment) -> str:
+    """What is judged; of a sweep, which of its variants."""
+    if run.proposal is None or run.phase not in (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE):
+        return moment.doing
+    name = run.proposal.optimization
+    if moment.doing:
+        return f"{name}, {moment.doing}"
+    chosen = run.candidate or (run.candidates[0] if len(run.candidates) == 1 else None)
+    return f"{name}: {chosen.title}" if chosen else f"{name}: {len(run.candidates)} variants"
+
+
+def _time(run: Run, moment: Moment) -> str:
+    """What has passed, and what ends the run."""
+    rest = left(run)
+    parts = [f"{duration(run.spent_s + moment.in_phase_s)} elapsed"]
+    if rest["time_s"] is not None:
+        parts.append(f"{duration(max(0.0, rest['time_s'] - moment.in_phase_s))} left")
+    if run.phase not in (Phase.FINISH, Phase.DONE):
+        misses = rest["without_improvement"]
+        parts.append(f"ends after {misses:.0f} more without gain")
+    return ", ".join(parts)
+
+
+def _best(run: Run) -> str:
+    """The incumbent against the code as the user gave it, by the comparisons that kept it."""
+    now = f"{run.incumbent_ms:.6f} ms"
+    if not run.kept:
+        return f"{now}, the origin: nothing faster yet"
+    last = run.kept[-1]
+    by = f"iteration {last.iteration}: {last.optimization}"
+    weights = run.baseline.weights if run.baseline else {}
+    logs = {
+        config: -math.log1p(-effect.improvement)
+        for config, effect in run.since_origin.items()
+        if effect.improvement < 1
+    }
+    if not logs:
+        return f"{now}, {by}"
+    return f"{now}, {math.exp(weighted_mean(logs, weights)):.2f}x the origin's speed, {by}"
+
+
+def _shown(rows: tuple[Row, ...], most: int) -> tuple[Row, ...]:
+    """The baseline and the last."""
+    return rows if len(rows) <= most else (*rows[:1], *rows[len(rows) - most + 1 :])[:most]
+
+
+def _table(rows: tuple[Row, ...], width: int) -> Table:
+    """No wider than its texts: less is wrapped where the terminal is made narrower."""
+    names = [" ".join(row.optimization.split()) for row in rows]
+    latencies = ["nan" if row.latency_ms is None else f"{row.latency_ms:.6f}" for row in rows]
+    found = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    left = width - len("iteration") - max(map(len, ("latency_ms", *latencies))) - _STATUS - 3 * _GAP
+    name = min(max(map(cell_len, ("optimization", *names))), left // 2 if width >= WIDE else left)
+    found.add_column("iteration", justify="right", no_wrap=True)
+    found.add_column("optimization", no_wrap=True, overflow="ellipsis", max_width=max(1, name))
+    found.add_column("latency_ms", justify="right", no_wrap=True)
+    found.add_column("status", no_wrap=True)
+    if width >= WIDE:
+        found.add_column("why", no_wrap=True, overflow="ellipsis", max_width=left - name - _GAP)
+    for row, *cells in zip(rows, names, latencies, strict=True):
+        status = Text(row.status.value, style=STYLES.get(row.status.value, ""))
+        why = [Text(" ".join(row.reason.split()))] if width >= WIDE else []
+        found.add_row(str(row.iteration), *map(Text, cells), status, *why)
+    return found
+
+
+def duration(seconds: float) -> str:
+    """A time for a person: '42 s', '3 min 05 s', '2 h 10 min'."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
