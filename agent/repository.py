@@ -183,6 +183,22 @@ class Repository:
         """The bytes of a file in a commit, as git stores them."""
         return self.git("cat-file", "blob", f"{sha}:{path}").out
 
+    def diff(self, before: str, after: str, path: str) -> str:
+        """The change of a file between two commits, as `git apply` takes it.
+
+        Whatever the user has set for `git diff` says nothing here.
+
+        Raises:
+            UsageError: git no longer has one of the commits.
+        """
+        for sha in (before, after):
+            if self.ask("cat-file", "-e", f"{sha}^{{commit}}").status != 0:
+                raise UsageError(f"git no longer has commit {sha}: its ref was deleted")
+        plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=3")
+        prefixes = ("--src-prefix=a/", "--dst-prefix=b/", "--no-renames")
+        answer = self.git("diff", *plain, *prefixes, before, after, "--", f":(top,literal){path}")
+        return answer.out.decode(errors="replace")
+
     def read_blobs(self, blobs: Iterable[str]) -> dict[str, bytes]:
         """Many blobs in one go: a repository may hold thousands of tests."""
         wanted = "".join(f"{blob}\n" for blob in blobs)

@@ -48,18 +48,15 @@ def report(
     output.use_json(as_json)
     if as_html + as_markdown + as_json > 1 or (show and (as_markdown or as_json)):
         raise UsageError("choose one of --html, --markdown and --json; --open is for --html")
-    from agent.journal import read
     from agent.report.document import document
     from agent.report.page import html, markdown
     from agent.repository import Repository
-    from agent.runs import chosen_run, runs_folder
+    from agent.runs import begun, chosen_run, runs_folder
 
     repository = Repository.open(Path.cwd())
     name = chosen_run(repository, run_id)
     folder = runs_folder(repository) / name
-    events = [line.event for line in read(folder / "journal.jsonl")]
-    if not events:
-        raise UsageError(f"run {name} had not begun when it ended: there is nothing to report")
+    events = [line.event for line in begun(repository, name)]
     found = output.without_secrets(document(events, repository))
     if as_html or show:
         path = target or folder / "report.html"
