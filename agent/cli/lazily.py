@@ -50,6 +50,11 @@ PLACES: Mapping[str, CommandPlace] = {
         "Say what all runs on a kernel tried: with which value, gain and verdict, when, on which "
         "GPU.",
     ),
+    "finalize": CommandPlace(
+        "finalize",
+        "Make a clean branch of what a run kept: one commit a step, tested, with a pull request's "
+        "text.",
+    ),
     "begin": CommandPlace(
         "assistant",
         "Begin a run that you lead: branch and baseline; go on with `tile-agent next`.",

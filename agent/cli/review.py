@@ -48,9 +48,9 @@ def diff(
     from agent.runs import begun, chosen_run, find_runs
 
     repository = Repository.open(Path.cwd())
-    if iteration is None and run_id is not None and run_id.isdecimal():
-        if run_id not in find_runs(repository):
-            run_id, iteration = None, int(run_id)
+    if iteration is None and run_id and run_id.isdecimal() and run_id not in find_runs(repository):
+        iteration = int(run_id)
+        run_id = None
     name = chosen_run(repository, run_id)
     events = [line.event for line in begun(repository, name)]
     run = replay(events)

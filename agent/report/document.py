@@ -108,7 +108,8 @@ def _effect(effect: Effect) -> dict[str, float]:
     return {"improvement": effect.improvement, "low": effect.low, "high": effect.high}
 
 
-def _config(config: ConfigComparison) -> dict[str, Any]:
+def config_gain(config: ConfigComparison) -> dict[str, Any]:
+    """A config of a comparison: before and after in ms, the part of the time saved, an interval."""
     return {
         "config": config.config,
         "before_ms": config.incumbent_ms,
@@ -123,7 +124,7 @@ def _gains(run: Run) -> list[dict[str, Any]]:
     While a run is under way they are the product of the comparisons that kept something.
     """
     if run.finished and run.finished.comparison:
-        return [_config(config) for config in run.finished.comparison.configs]
+        return [config_gain(config) for config in run.finished.comparison.configs]
     baseline = {record["config"]: record["latency_ms"] for record in _latencies(run)}
     return [
         {
@@ -174,7 +175,7 @@ def _iteration(run: Run, each: Iteration, texts: KernelTexts) -> dict[str, Any]:
         "overall": _effect(found.overall) if found else None,
         "resolvable": found.resolvable if found else None,
         "pairs": found.pairs if found else None,
-        "configs": [_config(config) for config in found.configs] if found else [],
+        "configs": [config_gain(config) for config in found.configs] if found else [],
         "variants": _variants(each),
         "filtered_out": [{"title": f.title, "reason": f.reason} for f in proposal.filtered_out],
         "diff": _shortened(diff),
