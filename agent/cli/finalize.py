@@ -68,7 +68,7 @@ def finalize(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a clean branch of what a run kept: one commit a step, tested, with a pull request's text.
+    """Make a clean branch of what a run kept: a commit a step, tested, with a text to propose it.
 
     Steps that contribute nothing are left out and named: those that a later step replaced, and
     those whose gain did not show when the run measured them again while the others account for all

@@ -52,8 +52,8 @@ PLACES: Mapping[str, CommandPlace] = {
     ),
     "finalize": CommandPlace(
         "finalize",
-        "Make a clean branch of what a run kept: one commit a step, tested, with a pull request's "
-        "text.",
+        "Make a clean branch of what a run kept: a commit a step, tested, with a text to propose "
+        "it.",
     ),
     "begin": CommandPlace(
         "assistant",

@@ -81,8 +81,8 @@ class Checks:
     def compare(self, before: str, after: str, *, whole: bool = False) -> Comparison | Failure:
         """Two commits in fresh interleaved process pairs; on all configs that there is time for."""
         self.session.judge.compare_on(final_subset(self.run) if whole else self.run.subset)
-        checkouts = [self.session.checkout(sha) for sha in (before, after)]
-        return self.session.judge.compare(*checkouts, None, self._deadline())
+        ours, theirs = (self.session.checkout(sha) for sha in (before, after))
+        return self.session.judge.compare(ours, theirs, None, self._deadline())
 
     def _deadline(self) -> float:
         return deadline_in(self.run.options.iteration_timeout_s)

@@ -6,7 +6,7 @@ the branch is created when all is right, never moved. Their checkout is written 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +124,8 @@ def finalize(
     commits = onto.commit(chosen)
     if not wish.measure:
         _check_branch(workspace, branch, commits.end)
-    comparison, told = None, []
+    comparison: Comparison | None = None
+    told: list[str] = []
     with opened_at(repository, run, commits.start, say) as session:
         checks = Checks(session, run)
         if wish.measure:
@@ -180,6 +181,8 @@ def _check_branch(workspace: Workspace, branch: str, sha: str) -> bool:
     if there.status == 0 and there.text == sha:
         return True
     workspace.check_free(branch)
+    if workspace.repository.ask("check-ref-format", "--branch", branch).status != 0:
+        raise UsageError(f"{branch!r} cannot name a branch: give another with --branch NAME")
     return False
 
 

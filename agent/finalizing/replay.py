@@ -1,7 +1,7 @@
 """The kept steps of a run on another commit: which of them, and a commit for each.
 
-Only the kernel's file changes from step to step, so replaying one is writing its bytes. That is sound
-as long as the commit has the kernel that the run began with; another is refused.
+Only the kernel's file changes from step to step, so replaying one is writing its bytes. That is
+sound as long as the commit has the kernel that the run began with; another is refused.
 """
 
 from __future__ import annotations
