@@ -78,7 +78,7 @@ def document(events: Sequence[Event], repository: Repository) -> dict[str, Any]:
         "gains": _gains(run),
         "gains_from": "final" if run.finished and run.finished.comparison else "steps",
         "iterations": steps,
-        "whole_diff": _shortened(texts.diff(started.origin_sha, run.incumbent_sha)),
+        "whole_diff": shortened(texts.diff(started.origin_sha, run.incumbent_sha)),
         "table": render_table(run.rows),
         "machine": describe(started.environment),
         "environment": to_json(started.environment),
@@ -178,7 +178,7 @@ def _iteration(run: Run, each: Iteration, texts: KernelTexts) -> dict[str, Any]:
         "configs": [config_gain(config) for config in found.configs] if found else [],
         "variants": _variants(each),
         "filtered_out": [{"title": f.title, "reason": f.reason} for f in proposal.filtered_out],
-        "diff": _shortened(diff),
+        "diff": shortened(diff),
         "evidence": {
             "diagnosis_before": to_json(each.diagnosis_before) if each.diagnosis_before else None,
             "diagnosis_after": to_json(each.diagnosis_after) if each.diagnosis_after else None,
@@ -207,7 +207,8 @@ def _variants(each: Iteration) -> list[dict[str, Any]]:
     return found
 
 
-def _shortened(diff: str | None) -> str | None:
+def shortened(diff: str | None) -> str | None:
+    """As much of a change as a report shows."""
     if diff is None or len(diff) <= LONGEST_DIFF:
         return diff
     end = diff.rfind("\n", 0, LONGEST_DIFF) + 1

@@ -261,7 +261,7 @@ def test_a_run_that_kept_nothing_or_is_not_done_is_refused(repo: Path) -> None:
     assert "run kernel-1 is not done: `tile-agent status kernel-1` says" in refused(repo)
 
 
-@pytest.mark.parametrize("broken", others_full(True, False))
+@pytest.mark.parametrize("broken", others_full((True, False)))
 def test_tests_that_the_branch_has_by_now_judge_it(repo: Path, broken: bool) -> None:
     run_in(repo, STEPS[:1])
     more = "    assert BLOCK_SIZE == 256\n" if broken else "    assert BLOCK_SIZE\n"
