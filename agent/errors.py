@@ -5,6 +5,7 @@
     │   ├── BaselineFailed
     │   │   └── BaselineOutrun
     │   ├── CommandFailed
+    │   ├── FinalTestsFailed
     │   └── NothingCaptured
     ├── JournalError        a journal that cannot be read or written
     ├── TransitionError     an event that its phase does not know: a fault of ours
@@ -71,6 +72,10 @@ class BaselineOutrun(BaselineFailed):
 
 class CommandFailed(UsageError):
     """A command of the user's, of which tests were to be made, ended with an error."""
+
+
+class FinalTestsFailed(UsageError):
+    """Tests fail on the kept steps of a run where they are replayed."""
 
 
 class NothingCaptured(UsageError):

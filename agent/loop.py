@@ -134,12 +134,7 @@ class Effects:
         """An effect that leaves out the tests the baseline left out, in a resumed run too."""
 
         def call(run: Run) -> Event:
-            if baseline := run.baseline:
-                self.judge.leave_out(baseline.left_out)
-                self.judge.expect_launches(baseline.launching)
-                self.judge.verify_in(baseline.workers)
-                self.judge.compare_on(run.subset)
-                self.judge.weigh(baseline.weights)
+            as_at_baseline(self.judge, run)
             return effect(run)
 
         return call
@@ -367,6 +362,16 @@ class Effects:
             self._iteration = (run.iteration, run.attempt)
             self._iteration_ends = deadline_in(run.options.iteration_timeout_s)
         return self._iteration_ends
+
+
+def as_at_baseline(judge: Judge, run: Run) -> None:
+    """Have a judge ask the tests and the configs that the baseline of a run settled on."""
+    if baseline := run.baseline:
+        judge.leave_out(baseline.left_out)
+        judge.expect_launches(baseline.launching)
+        judge.verify_in(baseline.workers)
+        judge.compare_on(run.subset)
+        judge.weigh(baseline.weights)
 
 
 def _raise_outrun(kind: str, options: Options, ends: float) -> None:

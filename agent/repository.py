@@ -38,6 +38,8 @@ LOCAL_VARIABLES = (
     "GIT_SHALLOW_FILE",
     "GIT_WORK_TREE",
 )
+MOST_CONFLICTS = 127
+"""`git merge-file` answers with the number of conflicts, cut off here; above are errors."""
 _SET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
 _CONFIG = (
     "core.hooksPath=/dev/null",
@@ -182,6 +184,37 @@ class Repository:
     def read(self, sha: str, path: str) -> bytes:
         """The bytes of a file in a commit, as git stores them."""
         return self.git("cat-file", "blob", f"{sha}:{path}").out
+
+    def check_commits(self, *shas: str) -> None:
+        """Raise UsageError where git no longer has one of the commits."""
+        for sha in shas:
+            if self.ask("cat-file", "-e", f"{sha}^{{commit}}").status != 0:
+                raise UsageError(f"git no longer has commit {sha}: its ref was deleted")
+
+    def merge(self, base: str, ours: str, theirs: str) -> str | None:
+        """A text with the changes of two others to it; None where those conflict."""
+        with tempfile.TemporaryDirectory(prefix="tile-agent-") as folder:
+            paths = [Path(folder, name) for name in ("ours", "base", "theirs")]
+            for path, text in zip(paths, (ours, base, theirs), strict=True):
+                path.write_bytes(text.encode())
+            answer = self.ask("merge-file", "--stdout", "--quiet", *map(str, paths))
+        if answer.status > MOST_CONFLICTS:
+            raise GitError(f"git merge-file: {answer.complaint}")
+        return None if answer.status else answer.out.decode()
+
+    def diff(self, before: str, after: str, path: str) -> str:
+        """The change of a file between two commits, as `git apply` takes it.
+
+        Whatever the user has set for `git diff` says nothing here.
+
+        Raises:
+            UsageError: git no longer has one of the commits.
+        """
+        self.check_commits(before, after)
+        plain = ("--no-ext-diff", "--no-textconv", "--no-color", "--text", "--unified=3")
+        prefixes = ("--src-prefix=a/", "--dst-prefix=b/", "--no-renames")
+        answer = self.git("diff", *plain, *prefixes, before, after, "--", f":(top,literal){path}")
+        return answer.out.decode(errors="replace")
 
     def read_blobs(self, blobs: Iterable[str]) -> dict[str, bytes]:
         """Many blobs in one go: a repository may hold thousands of tests."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.errors import JournalError, TransitionError, UsageError, did_you_mean
-from agent.journal import read, replay
+from agent.journal import JournalLine, read, replay
 from agent.options import ASSISTANT, Request
-from agent.repository import Repository
+from agent.repository import Repository, shown
 from agent.state import Phase, Run
 from agent.workspace import SANDBOX, Workspace
 
@@ -87,6 +87,32 @@ def chosen_run(repository: Repository, name: str | None) -> str:
         mend = did_you_mean(name, known) or f"there are: {', '.join(known)}"
         raise UsageError(f"there is no run {name} here; {mend}")
     return name
+
+
+def begun(repository: Repository, name: str) -> tuple[JournalLine, ...]:
+    """The journal of a run that has at least started.
+
+    Raises:
+        UsageError: it has not.
+        JournalError: the journal cannot be read.
+    """
+    lines = read(runs_folder(repository) / name / "journal.jsonl")
+    if not lines:
+        raise UsageError(f"run {name} had not begun when it ended: there is nothing to report")
+    return lines
+
+
+def kernel_in(path: Path) -> tuple[Repository, str]:
+    """The repository of a kernel, and its path from the root; the file may be gone.
+
+    Raises:
+        UsageError: it is in no repository, or a link leads out of it.
+    """
+    real = path.resolve()
+    repository = Repository.open(next(each for each in real.parents if each.is_dir()))
+    if not real.is_relative_to(repository.root):
+        raise UsageError(f"{shown(path)} is outside the repository: name the file itself")
+    return repository, real.relative_to(repository.root).as_posix()
 
 
 def read_run(repository: Repository, name: str) -> Run | None:

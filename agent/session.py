@@ -235,6 +235,50 @@ def reopened(
         yield session, run, journal
 
 
+@contextmanager
+def opened_at(
+    repository: Repository, run: Run, sha: str, say: Callable[[str], None]
+) -> Iterator[Session]:
+    """Open a commit to be judged as a run that is done was: by its tests, on this machine.
+
+    The tests are those that the run began with, where the commit has their files as they were
+    then; else its own, collected anew. Nothing is written but worktrees, which go again.
+
+    Args:
+        repository: the user's.
+        run: which one.
+        sha: a commit with the run's kernel in it.
+        say: told in a line what is waited for.
+
+    Raises:
+        UsageError: somebody drives a run on the kernel, or the tests cannot run here.
+    """
+    started = run.started
+    assert started is not None
+    tests = started.tests
+    workspace = Workspace(repository, f"finalize-{started.run_id}")
+    tree = tree_of(repository, sha)
+    files = [str(repository.root / file) for file in tests.files]
+    target = find_target(tree, started.kernel, files, tests.benches)
+    paths = {file.partition("::")[0] for file in tests.files}
+    same = all(
+        repository.entry(sha, path) == repository.entry(started.origin_sha, path) for path in paths
+    )
+    request = Request(
+        kernel=repository.root / started.kernel,
+        python=started.python,
+        tests=tests.files,
+        bench=tests.benches,
+        branch=started.branch,
+        options=started.options,
+    )
+    with ExitStack() as stack:
+        stack.enter_context(workspace.lock(started.kernel))
+        stack.callback(workspace.close)
+        plan = tests if same else None
+        yield _open(stack, request, workspace, target, sha, say, plan=plan)
+
+
 def _open(
     stack: ExitStack,
     request: Request,

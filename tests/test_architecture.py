@@ -22,7 +22,7 @@ PLUGIN_FILES = sorted((ROOT / "tile_agent_pytest").rglob("*.py"))
 TIERS = """
     __main__
     cli
-    assistant  mcp  skillbook
+    assistant  mcp  skillbook  finalizing
     session
     loop
     watched  sweep  asking  planning

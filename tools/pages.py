@@ -111,6 +111,9 @@ def _section(name: str, command: Any) -> str:
     if arguments:
         lines.append("\n".join(arguments))
     lines += _tables(command)
+    if command.epilog:
+        _, *calls = command.epilog.split("\n\n")
+        lines.append("\n".join(["```sh", *calls, "```"]))
     return "\n" + "\n\n".join(lines) + "\n"
 
 

@@ -22,6 +22,16 @@ _ROW = re.compile(r"\|.*\|")
 _CELL = re.compile(r" *(?<!\\)\| *")
 _STYLES = {"right": "green", **STYLES}
 """Of the word that a line of progress begins with; any other is dim."""
+_OF_DIFF = {
+    "diff ": "bold",
+    "index ": "bold",
+    "--- ": "bold",
+    "+++ ": "bold",
+    "@@": "cyan",
+    "+": "green",
+    "-": "red",
+}
+"""By how a line of a unified diff begins."""
 
 
 def draw_text(text: str) -> None:
@@ -29,6 +39,14 @@ def draw_text(text: str) -> None:
     console = _console(sys.stdout)
     for part in parts(text):
         console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def draw_diff(diff: str) -> None:
+    """Print a unified diff to stdout: what is added, what is removed, and where."""
+    console = _console(sys.stdout)
+    for line in diff.split("\n"):
+        style = next((style for start, style in _OF_DIFF.items() if line.startswith(start)), "")
+        console.print(Text(line, style=style), soft_wrap=True)
 
 
 def draw_progress(line: str, file: TextIO) -> None:

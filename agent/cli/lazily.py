@@ -42,6 +42,21 @@ PLACES: Mapping[str, CommandPlace] = {
         "report",
         "Say what a run gained, by which steps, what it set aside, and how to reproduce it.",
     ),
+    "diff": CommandPlace(
+        "review",
+        "Show what a run changed: origin against best, or one iteration against the best before "
+        "it.",
+    ),
+    "history": CommandPlace(
+        "review",
+        "Say what all runs on a kernel tried: with which value, gain and verdict, when, on which "
+        "GPU.",
+    ),
+    "finalize": CommandPlace(
+        "finalize",
+        "Make a clean branch of what a run kept: a commit a step, tested, with a text to propose "
+        "it.",
+    ),
     "begin": CommandPlace(
         "assistant",
         "Begin a run that you lead: branch and baseline; go on with `tile-agent next`.",

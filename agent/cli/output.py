@@ -60,17 +60,18 @@ def forget() -> None:
     _context.clear()
 
 
-def result(value: dict[str, Any], text: str) -> None:
+def result(value: dict[str, Any], text: str, *, is_diff: bool = False) -> None:
     """The result of a command: the value as JSON, or the text for a person."""
-    text = _text(without_secrets(text))
+    text = _text(without_secrets(text)).rstrip("\n")
     if _json:
         print(as_json(value))
     elif sys.stdout.isatty():
         from agent.cli import drawing
 
-        drawing.draw_text(text.rstrip("\n"))
+        draw = drawing.draw_diff if is_diff else drawing.draw_text
+        draw(text)
     else:
-        print(text.rstrip("\n"))
+        print(text)
 
 
 def as_json(value: dict[str, Any]) -> str:

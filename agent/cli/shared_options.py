@@ -25,3 +25,8 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what it would do, as `tile-agent plan` does.")
 ]
+
+
+def examples(*calls: str) -> str:
+    """The end of a command's help: calls of it, one a line."""
+    return "\n\n".join(("Examples:", *(f"tile-agent {call}" for call in calls)))

@@ -62,8 +62,7 @@ def _latest(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare(folder: Path, before: str, after: str, path: str) -> str:
-    plain = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
-    return Repository.open(folder).git(*plain, before, after, "--", f":(literal){path}").text
+    return Repository.open(folder).diff(before, after, path)
 
 
 def _failed(error: str) -> dict[str, Any]:

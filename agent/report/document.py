@@ -79,7 +79,7 @@ def document(events: Sequence[Event], repository: Repository) -> dict[str, Any]:
         "gains": _gains(run),
         "gains_from": "final" if run.finished and run.finished.comparison else "steps",
         "iterations": steps,
-        "whole_diff": _shortened(texts.diff(started.origin_sha, run.incumbent_sha)),
+        "whole_diff": shortened(texts.diff(started.origin_sha, run.incumbent_sha)),
         "table": render_table(run.rows),
         "machine": describe(started.environment),
         "environment": to_json(started.environment),
@@ -109,7 +109,8 @@ def _effect(effect: Effect) -> dict[str, float]:
     return {"improvement": effect.improvement, "low": effect.low, "high": effect.high}
 
 
-def _config(config: ConfigComparison) -> dict[str, Any]:
+def config_gain(config: ConfigComparison) -> dict[str, Any]:
+    """A config of a comparison: before and after in ms, the part of the time saved, an interval."""
     return {
         "config": config.config,
         "before_ms": config.incumbent_ms,
@@ -124,7 +125,7 @@ def _gains(run: Run) -> list[dict[str, Any]]:
     While a run is under way they are the product of the comparisons that kept something.
     """
     if run.finished and run.finished.comparison:
-        return [_config(config) for config in run.finished.comparison.configs]
+        return [config_gain(config) for config in run.finished.comparison.configs]
     baseline = {record["config"]: record["latency_ms"] for record in _latencies(run)}
     return [
         {
@@ -175,10 +176,10 @@ def _iteration(run: Run, each: Iteration, texts: KernelTexts) -> dict[str, Any]:
         "overall": _effect(found.overall) if found else None,
         "resolvable": found.resolvable if found else None,
         "pairs": found.pairs if found else None,
-        "configs": [_config(config) for config in found.configs] if found else [],
+        "configs": [config_gain(config) for config in found.configs] if found else [],
         "variants": _variants(each),
         "filtered_out": [{"title": f.title, "reason": f.reason} for f in proposal.filtered_out],
-        "diff": _shortened(diff),
+        "diff": shortened(diff),
         "evidence": {
             "diagnosis_before": to_json(each.diagnosis_before) if each.diagnosis_before else None,
             "diagnosis_after": to_json(each.diagnosis_after) if each.diagnosis_after else None,
@@ -207,7 +208,8 @@ def _variants(each: Iteration) -> list[dict[str, Any]]:
     return found
 
 
-def _shortened(diff: str | None) -> str | None:
+def shortened(diff: str | None) -> str | None:
+    """As much of a change as a report shows."""
     if diff is None or len(diff) <= LONGEST_DIFF:
         return diff
     end = diff.rfind("\n", 0, LONGEST_DIFF) + 1

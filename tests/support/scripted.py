@@ -1,6 +1,7 @@
 """A run without pytest and without a GPU: the judge reads its verdicts from the kernel's text.
 
-The kernel says `LATENCY_MS = 1.0`, and may say `WRONG = True`, `CRASH = True` or `HANG = True`.
+The kernel says `LATENCY_MS = 1.0`, may say `# times 0.9` of a line that makes it faster, and
+`WRONG = True`, `CRASH = True` or `HANG = True`.
 """
 
 from __future__ import annotations
@@ -57,8 +58,11 @@ def kernel(latency_ms: float, *flags: str) -> str:
     return "\n".join([f"LATENCY_MS = {latency_ms}", *(f"{flag} = True" for flag in flags), ""])
 
 
+@dataclass
 class ScriptedJudge:
     """Exact, repeatable verdicts; `noise` spreads the pairs."""
+
+    launching: tuple[str, ...] = ("test_kernel.py::test_right",)
 
     def leave_out(self, nodeids: Collection[str]) -> None:
         assert not nodeids
@@ -89,7 +93,7 @@ class ScriptedJudge:
             return Failure(Status.CRASH, correct=False, reason="killed by SIGSEGV")
         if "WRONG" in text:
             return Failure(Status.REVERT, correct=False, reason="test_right: off by one")
-        return Verification(1, launching=("test_kernel.py::test_right",))
+        return Verification(1, launching=self.launching)
 
     def time(
         self,
@@ -207,6 +211,8 @@ class ScriptedRun:
     compiler: ScriptedCompiler | None = None
     torch: str = "2.0"
     """Its version, on the machine of the run."""
+    plan: TestPlan = PLAN
+    python: str = "python3"
 
     def __post_init__(self) -> None:
         self.repository = Repository.open(self.repo)
@@ -227,8 +233,8 @@ class ScriptedRun:
             branch=self.branch,
             origin_sha=origin,
             began_at_s=1_700_000_000,
-            python="python3",
-            tests=PLAN,
+            python=self.python,
+            tests=self.plan,
             environment={"gpus": [], "versions": {"torch": self.torch}},
             latency_meaning="scripted",
             options=self.options,
@@ -243,7 +249,7 @@ class ScriptedRun:
             candidates=Candidates(
                 self.workspace, lambda root: (root,), self.compiler, PastRuns(self.repository)
             ),
-            judge=ScriptedJudge(),
+            judge=ScriptedJudge() if self.plan is PLAN else ScriptedJudge(self.plan.correctness),
             proposers={"playbook": ScriptedProposer(self.steps)},
             kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
@@ -255,6 +261,7 @@ def _text(checkout: Checkout) -> str:
 
 
 def _latency(checkout: Checkout) -> float:
-    found = re.search(r"LATENCY_MS = ([\d.]+)", _text(checkout))
+    text = _text(checkout)
+    found = re.search(r"LATENCY_MS = ([\d.]+)", text)
     assert found is not None
-    return float(found.group(1))
+    return float(found.group(1)) * math.prod(map(float, re.findall(r"# times ([\d.]+)", text)))

@@ -1,0 +1,116 @@
+"""`finalize`: what a run kept, as a branch to propose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import completion, output
+from agent.cli.shared_options import Json, examples
+from agent.errors import ExitCode, FinalTestsFailed
+
+if TYPE_CHECKING:
+    from agent.finalizing.finalize import Finalized
+
+PULL_REQUEST = "pull_request.md"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    calls = examples(
+        "finalize", "finalize --onto main --branch faster-softmax", "finalize --measure --apply"
+    )
+    app.command(epilog=calls)(finalize)
+
+
+def finalize(
+    run_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="The latest when left out.", autocompletion=completion.runs
+        ),
+    ] = None,
+    branch: Annotated[
+        str | None,
+        typer.Option(help="Name of the branch to make; that of the run and -final when left out."),
+    ] = None,
+    onto: Annotated[
+        str | None,
+        typer.Option(help="Replay on this branch or commit; on what is checked out if left out."),
+    ] = None,
+    keep_all: Annotated[
+        bool, typer.Option("--keep-all", help="Leave no step out that contributes nothing.")
+    ] = False,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure",
+            help="Compare the end with and without each step on the GPU of the run, leave out what "
+            "makes no difference, and measure the whole again.",
+        ),
+    ] = False,
+    apply: Annotated[
+        bool,
+        typer.Option(
+            "--apply",
+            help="Also write the kernel to your checkout, if it holds there what the run began "
+            "with.",
+        ),
+    ] = False,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help=f"Write the text of the pull request to this file; to {PULL_REQUEST} in the run's "
+            "folder when left out.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a clean branch of what a run kept: a commit a step, tested, with a text to propose it.
+
+    Steps that contribute nothing are left out and named: those that a later step replaced, and
+    those whose gain did not show when the run measured them again while the others account for all
+    of it. Refused where the kernel has changed since the run began. Nothing is pushed, no branch is
+    moved, and nothing is checked out.
+    """
+    output.use_json(as_json)
+    from agent.finalizing.finalize import Wish
+    from agent.finalizing.finalize import finalize as made
+    from agent.repository import Repository
+    from agent.runs import begun, chosen_run, runs_folder
+
+    repository = Repository.open(Path.cwd())
+    name = chosen_run(repository, run_id)
+    events = [line.event for line in begun(repository, name)]
+    wish = Wish(branch, onto, keep_all, measure, apply)
+    try:
+        found = made(repository, events, wish, output.progress, output.without_secrets)
+    except FinalTestsFailed as problem:
+        code = output.failed(str(problem), ExitCode.NO_IMPROVEMENT)
+        raise typer.Exit(code) from problem
+    path = target or runs_folder(repository) / name / PULL_REQUEST
+    output.write(path, found.text)
+    value = found.to_json() | {"pull_request": str(path)}
+    output.result(value, "\n".join(_lines(found, path)))
+
+
+def _lines(found: Finalized, path: Path) -> Iterator[str]:
+    count = len(found.commits.steps)
+    yield (
+        f"branch {found.branch} has {count} commit{'s' if count > 1 else ''} on {found.onto.name}, "
+        f"{found.onto.base[:12]}"
+    )
+    for step in found.replay.steps:
+        sha = found.commits.steps.get(step.iteration, "")[:12]
+        yield f"  {sha or 'left out':<12} iteration {step.iteration}: {step.title}"
+    yield from (f"note: {note}" for note in found.notes)
+    if found.applied:
+        yield f"{found.replay.kernel} in your checkout is as at its end, not committed"
+    yield f"look at it    git log -p {found.onto.base[:12]}..{found.branch}"
+    yield f"take it       git merge --ff-only {found.branch}"
+    yield f"propose it    {path}"
