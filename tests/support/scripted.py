@@ -32,7 +32,7 @@ from agent.measuring.subset import Subset
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
-from agent.state import Run
+from agent.state import Phase, Run
 from agent.transitions import advance
 from agent.workspace import Workspace
 
@@ -133,6 +133,8 @@ class ScriptedJudge:
         candidate: Checkout,
         calibration: Calibration | None,
         deadline: float,
+        *,
+        attempts: int = 1,
     ) -> Comparison | Failure:
         if "HANG" in _text(candidate):
             return Failure(Status.CRASH, correct=True, reason="timed out")
@@ -140,7 +142,7 @@ class ScriptedJudge:
             return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
         before, after = _latency(incumbent), _latency(candidate)
         pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)]
-        return compare(pairs, alpha=0.0125)
+        return compare(pairs, alpha=0.0125 / attempts)
 
 
 class ScriptedCompiler:
@@ -193,6 +195,23 @@ class ScriptedProposer:
 
 
 @dataclass
+class ScriptedAssistant:
+    """Goes through its steps once, and mends each to its next text while it may."""
+
+    steps: Sequence[Step]
+
+    def propose(self, run: Run, subject: Subject) -> Proposal | Exhausted:
+        mending = run.phase is Phase.REPAIR
+        for step in self.steps:
+            asked = run.proposal is not None and step.name == run.proposal.optimization
+            if asked if mending else step.name not in run.tried:
+                number = run.attempt if mending else 0
+                variant = ProposedVariant({}, f"{step.name} {number + 1}", step.texts[number])
+                return Proposal(step.name, step.family, "it should help", (variant,))
+        return Exhausted()
+
+
+@dataclass
 class ScriptedRun:
     """Everything a scripted run needs in a repository, opened as `run` or `resume` would."""
 
@@ -237,7 +256,10 @@ class ScriptedRun:
             workspace=self.workspace,
             candidates=Candidates(self.workspace, lambda root: (root,), self.compiler),
             judge=ScriptedJudge(),
-            proposers={"playbook": ScriptedProposer(self.steps)},
+            proposers={
+                "playbook": ScriptedProposer(self.steps),
+                "assistant": ScriptedAssistant(self.steps),
+            },
             kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
         )
