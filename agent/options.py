@@ -199,7 +199,12 @@ class Options:
     ] = ()
     max_iterations: Annotated[int, Option("Stop after so many iterations.", min=1)] = 25
     patience: Annotated[
-        int, Option("Stop after so many iterations in a row without improvement.", min=1)
+        int,
+        Option(
+            "Stop after so many iterations in a row of which a comparison finds no improvement; "
+            "failed tests do not count.",
+            min=1,
+        ),
     ] = 2
     keep_going: Annotated[bool, Option("Go on after an improvement under 2 %.")] = False
     time_budget_s: Annotated[

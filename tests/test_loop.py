@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from agent.events import Baselined, Event, Measured, Screened, StopReason
+from agent.events import (
+    Baselined,
+    CodeChange,
+    Event,
+    Measured,
+    Proposed,
+    Screened,
+    Skipped,
+    StopReason,
+)
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
@@ -22,10 +31,10 @@ from agent.measuring.measurement import Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset
-from agent.options import Options
+from agent.options import ASSISTANT, Options
 from agent.report.progress import lines
 from agent.report.table import render
-from agent.state import Phase, Run
+from agent.state import ATTEMPTS, Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ORIGIN, STEPS
 from tests.support.scripted import (
@@ -36,6 +45,7 @@ from tests.support.scripted import (
     Step,
     kernel,
 )
+from tests.support.scripted_run import SCENARIOS
 from tests.support.warm_python import run_python
 
 REPO_ROOT = Path(__file__).parent.parent
@@ -65,12 +75,75 @@ def test_a_run_meets_every_verdict(tmp_path: Path) -> None:
         ("minor (n=0)", "keep", True),
         ("crash (n=0)", "crash", False),
         ("hang (n=0)", "crash", True),
+        ("slow (n=0)", "revert", True),
+        ("as-slow (n=0)", "revert", True),
     ]
     assert run.stopped is not None and run.stopped.reason is StopReason.NO_IMPROVEMENT
     assert [s.optimization for s in run.skipped] == ["declined"]
     assert run.demoted == {"cache"}
     assert run.finished is not None and run.finished.comparison is not None
     assert run.finished.comparison.overall.improvement == pytest.approx(0.42)
+
+
+def test_a_candidate_is_mended_within_its_iteration(tmp_path: Path) -> None:
+    """At most three attempts, each a commit and each in the journal; one row an iteration."""
+    scripted = SCENARIOS["assistant"](make_repo(tmp_path, {KERNEL: ORIGIN}))
+    shares: list[int] = []
+
+    class Shared(ScriptedJudge):
+        def compare(self, *arguments: Any, attempts: int = 1) -> Comparison | Failure:
+            shares.append(attempts)
+            return super().compare(*arguments, attempts=attempts)
+
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=Shared())
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    journal.close()
+    assert [(r.iteration, r.optimization, r.status.value, r.attempts) for r in run.rows] == [
+        (0, "baseline", "keep", 1),
+        (1, "mask 3", "keep", 3),
+        (2, "hopeless 3", "revert", 3),
+        (3, "at-once 1", "keep", 1),
+        (4, "slower-each-time 3", "revert", 3),
+    ]
+    assert (run.misses, run.stopped and run.stopped.reason) == (1, StopReason.EXHAUSTED)
+    assert shares == [ATTEMPTS] * 7 + [1] * 3  # the last word shares nothing
+    refs = git(scripted.repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
+    tried = [ref.rsplit("/", 1)[1] for ref in refs.splitlines()]
+    assert [name for name in tried if name.startswith("01")] == [
+        f"01-mask-{number}" for number in (1, 2, 3)
+    ]
+    table = render(run.rows)
+    assert "| mask 3, 3 attempts" in table and "| at-once 1 " in table
+    events = [line.event for line in read(scripted.folder / "journal.jsonl")]
+    assert sum(isinstance(event, Proposed) for event in events) == 10
+
+
+def test_what_does_not_compile_is_judged_where_it_may_be_mended(tmp_path: Path) -> None:
+    """And what the compiler made of the rest is told beside the incumbent's code."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    steps = (Step("a", (kernel(0.5, "BROKEN", "CRASH"), kernel(0.8))),)
+    options = Options(proposers=(ASSISTANT,))
+    run = finish(ScriptedRun(repo, steps, options, compiler=ScriptedCompiler()))
+    assert [(row.status, row.attempts) for row in run.rows[1:]] == [(Status.KEEP, 2)]
+    assert run.proposal is not None
+    assert run.proposal.code == (CodeChange("kernel", (32, 32), (0, 0), (0, 0)),)
+
+
+def test_an_attempt_that_compiles_to_the_incumbents_code_costs_none(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    steps = (Step("a", (kernel(1.2), f"# mended\n{ORIGIN}")),)
+    options = Options(proposers=(ASSISTANT,))
+    scripted = ScriptedRun(repo, steps, options, compiler=ScriptedCompiler())
+    run, journal = scripted.begin()
+    table, seen = scripted.effects().table(), list[Event]()
+
+    def skipped(_: Run) -> bool:
+        return bool(seen) and isinstance(seen[-1], Skipped)
+
+    run = drive(run, journal, table, lambda _, event: seen.append(event), skipped)
+    journal.close()
+    assert (run.phase, run.attempt, run.skipped) == (Phase.REPAIR, 1, ())
 
 
 def otherwise(*_: object, **__: object) -> Verdict:
@@ -102,7 +175,7 @@ def test_every_measured_event_holds_the_verdict_that_its_row_tells(tmp_path: Pat
     verdicts = [event.verdict for event in events if isinstance(event, Measured)]
     timed = [row for row in run.rows[1:] if row.latency_ms is not None]
     assert [(v.status, v.reason) for v in verdicts if v] == [(r.status, r.reason) for r in timed]
-    assert len(verdicts) == 4
+    assert len(verdicts) == 6
 
 
 def test_a_run_of_before_reads_as_git_has_it(
@@ -128,8 +201,8 @@ def test_a_secret_in_the_name_of_a_config_is_nothing_that_a_verdict_goes_by(
     """What was kept before is known by the names that are in the journal."""
 
     class Named(ScriptedJudge):
-        def compare(self, *arguments: Any) -> Comparison | Failure:
-            found = super().compare(*arguments)
+        def compare(self, *arguments: Any, **rest: Any) -> Comparison | Failure:
+            found = super().compare(*arguments, **rest)
             assert isinstance(found, Comparison)
             (config,) = found.configs
             return replace(found, configs=(replace(config, config="correct-horse-battery"),))
@@ -232,9 +305,9 @@ class LongPass(ScriptedJudge):
         self.looked_on.add(self.on)
         return super().interleaved_screen(*args)
 
-    def compare(self, *args: Any) -> Comparison | Failure:
+    def compare(self, *args: Any, **rest: Any) -> Comparison | Failure:
         self.compared_on.add(self.on)
-        return super().compare(*args)
+        return super().compare(*args, **rest)
 
 
 def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Path) -> None:
@@ -430,9 +503,11 @@ def outcome(repo: Path) -> tuple[str, str, list[str]]:
     return render(run.rows), log, refs
 
 
-def attempt(repo: Path, phase: str = "-", moment: str = "-") -> int:
+def attempt(repo: Path, phase: str = "-", moment: str = "-", proposer: str = "playbook") -> int:
     program = "import sys, tests.support.scripted_run as run; run.main(*sys.argv[1:])"
-    end = run_python(program, str(repo), phase, moment, cwd=REPO_ROOT, kind="command-line")
+    end = run_python(
+        program, str(repo), phase, moment, proposer, cwd=REPO_ROOT, kind="command-line"
+    )
     assert end.returncode in (0, -9), end.stderr
     return end.returncode
 
@@ -448,7 +523,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, lis
         return outcome(repo)
 
 
-PHASES = [phase.value for phase in Phase if phase not in (Phase.SETUP, Phase.DONE)]
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
+    """The same of one whose candidates are mended."""
+    folder = tmp_path_factory.mktemp("calm")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        isolate(monkeypatch, folder)
+        repo = make_repo(folder, {KERNEL: ORIGIN})
+        assert attempt(repo, proposer=ASSISTANT) == 0
+        return outcome(repo)
+
+
+NOT_SEEN = (Phase.SETUP, Phase.REPAIR, Phase.DONE)
+PHASES = [phase.value for phase in Phase if phase not in NOT_SEEN]
 
 
 @pytest.mark.full
@@ -467,6 +554,20 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
     attempt(repo)
     assert outcome(repo) == undisturbed
     assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("phase", ["propose", "verify", "measure", "settle", "repair"])
+def test_a_run_killed_anywhere_is_mended_as_an_undisturbed_one_is(
+    tmp_path: Path, phase: str, mended: tuple[str, str, list[str]]
+) -> None:
+    """No attempt is lost, and none is counted twice."""
+    repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
+    for moment in ("before", "after", "torn", "written"):
+        assert attempt(repo, phase, moment, ASSISTANT) == -9, moment
+    attempt(repo, proposer=ASSISTANT)
+    assert outcome(repo) == mended
     assert git(repo, "worktree", "list").count("\n") == 0
 
 

@@ -17,6 +17,7 @@ from agent.events import (
     Event,
     Failed,
     Finished,
+    GivenUp,
     HandedOver,
     Measured,
     Offered,
@@ -32,10 +33,11 @@ from agent.events import (
 )
 from agent.journal import replay
 from agent.measuring.decision import Gain, Status, Verdict
+from agent.measuring.measurement import Failure
 from agent.measuring.statistics import ConfigComparison, Effect
 from agent.options import Options
 from agent.report.result import notes
-from agent.state import Phase, Run, decided, stop_reason
+from agent.state import Phase, Run, decided, may_mend, stop_reason
 from agent.transitions import advance
 from agent.usage import Usage
 from tests.support.history import (
@@ -68,6 +70,9 @@ LEGAL: dict[tuple[Phase, type[Event]], Phase] = {
     (Phase.MEASURE, Measured): Phase.SETTLE,
     (Phase.MEASURE, Failed): Phase.SETTLE,
     (Phase.SETTLE, Settled): Phase.PROPOSE,
+    (Phase.REPAIR, Proposed): Phase.VERIFY,
+    (Phase.REPAIR, Skipped): Phase.REPAIR,
+    (Phase.REPAIR, GivenUp): Phase.PROPOSE,
     (Phase.FINISH, Finished): Phase.DONE,
 }
 EXAMPLES: dict[type[Event], Event] = {
@@ -83,6 +88,7 @@ EXAMPLES: dict[type[Event], Event] = {
     Verified: Verified("a1", 12),
     Measured: Measured(comparison(0.1)),
     Failed: Failed(Status.CRASH, True, "timed out"),
+    GivenUp: GivenUp("it cannot be mended"),
     Settled: Settled("a2"),
     Stopped: Stopped(StopReason.TIME),
     Finished: Finished(None),
@@ -155,17 +161,20 @@ def test_the_history_as_rows() -> None:
         (1, "block_size (n=0)", "keep", True, "a2"),
         (2, "occupancy (n=0)", "revert", True, "b1"),
         (3, "reciprocal (n=0)", "revert", False, "c1"),
+        (4, "split-k (n=0)", "revert", True, "d2"),
     ]
+    assert [r.attempts for r in run.rows] == [1, 1, 1, 1, 2]
     assert [r.latency_ms for r in run.rows] == [
         pytest.approx(0.82),
         pytest.approx(0.738),
         pytest.approx(0.984),
         None,
+        pytest.approx(0.902),
     ]
     assert run.incumbent_sha == "a2"
     assert run.incumbent_ms == pytest.approx(0.738)
     assert [row.iteration for row in run.kept] == [1]
-    assert set(run.tried) == {"block_size", "occupancy", "reciprocal", "own-idea"}
+    assert set(run.tried) == {"block_size", "occupancy", "reciprocal", "own-idea", "split-k"}
     assert [skipped.optimization for skipped in run.skipped] == ["pipelining", "own-idea"]
     assert run.notes == ("the branch is checked out",)
     assert run.spent_s == pytest.approx(sum(event.took_s for event in HISTORY))
@@ -229,10 +238,11 @@ def test_a_reverted_candidate_leaves_the_incumbent() -> None:
         ({}, [], None),
         ({}, [0.1, 0.1, 0.03, -0.1], None),
         ({}, [-0.1, -0.1], StopReason.NO_IMPROVEMENT),
-        ({}, [-0.1, CRASHED], StopReason.NO_IMPROVEMENT),
+        ({}, [-0.1, CRASHED, CRASHED], None),
+        ({}, [-0.1, CRASHED, -0.1], StopReason.NO_IMPROVEMENT),
         ({}, [-0.1, 0.1, -0.1], None),
         ({"patience": 3}, [-0.1, -0.1], None),
-        ({"patience": 3}, [-0.1, -0.1, CRASHED], StopReason.NO_IMPROVEMENT),
+        ({"patience": 3}, [-0.1, -0.1, -0.1], StopReason.NO_IMPROVEMENT),
         ({}, [0.01], StopReason.SMALL_IMPROVEMENT),
         ({"keep_going": True}, [0.01], None),
         ({}, [0.01, -0.1], None),
@@ -492,10 +502,84 @@ def test_an_iteration_that_is_dropped_is_a_crash_wherever_it_stood(phase: Phase)
     row = run.rows[-1]
     assert (row.status, row.reason) == (Status.CRASH, "dropped: its try never ends")
     assert (row.latency_ms, row.iteration) == (None, before.iteration)
-    assert (run.iteration, run.misses) == (before.iteration + 1, before.misses + 1)
+    assert (run.iteration, run.misses) == (before.iteration + 1, before.misses)
     assert (run.incumbent_sha, run.kept) == (before.incumbent_sha, before.kept)
     after = iterate(run, 0.1)  # and the run goes on as after any crash
     assert after.rows[-1].status is Status.KEEP
+
+
+# --- repair -------------------------------------------------------------------------------------
+
+
+def in_repair(*outcomes: float | Failed) -> Run:
+    """A run that an assistant leads, whose candidate came to these, one attempt after the other."""
+    run = advance(started(proposers=("assistant",)), Offered("x", "tiles", "x"))
+    for number, outcome in enumerate(outcomes, start=1):
+        run = advance(run, proposed("x", f"a{number}"))
+        if not isinstance(outcome, Failed):
+            run = advance(run, Verified(f"a{number}", 12))
+            found = Measured(comparison(outcome), mendable=may_mend(run))
+            run = advance(run, found)
+            continue
+        run = advance(run, replace(outcome, mendable=may_mend(run)))
+    return run
+
+
+def test_what_failed_may_be_mended_twice_within_its_iteration() -> None:
+    run = in_repair(CRASHED, -0.1)
+    assert (run.phase, run.iteration, run.attempt, may_mend(run)) == (Phase.REPAIR, 1, 2, True)
+    assert [(a.candidate.sha, a.verdict.reason) for a in run.earlier] == [("a1", "timed out")]
+    run = advance(run, proposed("x", "a3"))
+    assert (run.attempt, may_mend(run), run.comparison, run.failed) == (3, False, None, None)
+    run = advance(run, Verified("a3", 12))
+    run = advance(advance(run, Measured(comparison(0.1))), Settled("kept"))
+    (row,) = run.rows[1:]
+    assert (row.iteration, row.attempts, row.status, row.sha) == (1, 3, Status.KEEP, "kept")
+    assert (run.iteration, run.attempt, run.earlier, run.misses) == (2, 1, (), 0)
+
+
+def test_the_third_attempt_is_the_last() -> None:
+    assert in_repair(CRASHED, CRASHED, CRASHED).phase is Phase.SETTLE
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "misses"),
+    [((CRASHED,), 0), ((-0.1,), 1), ((-0.1, CRASHED), 1), ((CRASHED, CRASHED), 0)],
+)
+def test_what_is_given_up_ends_as_its_last_attempt_and_is_a_miss_if_one_was_compared(
+    outcomes: tuple[float | Failed, ...], misses: int
+) -> None:
+    before = in_repair(*outcomes)
+    assert before.verdict is not None
+    run = advance(before, GivenUp("no idea"))
+    row = run.rows[-1]
+    assert (row.status, row.attempts) == (before.verdict.status, len(outcomes))
+    assert row.reason == f"{before.verdict.reason}; given up: no idea"
+    assert (run.phase, run.misses, run.incumbent_sha) == (
+        Phase.PROPOSE,
+        misses,
+        before.incumbent_sha,
+    )
+
+
+def test_whoever_does_not_come_back_mends_nothing() -> None:
+    assert not may_mend(advance(started(), proposed("x", "a1")))
+
+
+@pytest.mark.parametrize("event", [SICK, UNMEASURED])
+def test_what_is_not_the_candidates_fault_is_not_for_it_to_mend(event: Failed) -> None:
+    failure = Failure(
+        event.status,
+        event.correct,
+        event.reason,
+        incumbent=event.incumbent,
+        unmeasured=event.unmeasured,
+    )
+    assert not Failed.of(failure, may_mend=True).mendable
+
+
+def test_a_journal_of_before_holds_failures_that_settle() -> None:
+    assert iterate(started(proposers=("assistant",)), CRASHED).phase is Phase.PROPOSE
 
 
 def test_the_diagnosis_stands_until_there_is_another() -> None:

@@ -48,7 +48,7 @@ def begin(request: Request, yes: bool) -> None:
 def next_task(
     run_id: RunId = None,
     decline: Annotated[
-        str, typer.Option(help="Why what is offered is not worth a try; it is set aside.")
+        str, typer.Option(help="Why what is offered is not worth a try, or cannot be mended.")
     ] = "",
     drop: Annotated[
         str,
@@ -82,7 +82,7 @@ def try_draft(
     run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
-    """Have the draft tested, measured, and kept or reverted."""
+    """Have the draft tested, measured, and kept or reverted; what fails may be mended twice."""
     output.use_json(as_json)
     from agent.assistant.driving import attempt
     from agent.repository import Repository

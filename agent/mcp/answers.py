@@ -28,12 +28,25 @@ class TurnAnswer(_Answer):
     incumbent_ms: float | None = Field(None, description="Latency of the best commit so far.")
     left: dict[str, float | None] | None = Field(
         None,
-        description="Until a limit ends the run: 'iterations', 'without_improvement' in a row, and "
-        "'time_s'; null where there is no limit.",
+        description="Until a limit ends the run: 'iterations', 'without_improvement' in a row "
+        "(only comparisons that find no gain count), and 'time_s', null where there is no limit; "
+        "'attempts' at this candidate.",
     )
 
 
-class Offer(TurnAnswer):
+class _Editing(TurnAnswer):
+    file: str | None = Field(None, description="The draft to edit, and the only file to edit.")
+    edited: bool | None = Field(None, description="The draft holds an edit not tried yet.")
+    attempt: dict[str, Any] | None = Field(
+        None,
+        description="What the last candidate came to, where it was judged: 'number' of 'of', "
+        "'status', 'reason', 'mismatch' (largest error and where), 'account' (all that the test or "
+        "the compiler said), 'configs' with intervals, 'code' (registers and spilled bytes, before "
+        "and after). Where 'do' says 'edit', mend the draft and call 'try' again.",
+    )
+
+
+class Offer(_Editing):
     """The one optimization to carry out now, where 'do' says 'edit'."""
 
     optimization: str | None = Field(None, description="Its name in the playbook.")
@@ -42,20 +55,22 @@ class Offer(TurnAnswer):
     brief: str | None = Field(
         None, description="Kernel, hardware, diagnosis and what was tried, as Markdown."
     )
-    file: str | None = Field(None, description="The draft to edit, and the only file to edit.")
-    edited: bool | None = Field(None, description="The draft holds an edit not tried yet.")
     others: list[dict[str, Any]] = Field(
         default_factory=list, description="What could be tried instead, by 'choose'."
     )
+    again: list[str] = Field(
+        default_factory=list,
+        description="What was tried, and may be chosen once more with another value.",
+    )
 
 
-class Tried(TurnAnswer):
+class Tried(_Editing):
     """How the draft was judged."""
 
     row: dict[str, Any] | None = Field(
         None,
         description="Its row in the table; 'status' is keep, revert, crash, held or "
-        "tampered, with 'reason'.",
+        "tampered, with 'reason'. Null while the candidate may be mended: see 'attempt'.",
     )
     effect: dict[str, Any] | None = Field(
         None,

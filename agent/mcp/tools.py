@@ -120,7 +120,10 @@ async def next_step(
     run: Run = None,
     decline: Annotated[
         str | None,
-        Field(description="Why the offered optimization does not fit here; offers another one."),
+        Field(
+            description="Why the offered optimization does not fit here, or the candidate cannot "
+            "be mended; offers another one."
+        ),
     ] = None,
     drop: Annotated[
         str | None,
@@ -156,7 +159,9 @@ async def try_candidate(
 
     tile-agent decides; do not commit yourself, and leave the tests alone. Takes minutes. A draft
     that cannot be a candidate is refused with the reason, and counts for nothing: mend it and try
-    again. After an interruption it goes on where it was.
+    again. A candidate that fails or is slower comes back with 'do' 'edit' and all that is known in
+    'attempt': mend it and try again, three attempts in all, or give it up by `next` with 'decline'.
+    After an interruption it goes on where it was.
     """
     options: dict[str, Value] = {"message": hypothesis, "run": run}
     return await _answered(context, repository, "try", options=options)

@@ -178,6 +178,8 @@ def _iteration(run: Run, each: Iteration, texts: KernelTexts) -> dict[str, Any]:
         "pairs": found.pairs if found else None,
         "configs": [config_gain(config) for config in found.configs] if found else [],
         "variants": _variants(each),
+        "attempts": len(each.earlier) + 1,
+        "earlier_attempts": [_attempt(number, a) for number, a in enumerate(each.earlier, 1)],
         "filtered_out": [{"title": f.title, "reason": f.reason} for f in proposal.filtered_out],
         "diff": shortened(diff),
         "evidence": {
@@ -187,6 +189,19 @@ def _iteration(run: Run, each: Iteration, texts: KernelTexts) -> dict[str, Any]:
             "launches_after": [str(launch) for launch in each.launches_after],
         },
         "took_s": {phase: round(seconds, 1) for phase, seconds in each.took_s.items()},
+    }
+
+
+def _attempt(number: int, each: Iteration) -> dict[str, Any]:
+    """What was mended then."""
+    verdict, found = each.verdict, each.comparison
+    return {
+        "number": number,
+        "hypothesis": each.proposal.hypothesis,
+        "sha": each.shown_sha,
+        "status": verdict.status.value if verdict else None,
+        "reason": verdict.reason if verdict else "",
+        "overall": _effect(found.overall) if found else None,
     }
 
 

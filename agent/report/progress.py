@@ -94,6 +94,7 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
         case Proposed():
             count = len(event.candidates)
             title = event.candidates[0].title if count == 1 else f"{count} variants"
+            title += f", attempt {run.attempt}" if run.attempt > 1 else ""
             return [
                 f"[{run.iteration:2d}] try    {event.optimization}: {title}{_usage(event)}",
                 *(

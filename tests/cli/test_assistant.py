@@ -100,8 +100,11 @@ class Assistant:
             killed(self.repo, moments.pop(0), arguments)
             return False
         answer = self.call(arguments)
-        if answer["do"] == "edit":
+        if answer["do"] == "edit" and arguments[0] == "next" and "attempt" not in answer:
             self.edit(Path(answer["file"]))
+        elif answer["do"] == "edit":  # it is no good idea, and cannot be mended
+            self.verdicts.append((answer["attempt"]["status"], answer.get("resumed", False)))
+            assert self.call(["finish", "--json"])["rows"][-1]["attempts"] == 1
         elif answer.get("row"):
             self.verdicts.append((answer["row"]["status"], answer["resumed"]))
         return False
@@ -136,7 +139,8 @@ class Assistant:
         while self.deaths["try"]:
             killed(self.repo, self.deaths["try"].pop(0), arguments)
         answer = self.call(arguments)
-        self.verdicts.append((answer["row"]["status"], answer["resumed"]))
+        if answer["row"]:
+            self.verdicts.append((answer["row"]["status"], answer["resumed"]))
 
 
 def test_an_assistant_that_forgets_everything_and_is_killed_leads_a_run_to_its_end(
@@ -234,8 +238,14 @@ def test_what_is_offered_can_be_declined_and_another_chosen(begun: Path) -> None
     assert "not left to try" in refused(tile_agent(begun, "next", "--choose", "magic", "--json"))
 
 
+def left(**known: float | None) -> dict[str, float | None]:
+    """What an answer says is left, in a run without a budget of time."""
+    return {"time_s": None} | known
+
+
 def test_what_was_reverted_can_be_chosen_again_with_another_value(begun: Path) -> None:
     def tried(size: int) -> dict[str, Any]:
+        """Each value an iteration of its own: what came of the one before is given up."""
         offered = tile_agent(begun, "next", "--choose", "block-size", "--json").json
         assert (offered["optimization"], offered["edited"]) == ("block-size", False)
         assert tile_agent(begun, "next", "--json").json["optimization"] == "block-size"
@@ -243,16 +253,20 @@ def test_what_was_reverted_can_be_chosen_again_with_another_value(begun: Path) -
         return tile_agent(begun, "try", "-m", f"blocks of {size}", "--json").json
 
     worse = tried(128)
-    assert worse["row"]["status"] == "revert"
-    assert worse["left"] == {"iterations": 24, "without_improvement": 3, "time_s": None}
+    assert (worse["row"], worse["attempt"]["status"]) == (None, "revert")
+    assert worse["left"] == left(iterations=25, without_improvement=4, attempts=2)
     better = tried(512)
     assert (better["row"]["status"], better["row"]["iteration"]) == ("keep", 2)
-    assert better["left"] == {"iterations": 23, "without_improvement": 4, "time_s": None}
+    assert better["left"] == left(iterations=23, without_improvement=4, attempts=3)
+    (_, given_up, _) = tile_agent(begun, "status", "--json").json["runs"][-1]["rows"]
+    assert (given_up["status"], given_up["attempts"]) == ("revert", 1)
+    assert given_up["reason"].endswith("given up: block-size was chosen")
     others = tile_agent(begun, "next", "--json").json
     assert "block-size" not in [
         others["optimization"],
         *(o["optimization"] for o in others["others"]),
     ]
+    assert others["again"] == ["block-size"]
 
 
 def test_what_is_offered_can_be_dropped_and_every_draft_is_kept(begun: Path) -> None:
@@ -335,11 +349,90 @@ def test_what_a_candidate_says_may_be_no_text(begun: Path) -> None:
     says = 'raise RuntimeError("\\ud800 \\x1b[2J")'
     draft_of(begun).write_text(KERNEL.replace("    y = torch", f"    {says}\n    y = torch"))
     answer = tile_agent(begun, "try", "-m", "odd \udcff\x1b title", "--json").json
-    assert answer["row"]["status"] == "crash" and "\ud800" in answer["row"]["reason"]
-    assert answer["row"]["optimization"] == "odd title (assistant)"
+    assert answer["attempt"]["status"] == "crash" and "\ud800" in answer["attempt"]["reason"]
+    answer = tile_agent(begun, "next", "--decline", "odd \udcff too", "--json").json
+    row = tile_agent(begun, "status", "--json").json["runs"][-1]["rows"][-1]
+    assert row["optimization"] == "odd title (assistant)"
     for arguments in (["status"], ["next"], ["finish"]):
         end = tile_agent(begun, *arguments)
         assert end.code in (0, ExitCode.NO_IMPROVEMENT), end.err
+
+
+# --- repair -------------------------------------------------------------------------------------
+
+OFF_BY_ONE = KERNEL.replace("mask = offsets < n", "mask = offsets < n - 1")
+MENDED = FASTER
+MEND = ["try", "-m", "fewer blocks, and the mask holds the last element", "--json"]
+
+
+def test_a_broken_mask_is_mended_by_what_the_answer_says(begun: Path) -> None:
+    """Handed in wrong, read, handed in slower, read, handed in right, and kept."""
+    offered = tile_agent(begun, "next", "--choose", "block-size", "--json").json
+    draft = Path(offered["file"])
+    draft.write_text(OFF_BY_ONE.replace("= 256", "= 1024"))
+    wrong = tile_agent(begun, *TRY).json
+    assert (wrong["do"], wrong["row"], wrong["file"]) == ("edit", None, str(draft))
+    told = wrong["attempt"]
+    assert (told["number"], told["of"], told["correct"]) == (1, 3, False)
+    assert told["mismatch"]["test"] == "tests/test_double.py::test_double_triton"
+    assert (told["mismatch"]["mismatched"], told["mismatch"]["elements"]) == (1, 700)
+    assert told["mismatch"]["largest_error"]["at"] == "(699,)"
+    assert "torch.testing.assert_close(double(x), 2 * x)" in told["account"]
+    assert wrong["left"] == left(iterations=25, without_improvement=4, attempts=2)
+    assert draft.read_text() == OFF_BY_ONE.replace("= 256", "= 1024"), "it is to be mended"
+
+    recorded = journal_of(begun)
+    assert "is attempt 1 as it was judged" in refused(tile_agent(begun, *TRY))
+    asked = tile_agent(begun, "next", "--json").json  # by somebody who knows nothing of it
+    assert (asked["do"], asked["optimization"], asked["edited"]) == ("edit", "block-size", False)
+    assert (asked["attempt"], asked["brief"]) == (told, offered["brief"])
+    known = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert (known["phase"], shlex.split(known["next"])[1]) == ("repair", "next")
+    assert journal_of(begun) == recorded
+
+    draft.write_text(KERNEL.replace("= 256", "= 64"))
+    slower = tile_agent(begun, *TRY)
+    told = slower.json["attempt"]
+    assert (told["number"], told["status"], told["correct"]) == (2, "revert", True)
+    (config,) = told["configs"]
+    assert config["effect"]["low"] < config["effect"]["improvement"] < config["effect"]["high"] < 0
+    assert [each["reason"] for each in told["earlier"]] == [wrong["attempt"]["reason"]]
+
+    draft.write_text(MENDED)
+    killed(begun, "[ 1] try", MEND)
+    right = tile_agent(begun, *MEND).json
+    assert (right["resumed"], right["do"]) == (True, "next")
+    row = right["row"]
+    assert (row["iteration"], row["status"], row["attempts"]) == (1, "keep", 3)
+    assert right["left"] == left(iterations=24, without_improvement=4, attempts=3)
+    assert git(begun, "show", f"{right['branch']}:double.py") == MENDED.strip()
+    table = (begun / "sandbox" / "perf_results.md").read_text()
+    assert table.count("(assistant), 3 attempts") == 1
+    assert len(table.splitlines()) == 4, "the head, the baseline, and one row for all attempts"
+    refs = git(begun, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
+    assert refs.count("/01-block-size-") == 3
+    end = tile_agent(begun, "finish")
+    assert "iteration 1 took 3 attempts" in end.out
+
+
+def test_what_does_not_compile_comes_back_with_the_whole_message(begun: Path) -> None:
+    """And may be given up: then it ends as it was judged, at no patience."""
+    offered = tile_agent(begun, "next", "--json").json
+    draft = Path(offered["file"])
+    broken = KERNEL.replace("2 * tl.load(x_ptr + offsets, mask=mask)", "tl.loaded(x_ptr + offsets)")
+    draft.write_text(broken)
+    told = tile_agent(begun, *TRY).json["attempt"]
+    assert told["status"] == "crash"
+    assert "loaded" in told["account"] and "\n" in told["account"]
+    draft.write_text(f"{broken}# half mended\n")
+    answer = tile_agent(begun, "next", "--decline", "there is no such load", "--json").json
+    assert (answer["do"], answer["edited"], draft.read_text()) == ("edit", False, KERNEL)
+    assert answer["left"] == left(iterations=24, without_improvement=4, attempts=3)
+    (aside,) = draft.parent.glob("double.01-*.py")
+    assert aside.read_text() == f"{broken}# half mended\n"
+    row = tile_agent(begun, "status", "--json").json["runs"][-1]["rows"][-1]
+    assert (row["status"], row["attempts"]) == ("crash", 1)
+    assert row["reason"].endswith("given up: there is no such load")
 
 
 def writing(path: Path | str) -> str:
@@ -361,8 +454,8 @@ def test_a_candidate_that_writes_where_it_should_not_is_tampered(tmp_path: Path)
         offered = tile_agent(begun, "next", "--choose", "own-idea", "--json").json
         Path(offered["file"]).write_text(writing(path))
         answer = tile_agent(begun, *TRY)
-        row = answer.json["row"]
-        found[path] = (row["status"], row["reason"])
+        told = answer.json["attempt"]
+        found[path] = (told["status"], told["reason"])
     assert found["tests/conftest.py"] == ("tampered", "it added tests/conftest.py")
     assert found[hook] == ("tampered", "it changed git's hook post-commit")
     assert found[begun / "notes.txt"][0] not in ("tampered", "crash")  # it may have been the user

@@ -11,7 +11,7 @@ from tests.support.history import HISTORY, proposed
 
 
 def test_each_iteration_has_what_led_to_its_verdict() -> None:
-    kept, swept, wrong = iterations(HISTORY)
+    kept, swept, wrong, _ = iterations(HISTORY)
     assert (kept.number, kept.row and kept.row.sha) == (1, "a2")
     assert (kept.base_sha, kept.shown_sha) == ("0" * 40, "a2")
     assert kept.comparison is not None
@@ -28,15 +28,28 @@ def test_each_iteration_has_what_led_to_its_verdict() -> None:
 def test_a_run_has_its_iterations_at_any_time(length: int) -> None:
     found = iterations(HISTORY[:length])
     begun = sum(type(event).__name__ == "Proposed" for event in HISTORY[:length])
-    assert [each.number for each in found] == list(range(1, begun + 1))
+    assert [each.number for each in found] == list(range(1, len(found) + 1))
+    assert sum(1 + len(each.earlier) for each in found) == begun
     assert all(each.row for each in found[:-1])
 
 
 def test_the_rule_that_decided_is_named() -> None:
-    kept, slower, wrong = (deciding_rule(each, Rules()) for each in iterations(HISTORY))
+    kept, slower, wrong, mended = (deciding_rule(e, Rules()) for e in iterations(HISTORY))
+    assert mended == slower
     assert kept == "an improvement of 5.0 % or more, its lower bound above zero: keep"
     assert slower.startswith("a config slower by more than 2.0 %")
     assert wrong == "its results are not the origin's, or a test fails: set aside"
+
+
+def test_the_attempts_before_the_one_that_is_shown_are_told() -> None:
+    mended = iterations(HISTORY)[-1]
+    (first,) = mended.earlier
+    assert first.verdict is not None and mended.verdict is not None and mended.row is not None
+    assert (first.shown_sha, first.verdict.reason) == ("d1", "test_softmax: off by one")
+    assert (first.comparison, first.tests_passed, mended.tests_passed) == (None, None, 12)
+    assert (mended.row.sha, mended.row.attempts) == ("d2", 2)
+    assert mended.verdict.reason.endswith("given up: it needs another layout")
+    assert sum(mended.took_s.values()) == 3.0 + 30.0 + 1.0
 
 
 def test_an_iteration_that_is_left_behind_was_not_judged() -> None:

@@ -1,4 +1,4 @@
-"""One scripted run that meets every phase and every verdict."""
+"""Scripted runs that meet, together, every phase and every verdict."""
 
 from tests.support.scripted import Step, kernel
 
@@ -12,5 +12,14 @@ STEPS = (
     Step("minor", (kernel(0.58),), family="cache"),
     Step("crash", (kernel(0.1, "CRASH"),)),
     Step("hang", (kernel(0.1, "HANG"),)),
+    Step("slow", (kernel(0.7),)),
+    Step("as-slow", (kernel(0.6),)),
     Step("never reached", (kernel(0.1),)),
 )
+MENDED = (
+    Step("mask", (kernel(0.5, "WRONG"), kernel(1.2), kernel(0.8))),
+    Step("hopeless", (kernel(0.1, "CRASH"), kernel(0.1, "HANG"), kernel(0.1, "WRONG"))),
+    Step("at-once", (kernel(0.6),)),
+    Step("slower-each-time", (kernel(0.7), kernel(0.61), kernel(0.9))),
+)
+"""By somebody who mends: the texts are attempts, one after the other."""

@@ -35,7 +35,7 @@ from agent.memory import PastRuns
 from agent.options import Options
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.repository import Repository
-from agent.state import Run
+from agent.state import Phase, Run
 from agent.transitions import advance
 from agent.workspace import Workspace
 
@@ -140,6 +140,8 @@ class ScriptedJudge:
         candidate: Checkout,
         calibration: Calibration | None,
         deadline: float,
+        *,
+        attempts: int = 1,
     ) -> Comparison | Failure:
         if "HANG" in _text(candidate):
             return Failure(Status.CRASH, correct=True, reason="timed out")
@@ -147,7 +149,7 @@ class ScriptedJudge:
             return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
         before, after = _latency(incumbent), _latency(candidate)
         pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)]
-        return compare(pairs, alpha=0.0125)
+        return compare(pairs, alpha=0.0125 / attempts)
 
 
 class ScriptedCompiler:
@@ -196,6 +198,23 @@ class ScriptedProposer:
                 for n, text in enumerate(step.texts)
             )
             return Proposal(step.name, step.family, "it should help", variants)
+        return Exhausted()
+
+
+@dataclass
+class ScriptedAssistant:
+    """Goes through its steps once, and mends each to its next text while it may."""
+
+    steps: Sequence[Step]
+
+    def propose(self, run: Run, subject: Subject) -> Proposal | Exhausted:
+        mending = run.phase is Phase.REPAIR
+        for step in self.steps:
+            asked = run.proposal is not None and step.name == run.proposal.optimization
+            if asked if mending else step.name not in run.tried:
+                number = run.attempt if mending else 0
+                variant = ProposedVariant({}, f"{step.name} {number + 1}", step.texts[number])
+                return Proposal(step.name, step.family, "it should help", (variant,))
         return Exhausted()
 
 
@@ -250,7 +269,10 @@ class ScriptedRun:
                 self.workspace, lambda root: (root,), self.compiler, PastRuns(self.repository)
             ),
             judge=ScriptedJudge() if self.plan is PLAN else ScriptedJudge(self.plan.correctness),
-            proposers={"playbook": ScriptedProposer(self.steps)},
+            proposers={
+                "playbook": ScriptedProposer(self.steps),
+                "assistant": ScriptedAssistant(self.steps),
+            },
             kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
         )

@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 from agent.events import Event
 from agent.journal import Journal, replay
 from agent.loop import Effect, drive
+from agent.options import ASSISTANT, Options
 from agent.state import Phase, Run
-from tests.support.scenario import STEPS
+from tests.support.scenario import MENDED, STEPS
 from tests.support.scripted import ScriptedRun
 
+SCENARIOS: dict[str, Callable[[Path], ScriptedRun]] = {
+    "playbook": lambda repo: ScriptedRun(repo, STEPS),
+    "assistant": lambda repo: ScriptedRun(repo, MENDED, Options(proposers=(ASSISTANT,))),
+}
 
-def main(repo: str, phase: str, moment: str) -> None:
+
+def main(repo: str, phase: str, moment: str, proposer: str = "playbook") -> None:
     """Begin the run or go on with it."""
-    scripted = ScriptedRun(Path(repo), STEPS)
+    scripted = SCENARIOS[proposer](Path(repo))
     path = scripted.folder / "journal.jsonl"
 
     def reached(state: Run, now: str) -> bool:
