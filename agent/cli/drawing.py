@@ -16,11 +16,17 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agent.report.styles import STYLES
-
 _ROW = re.compile(r"\|.*\|")
 _CELL = re.compile(r" *(?<!\\)\| *")
-_STYLES = {"right": "green", **STYLES}
+STYLES = {
+    "keep": "bold green",
+    "revert": "yellow",
+    "crash": "bold red",
+    "held": "bold magenta",
+    "tampered": "bold red",
+}
+"""Of a verdict."""
+_WORDS = {"right": "green", **STYLES}
 """Of the word that a line of progress begins with; any other is dim."""
 _OF_DIFF = {
     "diff ": "bold",
@@ -86,7 +92,7 @@ def table(cells: list[list[str]]) -> Table:
         found.add_column(Text(name), justify="right" if dashes.endswith(":") else "left")
     for row in rows:
         texts = (cell.replace("\\|", "|") for cell in row)
-        found.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in texts))
+        found.add_row(*(Text(cell, style=_WORDS.get(cell, "")) for cell in texts))
     return found
 
 
@@ -94,7 +100,7 @@ def labelled(line: str) -> Text:
     """A line of progress with its first word in the color of what it says."""
     found = Text(line)
     if match := re.match(r" *(?:\[ *\d+\] )?([a-z]+)\b", line):
-        found.stylize(_STYLES.get(match[1], "dim"), *match.span(1))
+        found.stylize(_WORDS.get(match[1], "dim"), *match.span(1))
     return found
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from agent.cli import output
 from agent.cli.drawing import for_terminal, labelled
-from agent.cli.region import Region
+from agent.cli.live_lines import LiveLines
+from agent.cli.view import ROWS, view
 from agent.environment import Gpu
 from agent.harness.measuring.gpu import GpuWatch
 from agent.measuring.blocks import Telemetry
-from agent.report.view import ROWS, Moment, view
+from agent.report.view import Moment
 from agent.runs import activity
 from agent.state import Run
 
@@ -59,10 +60,10 @@ def live_view(run: Run, folder: Path) -> Iterator[LiveView]:
     """Show a run below the lines of progress while the block lasts."""
     with _telemetry(run) as look:
         seen = LiveView(run, folder, look)
-        with Region(sys.stderr, seen.draw) as region:
+        with LiveLines(sys.stderr, seen.draw) as lines:
 
             def log(line: str) -> None:
-                region.log(for_terminal(labelled(line), 80, soft_wrap=True).rstrip("\n"))
+                lines.log(for_terminal(labelled(line), 80, soft_wrap=True).rstrip("\n"))
 
             with output.shown_by(log):
                 yield seen

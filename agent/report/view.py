@@ -1,4 +1,4 @@
-"""A run as it stands at a moment, in a few lines that fit into a terminal. Pure."""
+"""A run as it stands at a moment, for a person who looks on. Pure."""
 
 from __future__ import annotations
 
@@ -6,27 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.cells import cell_len
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from agent.measuring.blocks import Telemetry
 from agent.measuring.statistics import weighted_mean
 from agent.options import ASSISTANT
 from agent.report.forecast import forecast
 from agent.report.result import left
-from agent.report.styles import STYLES
 from agent.state import Phase, Row, Run
 
-ROWS = 8
-"""Of the table, at most: the baseline and the last iterations."""
-WIDE = 110
-"""Columns from which on the table says why."""
-_GAP = 2
-"""Columns between those of the table."""
-_STATUS = len("tampered")
-"""Columns of a verdict, at most."""
 _PHASES = {
     Phase.SETUP: "set up",
     Phase.BASELINE: "baseline: the tests on the code as it is",
@@ -52,30 +38,14 @@ class Moment:
     """What goes on within the phase, where that is known."""
 
 
-def view(
-    run: Run, moment: Moment, telemetry: Telemetry | None, width: int, rows: int = ROWS
-) -> RenderableType:
-    """The run in lines of `width` columns at most.
+def facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tuple[str, str]]:
+    """Name and text of each line above the table.
 
     Args:
         run: which one.
         moment: when, and what goes on.
         telemetry: of its GPU; None where there is none, or it does not answer.
-        width: of the terminal, in columns.
-        rows: iterations that are shown at most; none with 0.
     """
-    facts = Table.grid(padding=(0, 1), expand=False)
-    facts.width = width
-    facts.add_column(width=10, style="dim", no_wrap=True)
-    facts.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for name, text in _facts(run, moment, telemetry):
-        facts.add_row(name, Text(text))
-    shown = _shown(run.rows, rows)
-    apart = Text()  # from the lines of progress above
-    return Group(apart, facts, _table(shown, width)) if shown else Group(apart, facts)
-
-
-def _facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tuple[str, str]]:
     yield "now", _now(run, moment)
     if trying := _trying(run, moment):
         yield "trying", trying
@@ -145,29 +115,9 @@ def _best(run: Run) -> str:
     return f"{now}, {math.exp(weighted_mean(logs, weights)):.2f}x the origin's speed, {by}"
 
 
-def _shown(rows: tuple[Row, ...], most: int) -> tuple[Row, ...]:
-    """The baseline and the last."""
+def shown(rows: tuple[Row, ...], most: int) -> tuple[Row, ...]:
+    """The baseline and the last, `most` together."""
     return rows if len(rows) <= most else (*rows[:1], *rows[len(rows) - most + 1 :])[:most]
-
-
-def _table(rows: tuple[Row, ...], width: int) -> Table:
-    """No wider than its texts: less is wrapped where the terminal is made narrower."""
-    names = [" ".join(row.optimization.split()) for row in rows]
-    latencies = ["nan" if row.latency_ms is None else f"{row.latency_ms:.6f}" for row in rows]
-    found = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
-    left = width - len("iteration") - max(map(len, ("latency_ms", *latencies))) - _STATUS - 3 * _GAP
-    name = min(max(map(cell_len, ("optimization", *names))), left // 2 if width >= WIDE else left)
-    found.add_column("iteration", justify="right", no_wrap=True)
-    found.add_column("optimization", no_wrap=True, overflow="ellipsis", max_width=max(1, name))
-    found.add_column("latency_ms", justify="right", no_wrap=True)
-    found.add_column("status", no_wrap=True)
-    if width >= WIDE:
-        found.add_column("why", no_wrap=True, overflow="ellipsis", max_width=left - name - _GAP)
-    for row, *cells in zip(rows, names, latencies, strict=True):
-        status = Text(row.status.value, style=STYLES.get(row.status.value, ""))
-        why = [Text(" ".join(row.reason.split()))] if width >= WIDE else []
-        found.add_row(str(row.iteration), *map(Text, cells), status, *why)
-    return found
 
 
 def duration(seconds: float) -> str:

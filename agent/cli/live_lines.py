@@ -31,7 +31,7 @@ _ERASE = f"\x1b7{_ERASE_LINE}\x1b[B\r{_ERASE_BELOW}\x1b8"
 first row on, tmux puts what was there into its history."""
 
 
-class Region:
+class LiveLines:
     """The lines, drawn anew each second and whenever the terminal has another size."""
 
     def __init__(self, file: TextIO, draw: Draw) -> None:
@@ -46,7 +46,7 @@ class Region:
         self._lock = threading.Lock()
         self._size = os.terminal_size((0, 0))
         self._over = threading.Event()
-        self._ticker = threading.Thread(target=self._tick, name="region", daemon=True)
+        self._ticker = threading.Thread(target=self._tick, name="live-lines", daemon=True)
 
     def __enter__(self) -> Self:
         self._ticker.start()

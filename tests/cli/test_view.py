@@ -9,9 +9,10 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from agent.cli.view import ROWS, view
 from agent.events import Proposed
 from agent.measuring.blocks import Telemetry
-from agent.report.view import ROWS, Moment, duration, view
+from agent.report.view import Moment, duration
 from agent.state import Phase, Run
 from agent.transitions import advance
 from tests.support.history import BASELINED, CALIBRATED, HISTORY, STARTED, run_in
