@@ -1,4 +1,7 @@
-"""The one file of the user's checkout that is ever written, and only where they ask for it."""
+"""The kernel in the user's checkout: the one file of theirs that a run's end may be written to.
+
+Only where they ask for it, and only over what is in git.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def test_the_text_and_the_page_say_the_same(repo: Path) -> None:
 
 
 def test_a_run_that_kept_nothing_has_its_origin_alone(repo: Path) -> None:
-    run_in(repo, FIRST[3:], "second")
+    run_in(repo, (Step("slower", (kernel(2.0),)),), "second")
     (config,) = tile_agent(repo, "report", "first", "second", "--json").json["configs"]
     assert (config["second"]["before_ms"], config["second"]["after_ms"]) == (1.0, None)
     assert "| `c` | 1.000000 | 0.500000 |" in tile_agent(repo, "report", "first", "second").out

@@ -56,7 +56,9 @@ LACKING = {
 
 RUN_OUTCOMES = (ExitCode.DONE, ExitCode.NO_IMPROVEMENT, ExitCode.STOPPED)
 """A run of one iteration may end in any of these; what it gains is no matter here."""
-ENDS = dict.fromkeys(("run", "resume", "try", "finish"), RUN_OUTCOMES)
+ENDS = dict.fromkeys(("run", "resume", "try", "finish"), RUN_OUTCOMES) | {
+    "finalize": (ExitCode.DONE, ExitCode.USAGE)  # of runs that end early, and keep nothing
+}
 
 KERNELS = {
     "triton_softmax": "softmax.py",
