@@ -131,14 +131,14 @@ class Compiler:
     def into(self, kernel: Any, constraints: Sequence[Any], target: str, folder: Path) -> Message:
         """Compile, and keep what the compiler leaves beside the cubin.
 
-        For this `CUDA_TILE_TEMP_DIR` and `CUDA_TILE_DUMP_TILEIR` must have named folders, and
+        For this `CUDA_TILE_TEMP_DIR` and `CUDA_TILE_DUMP_BYTECODE` must have named folders, and
         `CUDA_TILE_CACHE_DIR` one too, when `cuda.tile` was imported: it has the compiler write its
         remarks only where it keeps a cache.
 
         Returns:
-            `cubin`, `listing` (Tile IR) and `remarks`, paths or None, and `seconds`.
+            `cubin`, `bytecode` (of Tile IR) and `remarks`, paths or None, and `seconds`.
         """
-        places = [Path(os.environ[f"CUDA_TILE_{name}"]) for name in ("TEMP_DIR", "DUMP_TILEIR")]
+        places = [Path(os.environ[f"CUDA_TILE_{name}"]) for name in ("TEMP_DIR", "DUMP_BYTECODE")]
         before = {file for place in places for file in place.glob("*")}
         begin = time.perf_counter()
         cubin = self.cubin(kernel, constraints, target)
@@ -152,7 +152,7 @@ class Compiler:
         path.write_bytes(cubin)
         return {
             "cubin": str(path),
-            "listing": named(".tileir"),
+            "bytecode": named(".tileirbc"),
             "remarks": named(".remarks.yaml"),
             "seconds": seconds,
         }
