@@ -8,6 +8,8 @@ from agent.evidence.model import Artifact
 from agent.evidence.occupancy import cannot_run
 
 LOW_OCCUPANCY = 0.25
+WIDE_TENSOR_CORES = range(90, 120)
+"""Capabilities times ten whose tensor cores take 64 rows at once; those of sm_120 take fewer."""
 WIDE_BITS = 64
 FEW = 8
 """Accesses too few to tell a pattern from a scalar."""
@@ -50,6 +52,13 @@ def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
         yield (
             "matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
             "bf16, where the tolerance allows it"
+        )
+    old = {r.line for r in artifact.remarks if r.instruction == "Tensor-core SM80"}
+    if old and artifact.sm in WIDE_TENSOR_CORES:
+        yield (
+            f"the products at line {_listed(old)} use the tensor cores as sm_80 has them: "
+            "those of this GPU take tiles of 64 rows and more; with 64 columns and more, exchange "
+            "the operands (swapped-operands)"
         )
     yield from _memory(artifact)
     yield from _order(artifact)

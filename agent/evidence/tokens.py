@@ -32,7 +32,7 @@ _NONE: Origins = frozenset()
 
 
 @dataclass(frozen=True, order=True)
-class Access:
+class MemoryAccess:
     """A load, a store or an atomic of a kernel's source."""
 
     line: int
@@ -50,8 +50,8 @@ class Access:
 class Wait:
     """An access that does not begin before another one is done."""
 
-    access: Access
-    awaited: Access
+    access: MemoryAccess
+    awaited: MemoryAccess
     round_before: bool
     """Whether what it waits for belongs to the round before of a loop around both."""
 
@@ -82,7 +82,7 @@ def waits(text: str, file: str) -> tuple[Wait, ...]:
     return tuple(sorted(found - split))
 
 
-def _counts(awaited: Access) -> bool:
+def _counts(awaited: MemoryAccess) -> bool:
     return awaited.kind != "load" or awaited.acquires
 
 
@@ -134,7 +134,7 @@ class _Reader:
     def __init__(self) -> None:
         self._origins: dict[str, Origins] = {}
         """Of each value. Names of regions side by side are the same, and set anew by each."""
-        self._accesses: list[tuple[Access, Origins]] = []
+        self._accesses: list[tuple[MemoryAccess, Origins]] = []
         self._continued: dict[int, Origins] = defaultdict(frozenset)
         """Carried value -> what a round hands to the next."""
         self._regions: list[_Region] = []
@@ -175,7 +175,7 @@ class _Reader:
             return
         found = _LOCATION.search(rest)
         acquires = _ACQUIRES.search(rest) is not None
-        access = Access(places.line(found["mark"]) if found else 0, kind, acquires)
+        access = MemoryAccess(places.line(found["mark"]) if found else 0, kind, acquires)
         self._origins[token] = frozenset({("access", len(self._accesses))})
         self._accesses.append((access, awaited))
 

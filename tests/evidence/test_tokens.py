@@ -10,7 +10,7 @@ from agent.environment import probe
 from agent.evidence.advice import suggestions
 from agent.evidence.model import Artifact
 from agent.evidence.text import difference, lines
-from agent.evidence.tokens import Access, Wait
+from agent.evidence.tokens import MemoryAccess, Wait
 from tests.support.evidence import evidence, only
 from tests.support.tiers import others_full
 
@@ -71,16 +71,16 @@ HELPER = ["both(x, row)", "", "", "def both(array, row):",
           "    ct.store(array, (row, 1), ct.load(array, (row, 0), (T, T)))"]  # fmt: skip
 
 
-def load(line: int) -> Access:
-    return Access(line, "load")
+def load(line: int) -> MemoryAccess:
+    return MemoryAccess(line, "load")
 
 
-def store(line: int) -> Access:
-    return Access(line, "store")
+def store(line: int) -> MemoryAccess:
+    return MemoryAccess(line, "store")
 
 
-ATOMIC = Access(13, "atomic")
-ACQUIRING = Access(13, "atomic", acquires=True)
+ATOMIC = MemoryAccess(13, "atomic")
+ACQUIRING = MemoryAccess(13, "atomic", acquires=True)
 CASES = {
     "shifted": (SHIFTED, [Wait(store(12), store(12), True)]),
     "own": (OWN, []),
