@@ -25,7 +25,7 @@ The job is one JSON object:
 The answers, one JSON object a line:
 
     {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
-    {"event": "tools", "cuobjdump": path or null, "nvdisasm": path or null}
+    {"event": "tools", "cuobjdump": path or null, "nvdisasm": ..., "tileirdisasm": ...}
     {"event": "tested", "launches": how many there were, "sequence": a digest of all of them,
      "failures": [text, ...], "uncollected": whether pytest ended before any test, which its output
      tells of, "work": [Work.describe(), ...]}
@@ -58,7 +58,7 @@ PACKAGES = {
     "pytest": ("pytest", "pytest"),
 }
 """What is needed -> its distribution and its module."""
-TOOLS = ("cuobjdump", "nvdisasm")
+TOOLS = ("cuobjdump", "nvdisasm", "tileirdisasm")
 TIMING = {"tile_bench", "benchmark"}
 """Fixtures that make a test a perf test."""
 

@@ -132,13 +132,13 @@ class Compiler:
     def into(self, kernel: Any, constraints: Sequence[Any], target: str, folder: Path) -> Message:
         """Compile, and keep what the compiler leaves beside the cubin.
 
-        For this `CUDA_TILE_TEMP_DIR` and `CUDA_TILE_DUMP_TILEIR` must have named folders, and
+        For this `CUDA_TILE_TEMP_DIR` and `CUDA_TILE_DUMP_BYTECODE` must have named folders, and
         `CUDA_TILE_CACHE_DIR` one too, when `cuda.tile` was imported: it has the compiler write its
         remarks only where it keeps a cache. What it would write there goes into `folder`: several
         processes compile at a time, and each reads its own.
 
         Returns:
-            `cubin`, `listing` (Tile IR) and `remarks`, paths or None, and `seconds`.
+            `cubin`, `bytecode` (of Tile IR) and `remarks`, paths or None, and `seconds`.
         """
         before = {*folder.iterdir()}  # of a variant that did not compile
         begin = time.perf_counter()
@@ -154,7 +154,7 @@ class Compiler:
         path.write_bytes(cubin)
         return {
             "cubin": str(path),
-            "listing": named(".tileir"),
+            "bytecode": named(".tileirbc"),
             "remarks": named(".remarks.yaml"),
             "seconds": seconds,
         }

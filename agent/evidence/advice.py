@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from agent.evidence.model import Artifact
 from agent.evidence.occupancy import cannot_run
 
 LOW_OCCUPANCY = 0.25
+WIDE_TENSOR_CORES = range(90, 120)
+"""Capabilities times ten whose tensor cores take 64 rows at once; those of sm_120 take fewer."""
 WIDE_BITS = 64
 FEW = 8
 """Accesses too few to tell a pattern from a scalar."""
@@ -51,7 +53,15 @@ def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
             "matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
             "bf16, where the tolerance allows it"
         )
+    old = {r.line for r in artifact.remarks if r.instruction == "Tensor-core SM80"}
+    if old and artifact.sm in WIDE_TENSOR_CORES:
+        yield (
+            f"the products at line {_listed(old)} use the tensor cores as sm_80 has them: "
+            "those of this GPU take tiles of 64 rows and more; with 64 columns and more, exchange "
+            "the operands (swapped-operands)"
+        )
     yield from _memory(artifact)
+    yield from _order(artifact)
     found = artifact.occupancy
     if found is not None and found.fraction < LOW_OCCUPANCY and not mix.tensor_core:
         yield (
@@ -63,9 +73,9 @@ def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
 def _memory(artifact: Artifact) -> Iterator[str]:
     reasons = dict.fromkeys(r.reason for r in artifact.remarks if "Tma" in r.name and r.reason)
     for reason in reasons:
-        lines = sorted({r.line for r in artifact.remarks if r.reason == reason})
+        lines = {r.line for r in artifact.remarks if r.reason == reason}
         mend = next((f"; {mend}" for start, mend in _TMA_MENDS if reason.startswith(start)), "")
-        yield f"no TMA at line {', '.join(map(str, lines))}: {reason}{mend}"
+        yield f"no TMA at line {_listed(lines)}: {reason}{mend}"
     for what, widths in (
         ("loads", artifact.instructions.global_loads),
         ("stores", artifact.instructions.global_stores),
@@ -76,3 +86,32 @@ def _memory(artifact: Artifact) -> Iterator[str]:
                 f"{narrow} of {sum(widths.values())} global {what} move less than {WIDE_BITS} "
                 "bits: addresses, strides or extents are not known to be divisible by 16"
             )
+
+
+def _order(artifact: Artifact) -> Iterator[str]:
+    """Of chains of tokens, which keep loads from being made ahead, and stores from overlapping."""
+    rounds = [wait for wait in artifact.waits if wait.round_before]
+    loads = [wait for wait in rounds if wait.access.kind == "load"]
+    behind = {wait.access.line for wait in loads if wait.awaited.acquires}
+    if behind:
+        lines = sorted({wait.awaited.line for wait in loads if wait.awaited.acquires})
+        yield (
+            f"nothing at line {_listed(behind)} is loaded ahead of line {_listed(lines)}, which "
+            "acquires: memory_order=ct.MemoryOrder.RELAXED where blocks hand nothing on by it"
+        )
+    chained = {w.access.line for w in loads if not w.awaited.acquires}
+    if chained:
+        yield (
+            f"the loads at line {_listed(chained)} wait for what the round before stores: nothing "
+            "is loaded ahead; load from another array than the loop stores to"
+        )
+    stores = {w.access.line for w in rounds if w.access.kind == w.awaited.kind == "store"}
+    if stores and not chained:
+        yield (
+            f"the stores at line {_listed(stores)} go one after the other: index them by the "
+            "loop's own variable where each round has a tile of its own (token-order)"
+        )
+
+
+def _listed(lines: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(lines)))

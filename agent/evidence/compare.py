@@ -16,6 +16,7 @@ _COUNTS: tuple[tuple[str, Callable[[Artifact], int]], ...] = (
     ("special functions", lambda a: a.instructions.special_functions),
     ("barriers", lambda a: a.instructions.barriers),
     ("atomics", lambda a: a.instructions.atomics),
+    ("waits for a round before", lambda a: sum(wait.round_before for wait in a.waits)),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from agent.evidence.occupancy import Occupancy, occupancy
 from agent.evidence.remarks import Remark
 from agent.evidence.sass import InstructionMix
+from agent.evidence.tokens import Wait
 from agent.launches import ObservedLaunch
 
 
@@ -98,6 +99,8 @@ class Artifact:
     cubin_bytes: int
     compile_s: float
     remarks: tuple[Remark, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    """Of cuTile: accesses that tokens order after a store or an atomic."""
     listing: str = field(default="", repr=False)
     """Tile IR, or PTX."""
 

@@ -75,4 +75,5 @@ def _artifact(artifact: Artifact, *, multiplies: bool) -> Iterator[str]:
         yield f"{deep}{found}"
     yield f"{deep}{artifact.instructions}"
     yield from (f"{deep}{remark}" for remark in artifact.remarks)
+    yield from (f"{deep}{wait}" for wait in artifact.waits)
     yield from (f"{deep}-> {line}" for line in suggestions(artifact, multiplies=multiplies))

@@ -19,7 +19,7 @@ from typing import Any
 import tile_agent_pytest
 from agent.analysis.cutile.signature import ParameterKind, Signature, signatures
 from agent.errors import UnreadableCode, UsageError
-from agent.evidence import advice, remarks, sass
+from agent.evidence import advice, remarks, sass, tokens
 from agent.evidence.cubin import digest, resources
 from agent.evidence.model import (
     Artifact,
@@ -186,7 +186,7 @@ def prepare(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The job for `tile_agent_pytest.artifacts`, and the variables that it needs."""
     file = checkout.root / checkout.kernel
-    places = {name: scratch / name for name in ("cache", "temporary", "listings", "artifacts")}
+    places = {name: scratch / name for name in ("cache", "temporary", "bytecode", "artifacts")}
     for place in places.values():
         place.mkdir()
     job = {
@@ -207,7 +207,7 @@ def prepare(
     variables = {
         "CUDA_TILE_CACHE_DIR": str(places["cache"]),  # empty: with it come the compiler's remarks
         "CUDA_TILE_TEMP_DIR": str(places["temporary"]),
-        "CUDA_TILE_DUMP_TILEIR": str(places["listings"]),
+        "CUDA_TILE_DUMP_BYTECODE": str(places["bytecode"]),
         "CUDA_TILE_COMPILER_TIMEOUT_SEC": str(timeout_s + 60),  # should the process be killed
         "TRITON_CACHE_DIR": str(places["cache"]),
         "TRITON_INTERPRET": "0",
@@ -351,6 +351,7 @@ def _artifact(
     text = run_tool([tools["nvdisasm"], "-g", "-c", path], limit_s)
     cubin = Path(path).read_bytes()
     shared = needs.shared_bytes + int(answer.get("shared_bytes", 0))
+    tile_ir = _tile_ir(answer.get("bytecode"), tools["tileirdisasm"], limit_s)
     return Artifact(
         launch=launch,
         sm=sm,
@@ -363,8 +364,18 @@ def _artifact(
         cubin_bytes=len(cubin),
         compile_s=answer["seconds"],
         remarks=remarks.read(_text(answer.get("remarks"))),
-        listing=_text(answer["listing"]),
+        waits=tokens.waits(tile_ir, Path(kernel).name),
+        listing=tokens.without_places(tile_ir) or _text(answer.get("listing")),
     )
+
+
+def _tile_ir(bytecode: str | None, tool: str | None, limit_s: float) -> str:
+    """With its places in the source; empty where no tool here reads it: CUDA 13.4 has the first."""
+    if bytecode is None or tool is None:
+        return ""
+    with contextlib.suppress(UnreadableCode):
+        return run_tool([tool, "--print-debug-info", bytecode], limit_s)
+    return ""
 
 
 def _text(path: str | None) -> str:

@@ -1,0 +1,193 @@
+"""Exchange the operands of a product whose tile has few rows: C^T = B^T A^T.
+
+When: a cuTile kernel whose tile of a matrix product has fewer than 64 rows and at least 64 columns,
+    as for few tokens and a large weight, on sm_90 or sm_100. The tensor cores of these generations
+    take 64 rows or more; below that cuda-tile multiplies with the instructions of sm_80.
+Do: `ct.transpose(ct.mma(ct.transpose(y), ct.transpose(x), ct.transpose(acc)))` for
+    `ct.mma(x, y, acc)`. A helper decides by the shapes of the tiles, so that a kernel which tunes
+    its tiles gets it for those sizes alone. The transposes around the accumulator cancel out: the
+    code is that of an accumulator which is kept transposed in the loop.
+Risk: changes rounding: what is summed is the same, in another order. Sums of 8-bit floats keep
+    fewer bits on the tensor cores of sm_90 than on those of sm_80.
+Source: `swap_ab` of TileGym's template for 8-bit products, in cuTile autotuning. Compiled with
+    cuda-tile 1.7, a bf16 product with tiles of 16 x 128 x 128 falls from 754 instructions with 64
+    HMMA to 425 with 16 HGMMA for sm_90, and from 816 with 64 HMMA to 616 with 8 UTCHMMA for sm_100;
+    so do 32 rows, and 8-bit floats. With 64 rows and more either order is the same kind of
+    instruction, and with fewer than 64 columns none is gained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.spelling import tile_module
+from agent.analysis.cutile.tile_shapes import edges_of
+from agent.playbook.base import REORDERED, Optimization
+from agent.playbook.trial import F16, TileTrial
+from agent.rewriting.cutile.insertion import before_kernels, free_name
+from agent.syntax import Function, Source, Untraceable, argument, keyword
+
+MMA = f"{CT}mma"
+FEWEST = 64
+"""Rows of a tile that the tensor cores of sm_90 and sm_100 take."""
+GENERATIONS = range(90, 120)
+"""Those that have such tensor cores. sm_120 multiplies with the instructions of sm_80."""
+
+
+class SwappedOperands(Optimization):
+    """`ct.mma(x, y, acc)` -> `product(x, y, acc)`, which exchanges x and y where x has few rows."""
+
+    name = "swapped-operands"
+    title = "operands exchanged"
+    backend = "cutile"
+    family = "operands"
+    priority: ClassVar = {
+        KernelClass.MEMORY: 25,
+        KernelClass.BALANCED: 25,
+        KernelClass.COMPUTE: -5,
+    }
+    expected = "10-50 % for 8-bit products of few rows (TileGym, with its tile sizes)"
+    hypothesis = (
+        "Tiles of few rows are no rows but columns for the tensor cores, which take any few."
+    )
+    changes_rounding = REORDERED
+    example: ClassVar[Params] = {}
+    before = """\
+import cuda.tile as ct
+import torch
+
+M, N, K = 16, 128, 64
+
+
+@ct.kernel
+def matmul_kernel(a, b, c):
+    row, column = ct.bid(0), ct.bid(1)
+    sum = ct.full((M, N), 0, dtype=ct.float32)
+    for k in range(ct.num_tiles(a, axis=1, shape=(M, K))):
+        left = ct.load(a, index=(row, k), shape=(M, K), padding_mode=ct.PaddingMode.ZERO)
+        right = ct.load(b, index=(k, column), shape=(K, N), padding_mode=ct.PaddingMode.ZERO)
+        sum = ct.mma(left, right, sum)
+    ct.store(c, index=(row, column), tile=ct.astype(sum, c.dtype))
+
+
+def matmul(a, b):
+    c = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
+    grid = (ct.cdiv(a.shape[0], M), ct.cdiv(b.shape[1], N))
+    ct.launch(torch.cuda.current_stream(), grid, matmul_kernel, (a, b, c))
+    return c
+"""
+    after = before.replace(
+        "@ct.kernel\n",
+        '''\
+def product(x, y, acc):
+    """`ct.mma`; where x has too few rows for the tensor cores, of the transposed matrices."""
+    if x.ndim == 2 and x.shape[0] < 64 and y.shape[1] >= 64:
+        result = ct.transpose(ct.mma(ct.transpose(y), ct.transpose(x), ct.transpose(acc)))
+    else:
+        result = ct.mma(x, y, acc)
+    return result
+
+
+@ct.kernel
+''',
+    ).replace("ct.mma(left, right, sum)", "product(left, right, sum)")
+
+    trial = TileTrial(kernel="matmul_kernel", arguments=((F16, 2), (F16, 2), (F16, 2)))
+
+    def variants(self, subject: Subject) -> Sequence[Params]:
+        """One: exchanged."""
+        self.apply(subject, {})
+        return [{}]
+
+    def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
+        """Every product of the launched kernels whose tile has few rows, or may have."""
+        source, sm = subject.source, subject.hardware.sm
+        if sm and sm not in GENERATIONS:
+            raise NotApplicable(f"sm_{sm} multiplies tiles of few rows as any other")
+        products = _products(source)
+        if not products:
+            raise NotApplicable(
+                f"no launched kernel has a `ct.mma(x, y, acc)` of tiles that may have fewer than "
+                f"{FEWEST} rows and {FEWEST} columns or more"
+            )
+        name = free_name(source, "product")
+        helper = before_kernels(source, _helper(tile_module(source), name))
+        return source.rewrite({source.module: helper, **dict.fromkeys(products, _called(name))})
+
+
+def _helper(tile: str, name: str) -> str:
+    return (
+        f"def {name}(x, y, acc):\n"
+        f'    """`{tile}.mma`; where x has too few rows for the tensor cores, of the transposed '
+        'matrices."""\n'
+        f"    if x.ndim == 2 and x.shape[0] < {FEWEST} and y.shape[1] >= {FEWEST}:\n"
+        f"        result = {tile}.transpose("
+        f"{tile}.mma({tile}.transpose(y), {tile}.transpose(x), {tile}.transpose(acc)))\n"
+        "    else:\n"
+        f"        result = {tile}.mma(x, y, acc)\n"
+        "    return result\n"
+    )
+
+
+def _called(name: str) -> Callable[[cst.CSTNode], cst.CSTNode]:
+    return lambda call: cst.ensure_type(call, cst.Call).with_changes(func=cst.Name(name))
+
+
+def _products(source: Source) -> list[cst.Call]:
+    """The products of two tiles and an accumulator; none of a function that exchanges some."""
+    reached = {
+        f.name: (f, kernel)
+        for kernel in CUTILE.chosen(source)
+        for f in CUTILE.reached(source, kernel)
+    }
+    return [
+        call
+        for function, kernel in reached.values()
+        if not _exchanges(source, function)
+        for call in CUTILE.find(source, function.node.body, (MMA,))
+        if len(call.args) == 3
+        and keyword(call, "use_fast_acc") is None
+        and _gains(source, kernel, call)
+    ]
+
+
+def _exchanges(source: Source, function: Function) -> bool:
+    """Whether a function transposes a product right where it makes it."""
+    products = set(CUTILE.find(source, function.node.body, (MMA,)))
+    transposed = CUTILE.find(source, function.node.body, (f"{CT}transpose",))
+    return any(argument(call, 0, "x") in products for call in transposed)
+
+
+def _gains(source: Source, kernel: Kernel, call: cst.Call) -> bool:
+    """Whether the shapes that the text tells let a product gain; a size that is open lets it."""
+    operands = (argument(call, 0, "x"), argument(call, 1, "y"))
+    # No operand is a scalar: where that is what it looks like, it is a helper's parameter.
+    shapes = [(tile is not None and edges_of(source, tile)) or None for tile in operands]
+    if any(edges is not None and len(edges) != 2 for edges in shapes):
+        return False
+    rows, columns = (
+        () if edges is None else _sizes(source, kernel, edges[place])
+        for edges, place in zip(shapes, (0, 1), strict=True)
+    )
+    return (not rows or min(rows) < FEWEST) and (not columns or max(columns) >= FEWEST)
+
+
+def _sizes(source: Source, kernel: Kernel, edge: cst.BaseExpression) -> Sequence[int]:
+    """What an edge is in each launch; empty where some launch leaves it open."""
+    given: list[cst.BaseExpression] = [edge]
+    if isinstance(edge, cst.Name) and edge.value in kernel.constants:
+        every = [launch.arguments.get(edge.value) for launch in kernel.launches]
+        given = [value for value in every if value is not None]
+        if len(given) < len(every):
+            return ()
+    try:
+        return [source.trace(value).value for value in given]
+    except Untraceable:
+        return ()
