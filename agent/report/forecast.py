@@ -11,7 +11,14 @@ from agent.state import Phase, Run
 
 EXAMINED_PASSES = 2
 """Passes over the compared perf tests, about, in which a candidate's results are examined."""
-OF_AN_ITERATION = (Phase.PROPOSE, Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.SETTLE)
+OF_AN_ITERATION = (
+    Phase.PROPOSE,
+    Phase.SCREEN,
+    Phase.VERIFY,
+    Phase.MEASURE,
+    Phase.REPAIR,
+    Phase.SETTLE,
+)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ _PHASES = {
     Phase.VERIFY: "correctness tests",
     Phase.MEASURE: "measurement against the best",
     Phase.SETTLE: "git follows the verdict",
+    Phase.REPAIR: "a candidate to mend",
     Phase.FINISH: "the last comparison: best against origin",
     Phase.DONE: "done",
 }
@@ -71,6 +72,8 @@ def _now(run: Run, moment: Moment) -> str:
         what = f"{what} (the {run.proposer})"
     if run.phase is Phase.PROPOSE and run.proposer == ASSISTANT:
         what = "the assistant's turn"
+    if run.phase is Phase.REPAIR:
+        what = f"the assistant's turn: {what}, attempt {run.attempt} of {run.possible_attempts}"
     return f"{where}{what}, {duration(moment.in_phase_s)}{about}"
 
 

@@ -57,9 +57,14 @@ def test_a_wide_terminal_adds_why_and_nothing_else(width: int) -> None:
     )
     assert fact(text, "GPU") == "1980 MHz, 64 C, 412 W"
     rows = [line.split() for line in text.splitlines() if line.lstrip()[:1].isdigit()]
-    assert [row[0] for row in rows] == ["0", "1", "2", "3"]
+    assert [row[0] for row in rows] == ["0", "1", "2", "3", "4"]
     assert {"keep", "revert", "0.738000", "nan"} <= {cell for row in rows for cell in row}
     assert ("c is 20.0 % slower (at least 19.6 %)" in text) == (width == 200)
+
+
+def test_a_candidate_that_waits_to_be_mended_is_the_assistants_turn() -> None:
+    told = fact(seen(run_in(Phase.REPAIR), 120), "now")
+    assert "the assistant's turn: a candidate to mend, attempt 2 of 3" in told
 
 
 def test_without_a_gpu_there_is_no_line_for_it() -> None:
