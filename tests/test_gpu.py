@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import statistics
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from agent.cli.live import LiveView, telemetry
 from agent.environment import probe
 from agent.harness.measuring.gpu import GpuWatch, exclusive
+from agent.state import Run
+from agent.transitions import advance
+from tests.support.history import STARTED
 from tests.support.project import tile_agent
 from tests.support.repo import git, isolate, make_repo
 
@@ -102,6 +108,15 @@ def test_the_watch_reads_the_gpu_and_sees_no_stranger(tmp_path: Path) -> None:
     assert seen.sm_mhz > 0 and seen.power_w > 0
     with exclusive(GPU, tmp_path, print):
         assert list(tmp_path.glob("*.lock"))
+
+
+def test_the_view_of_a_run_reads_its_gpu(tmp_path: Path) -> None:
+    assert GPU is not None
+    environment = {**STARTED.environment, "gpus": [asdict(GPU)]}
+    run = advance(Run(), replace(STARTED, environment=environment))
+    with telemetry(run) as look:
+        text = LiveView(run, tmp_path, look).draw(80, 24)
+    assert re.search(r"GPU .*\d+ MHz, \d+ C, \d+ W", text)
 
 
 @pytest.mark.full

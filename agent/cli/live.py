@@ -58,7 +58,7 @@ class LiveView:
 @contextmanager
 def live_view(run: Run, folder: Path) -> Iterator[LiveView]:
     """Show a run below the lines of progress while the block lasts."""
-    with _telemetry(run) as look:
+    with telemetry(run) as look:
         seen = LiveView(run, folder, look)
         with LiveLines(sys.stderr, seen.draw) as lines:
 
@@ -70,14 +70,14 @@ def live_view(run: Run, folder: Path) -> Iterator[LiveView]:
 
 
 @contextmanager
-def _telemetry(run: Run) -> Iterator[Callable[[], Telemetry | None]]:
+def telemetry(run: Run) -> Iterator[Callable[[], Telemetry | None]]:
     """Reads the GPU of a run; nothing where it has none, or where that is in another machine."""
     import pynvml
 
     gpus = run.started.environment["gpus"] if run.started else ()
     try:
         watch = GpuWatch(Gpu(**gpus[0])) if gpus else None
-    except pynvml.NVMLError:
+    except (pynvml.NVMLError, TypeError):  # a journal of an older version says less of it
         watch = None
     try:
         yield watch.look if watch else lambda: None

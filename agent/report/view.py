@@ -21,6 +21,7 @@ _PHASES = {
     Phase.SCREEN: "screening of the variants",
     Phase.VERIFY: "correctness tests",
     Phase.MEASURE: "measurement against the best",
+    Phase.REPAIR: "the assistant's turn to mend it",
     Phase.SETTLE: "git follows the verdict",
     Phase.REPAIR: "a candidate to mend",
     Phase.FINISH: "the last comparison: best against origin",
@@ -37,6 +38,10 @@ class Moment:
     """Since its last event, in s."""
     doing: str = ""
     """What goes on within the phase, where that is known."""
+
+
+_JUDGED = (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.REPAIR)
+"""Where there is a candidate."""
 
 
 def facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tuple[str, str]]:
@@ -79,7 +84,7 @@ def _now(run: Run, moment: Moment) -> str:
 
 def _trying(run: Run, moment: Moment) -> str:
     """What is judged; of a sweep, which of its variants."""
-    if run.proposal is None or run.phase not in (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE):
+    if run.proposal is None or run.phase not in _JUDGED:
         return moment.doing
     name = run.proposal.optimization
     if moment.doing:

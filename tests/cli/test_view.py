@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import reduce
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from agent.cli.live import LiveView, telemetry
 from agent.cli.view import ROWS, view
 from agent.events import Proposed
 from agent.measuring.blocks import Telemetry
 from agent.report.view import Moment, duration
+from agent.runs import activity, note_activity
 from agent.state import Phase, Run
 from agent.transitions import advance
 from tests.support.history import BASELINED, CALIBRATED, HISTORY, STARTED, run_in
@@ -57,7 +60,7 @@ def test_a_wide_terminal_adds_why_and_nothing_else(width: int) -> None:
     )
     assert fact(text, "GPU") == "1980 MHz, 64 C, 412 W"
     rows = [line.split() for line in text.splitlines() if line.lstrip()[:1].isdigit()]
-    assert [row[0] for row in rows] == ["0", "1", "2", "3", "4"]
+    assert [row[0] for row in rows] == [str(row.iteration) for row in run_in(Phase.FINISH).rows]
     assert {"keep", "revert", "0.738000", "nan"} <= {cell for row in rows for cell in row}
     assert ("c is 20.0 % slower (at least 19.6 %)" in text) == (width == 200)
 
@@ -125,3 +128,22 @@ def test_a_duration_is_for_a_person(seconds: float, text: str) -> None:
 def test_every_history_can_be_seen_at_every_event() -> None:
     for count in range(len(HISTORY) + 1):
         assert seen(reduce(advance, HISTORY[:count], Run()))
+
+
+def test_a_gpu_of_another_machine_is_not_looked_for(tmp_path: Path) -> None:
+    """Its journal names one, as an older version did; and the terminal is one row high."""
+    run = run_in(Phase.MEASURE)
+    with telemetry(run) as look:
+        seen = LiveView(run, tmp_path, look)
+        assert "GPU" not in seen.draw(80, 24)
+        assert "latency_ms" in seen.draw(80, 24)
+        assert "latency_ms" not in seen.draw(80, 1)
+
+
+def test_what_goes_on_is_of_its_phase(tmp_path: Path) -> None:
+    run = run_in(Phase.SCREEN)
+    note_activity(tmp_path, run, "variant 2 of 3: occupancy (n=1)")
+    assert activity(tmp_path, run) == "variant 2 of 3: occupancy (n=1)"
+    assert activity(tmp_path, run_in(Phase.MEASURE)) == ""
+    note_activity(tmp_path / "gone", run, "nobody is told")
+    assert activity(tmp_path / "gone", run) == ""
