@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.errors import UsageError
-from agent.finalizing.replay import Replay
+from agent.finalizing.replay import KeptSteps
 from agent.harness.measuring.budget import final_subset
 from agent.harness.measuring.result_check import Allowance
 from agent.harness.processes.worker_session import deadline_in
@@ -88,7 +88,7 @@ class Checks:
         return deadline_in(self.run.options.iteration_timeout_s)
 
 
-def needless(replay: Replay, looks: dict[int, Comparison | Failure]) -> dict[int, str]:
+def needless(replay: KeptSteps, looks: dict[int, Comparison | Failure]) -> dict[int, str]:
     """The steps that were measured to contribute nothing.
 
     Args:

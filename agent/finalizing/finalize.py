@@ -15,7 +15,7 @@ from agent.events import Event, Started
 from agent.finalizing import checkout
 from agent.finalizing.checking import EACH_STEP_S, Checks, needless
 from agent.finalizing.pull_request import pull_request
-from agent.finalizing.replay import Commits, Onto, Replay, captured, faded, replay_of
+from agent.finalizing.replay import Commits, KeptSteps, Onto, captured, faded, replay_of
 from agent.journal import replay as run_of
 from agent.journal import to_json
 from agent.measuring.measurement import Failure
@@ -47,7 +47,7 @@ class Finalized:
     """What came of it."""
 
     run: Run
-    replay: Replay
+    replay: KeptSteps
     branch: str
     onto: Onto
     commits: Commits
@@ -204,7 +204,7 @@ def _finished(run: Run) -> Started:
     return run.started
 
 
-def _base(repository: Repository, run: Run, whole: Replay, onto: str | None) -> tuple[str, str]:
+def _base(repository: Repository, run: Run, whole: KeptSteps, onto: str | None) -> tuple[str, str]:
     """The name and the commit to replay onto: it has the kernel that the run began with.
 
     Raises:
@@ -235,7 +235,7 @@ def _base(repository: Repository, run: Run, whole: Replay, onto: str | None) -> 
     )
 
 
-def _chosen(whole: Replay, run: Run, repository: Repository, *, measure: bool) -> Replay:
+def _chosen(whole: KeptSteps, run: Run, repository: Repository, *, measure: bool) -> KeptSteps:
     """Without what contributes nothing, as far as texts and journal can tell.
 
     Raises:
@@ -253,7 +253,9 @@ def _chosen(whole: Replay, run: Run, repository: Repository, *, measure: bool) -
     return found
 
 
-def _measured(checks: Checks, chosen: Replay, onto: Onto, say: Say) -> tuple[Replay, list[str]]:
+def _measured(
+    checks: Checks, chosen: KeptSteps, onto: Onto, say: Say
+) -> tuple[KeptSteps, list[str]]:
     """Without the steps that make no difference to the end; and what else to tell.
 
     Steps that make none one by one may make one together: then they stay.
@@ -307,7 +309,7 @@ def _verify(
             )
 
 
-def _told(onto: Onto, chosen: Replay, *, measured: bool, each_step: bool) -> Iterator[str]:
+def _told(onto: Onto, chosen: KeptSteps, *, measured: bool, each_step: bool) -> Iterator[str]:
     """What a reader of the pull request should know."""
     run, repository = onto.run, onto.workspace.repository
     assert run.started is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.finalizing.replay import Replay
+from agent.finalizing.replay import KeptSteps
 from agent.journal import to_json
 from agent.measuring.statistics import Comparison
 from agent.report.document import config_gain
@@ -17,7 +17,7 @@ DROPPED = "dropped"
 
 def pull_request(
     report: Mapping[str, Any],
-    replay: Replay,
+    replay: KeptSteps,
     shas: Mapping[int, str],
     *,
     branch: str,

@@ -19,7 +19,7 @@ from agent.workspace import Workspace
 
 
 @dataclass(frozen=True)
-class Step:
+class KeptStep:
     """A kept step of the run."""
 
     iteration: int
@@ -39,13 +39,13 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Replay:
+class KeptSteps:
     """All kept steps of a run, oldest first."""
 
     kernel: str
     origin: str
     """The kernel's text."""
-    steps: tuple[Step, ...]
+    steps: tuple[KeptStep, ...]
     notes: tuple[str, ...] = ()
 
     @property
@@ -54,7 +54,7 @@ class Replay:
         return (self.origin, *(step.text for step in self.steps))
 
     @property
-    def replayed(self) -> tuple[Step, ...]:
+    def replayed(self) -> tuple[KeptStep, ...]:
         """The steps that get a commit."""
         return tuple(step for step in self.steps if not step.dropped)
 
@@ -63,7 +63,7 @@ class Replay:
         """The kernel's text at the end."""
         return self.texts[-1]
 
-    def left_out(self, why: Mapping[int, str], repository: Repository) -> Replay:
+    def left_out(self, why: Mapping[int, str], repository: Repository) -> KeptSteps:
         """Without the steps at these places, where none of the later ones builds on them."""
         found = self
         for place, reason in why.items():
@@ -76,7 +76,7 @@ class Replay:
                 found = found._with(texts).marked(place, reason)
         return found
 
-    def without_replaced(self, repository: Repository) -> Replay:
+    def without_replaced(self, repository: Repository) -> KeptSteps:
         """Without the steps of which nothing is left at the end; the end stays as it is."""
         found = self
         names = [step.optimization for step in self.steps]
@@ -93,7 +93,7 @@ class Replay:
             found = replace(found, steps=(*found.steps[:by], later, *found.steps[by + 1 :]))
         return found
 
-    def without_empty(self) -> Replay:
+    def without_empty(self) -> KeptSteps:
         """Without steps that change nothing any more, since others are left out."""
         found = self
         for place, (before, step) in enumerate(zip(self.texts, self.steps, strict=False)):
@@ -101,17 +101,17 @@ class Replay:
                 found = found.marked(place, "nothing of it is left without the others")
         return found
 
-    def marked(self, place: int, reason: str) -> Replay:
+    def marked(self, place: int, reason: str) -> KeptSteps:
         """With a step that is not replayed, whose text is that of the one before it already."""
         step = replace(self.steps[place], dropped=reason)
         return replace(self, steps=(*self.steps[:place], step, *self.steps[place + 1 :]))
 
-    def _with(self, texts: Sequence[str]) -> Replay:
+    def _with(self, texts: Sequence[str]) -> KeptSteps:
         steps = (replace(step, text=t) for step, t in zip(self.steps, texts[1:], strict=True))
         return replace(self, steps=tuple(steps))
 
 
-def replay_of(repository: Repository, run: Run, known: Sequence[Iteration]) -> Replay:
+def replay_of(repository: Repository, run: Run, known: Sequence[Iteration]) -> KeptSteps:
     """All that a run kept, nothing left out.
 
     Raises:
@@ -126,7 +126,7 @@ def replay_of(repository: Repository, run: Run, known: Sequence[Iteration]) -> R
         each = by_number[row.iteration]
         assert each.comparison is not None
         steps.append(
-            Step(
+            KeptStep(
                 row.iteration,
                 each.proposal.optimization,
                 row.optimization,
@@ -136,10 +136,10 @@ def replay_of(repository: Repository, run: Run, known: Sequence[Iteration]) -> R
                 repository.read(row.sha, kernel).decode(),
             )
         )
-    return Replay(kernel, repository.read(origin, kernel).decode(), tuple(steps))
+    return KeptSteps(kernel, repository.read(origin, kernel).decode(), tuple(steps))
 
 
-def faded(replay: Replay, finished: Finished) -> dict[int, str]:
+def faded(replay: KeptSteps, finished: Finished) -> dict[int, str]:
     """The steps whose gain did not show again, where the others account for the gain of all.
 
     The judge measured each step anew at the end of the run. One whose gain is not told from zero
@@ -176,7 +176,7 @@ class Onto:
     first: Mapping[str, bytes]
     """Files that a commit before the first step adds: tests that the run captured."""
 
-    def commit(self, replay: Replay) -> Commits:
+    def commit(self, replay: KeptSteps) -> Commits:
         """Commits, one a step, with the messages that the run gave them.
 
         They have the dates of the run's commits: the same replay gives the same commits.
