@@ -317,8 +317,9 @@ def test_loads_that_may_use_tma(load: str, is_changed: bool) -> None:
         assert "no ct.load that may use TMA" in refusal("load-without-tma", text)
 
 
-def test_loads_of_products_keep_tma() -> None:
-    text = PRODUCT.format(product="ct.mma(a, a, acc)")
+@pytest.mark.parametrize("product", ["ct.mma(a, a, acc)", "acc + a @ a"])
+def test_loads_of_products_keep_tma(product: str) -> None:
+    text = PRODUCT.format(product=product)
     assert "products" in refusal("load-without-tma", text)
 
 

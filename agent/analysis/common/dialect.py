@@ -188,8 +188,16 @@ class Dialect(ABC):
 
     def has_dot(self, source: Source, kernel: Kernel) -> bool:
         """Whether the kernel multiplies tiles, itself or in a helper."""
-        reached = self.reached(source, kernel)
-        return any(True for f in reached for _ in self.find(source, f.node.body, self.dots))
+        return any(True for f in self.reached(source, kernel) for _ in self.products(source, f))
+
+    def products(
+        self, source: Source, function: Function
+    ) -> Iterator[cst.Call | cst.BinaryOperation]:
+        """Where a function multiplies tiles: by a call, or as `a @ b`."""
+        yield from self.find(source, function.node.body, self.dots)
+        for operation in descendants(function.node.body, cst.BinaryOperation):
+            if isinstance(operation.operator, cst.MatrixMultiply):
+                yield operation
 
     def functions(self, source: Source) -> tuple[KernelFunction, ...]:
         """The kernels as the loop knows them."""

@@ -70,16 +70,10 @@ def classify(dialect: Dialect, source: Source) -> Classification:
 
 def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:
     functions = dialect.reached(source, kernel)
-    dots = [c for f in functions for c in dialect.find(source, f.node.body, dialect.dots)]
-    dots_by_operator = [
-        b
-        for f in functions
-        for b in descendants(f.node.body, cst.BinaryOperation)
-        if isinstance(b.operator, cst.MatrixMultiply)
-    ]
+    dots = [product for f in functions for product in dialect.products(source, f)]
     operations, accesses = _count(dialect, source, functions)
-    if dots or dots_by_operator:
-        return _dot_work(dialect, source, kernel, functions, [*dots, *dots_by_operator])
+    if dots:
+        return _dot_work(dialect, source, kernel, functions, dots)
     per_byte = operations / max(accesses * BYTES, 1)
     evidence = (
         f"{kernel.name}, line {kernel.function.line}: {operations} operations on each element "

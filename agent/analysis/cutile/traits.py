@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import libcst as cst
@@ -39,7 +38,7 @@ class Traits:
 def read(source: Source, kernel: Kernel, uses: Uses) -> Traits:
     """Read the kernel and the helpers it calls."""
     functions = CUTILE.reached(source, kernel)
-    dots = [(f, d) for f in functions for d in _dots(source, f)]
+    dots = [(f, d) for f in functions for d in CUTILE.products(source, f)]
     attends = len(dots) > 1 and _calls(source, functions, EXPONENTIALS, MAXIMA)
     ragged = bool(uses.arrays & uses.integers)
     persistent = _calls(source, functions, (f"{CT}num_blocks",))
@@ -54,13 +53,6 @@ def read(source: Source, kernel: Kernel, uses: Uses) -> Traits:
         persistent=persistent,
         axes=_axes(source, kernel, functions, attends=attends) if dots else {},
     )
-
-
-def _dots(source: Source, function: Function) -> Iterator[cst.BaseExpression]:
-    yield from CUTILE.find(source, function.node.body, CUTILE.dots)
-    for operation in descendants(function.node.body, cst.BinaryOperation):
-        if isinstance(operation.operator, cst.MatrixMultiply):
-            yield operation
 
 
 def _calls(source: Source, functions: tuple[Function, ...], *groups: tuple[str, ...]) -> bool:

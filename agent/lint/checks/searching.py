@@ -42,6 +42,14 @@ def searches(file: KernelFile) -> Iterator[tuple[cst.Call, Function | None]]:
         yield call, file.source.enclosing(call)
 
 
+def searched_spaces(file: KernelFile) -> Iterator[tuple[cst.Call, cst.BaseExpression]]:
+    """The searches of a file that name a space, each with it."""
+    for call in file.calls(SEARCH):
+        space = argument(call, 0, "search_space")
+        if space is not None:
+            yield call, space
+
+
 @check(
     "CT401",
     "generator-as-space",
@@ -75,9 +83,8 @@ def run(x, y, stream):
 )
 def generator_as_space(file: KernelFile) -> Iterator[Found]:
     """A search space has a length; a generator has none, and is used up after one pass."""
-    for call, _ in searches(file):
-        space = argument(call, 0, "search_space")
-        if space is not None and is_generator(file, space):
+    for _, space in searched_spaces(file):
+        if is_generator(file, space):
             yield space, f"the search space `{file.code(space)}` is a generator"
 
 
@@ -108,10 +115,8 @@ def run(x, y, stream):
 )
 def many_configs(file: KernelFile) -> Iterator[Found]:
     """The first call of the operation waits until every config is compiled and timed."""
-    for call, _ in searches(file):
-        space = argument(call, 0, "search_space")
-        count = at_least(file, space) if space is not None else 0
-        if space is not None and count > MOST_CONFIGS:
+    for _, space in searched_spaces(file):
+        if (count := at_least(file, space)) > MOST_CONFIGS:
             yield space, f"the search space has {count} configs, more than {MOST_CONFIGS}"
 
 
@@ -148,10 +153,10 @@ def run(x, y, stream):
 )
 def original_not_in_space(file: KernelFile) -> Iterator[Found]:
     """Only a space with the original config cannot choose a slower one."""
-    for call, _ in searches(file):
-        given, space = argument(call, 3, "kernel"), argument(call, 0, "search_space")
+    for call, space in searched_spaces(file):
+        given = argument(call, 3, "kernel")
         function = file.source.function_of(given) if given is not None else None
-        if function is None or space is None:
+        if function is None:
             continue
         decorator = file.source.decorator(function, CUTILE.decorator)
         if decorator is None or not isinstance(decorator.decorator, cst.Call):

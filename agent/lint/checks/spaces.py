@@ -10,7 +10,7 @@ from libcst.metadata import GlobalScope
 from agent.analysis.cutile.kernel_file import KernelFile
 from agent.lint.base import Found, Severity, check
 from agent.lint.checks.caching import GOOD, is_cached
-from agent.lint.checks.searching import GUIDE, KERNEL, exclusive, searches
+from agent.lint.checks.searching import GUIDE, KERNEL, exclusive, searched_spaces
 from agent.lint.space import LAZY, LISTS, SEARCH, is_empty, is_generator
 from agent.syntax import argument, descendants, keyword, positional
 
@@ -89,9 +89,8 @@ def run(x, y, stream):
 )
 def empty_space(file: KernelFile) -> Iterator[Found]:
     """A search of no configs raises an exception before it runs anything."""
-    for call, _ in searches(file):
-        space = argument(call, 0, "search_space")
-        if space is not None and is_empty(file, space):
+    for _, space in searched_spaces(file):
+        if is_empty(file, space):
             yield space, f"the search space `{file.code(space)}` is empty"
 
 
