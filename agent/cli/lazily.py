@@ -64,7 +64,10 @@ PLACES: Mapping[str, CommandPlace] = {
     "next": CommandPlace(
         "assistant", "Say which ONE optimization to carry out, and in which file."
     ),
-    "try": CommandPlace("assistant", "Have the draft tested, measured, and kept or reverted."),
+    "try": CommandPlace(
+        "assistant",
+        "Have the draft tested, measured, and kept or reverted; what fails may be mended twice.",
+    ),
     "finish": CommandPlace(
         "assistant", "End the run: origin against best, measured afresh, and the summary."
     ),
