@@ -12,7 +12,7 @@ STEPS = (
     Step("minor", (kernel(0.58),), family="cache"),
     Step("crash", (kernel(0.1, "CRASH"),)),
     Step("hang", (kernel(0.1, "HANG"),)),
-    Step("slow", (kernel(0.7),)),
+    Step("slow", (kernel(0.75),)),
     Step("as-slow", (kernel(0.6),)),
     Step("never reached", (kernel(0.1),)),
 )
