@@ -69,6 +69,8 @@ def counters_of(
         here = replace(wanted, targets=(), has_gpu=True, most=0)
         try:
             job, variables = prepare(checkout, [test], here, timeout_s, scratch)
+            # The first launches of a kernel that tunes itself are those of its search.
+            variables |= {"DISABLE_AUTOTUNE": "1"}
             ended = run_script(
                 [*_command(ncu, page, kernels), *_test(wanted.python)],
                 job,

@@ -41,7 +41,11 @@ class OccupancyHint(Optimization):
     backend = "cutile"
     family = "occupancy"
     revisit_after = frozenset({"cluster", "rows", "tiles"})
-    priority: ClassVar = {KernelClass.MEMORY: 0, KernelClass.BALANCED: 20, KernelClass.COMPUTE: 40}
+    priority: ClassVar = {
+        KernelClass.MEMORY: -10,
+        KernelClass.BALANCED: 20,
+        KernelClass.COMPUTE: 40,
+    }
     expected = "softmax 16384 x 4096 in bf16 on an H200: 2.9x; matmul 4096^3: 1.1x"
     hypothesis = "More resident blocks have more loads in flight, which hides memory latency."
     example: ClassVar[Params] = {HINT: 4}

@@ -49,9 +49,9 @@ class SwappedOperands(Optimization):
     backend = "cutile"
     family = "operands"
     priority: ClassVar = {
-        KernelClass.MEMORY: 25,
-        KernelClass.BALANCED: 25,
-        KernelClass.COMPUTE: -5,
+        KernelClass.MEMORY: 0,
+        KernelClass.BALANCED: -20,
+        KernelClass.COMPUTE: -10,
     }
     expected = "10-50 % for 8-bit products of few rows (TileGym, with its tile sizes)"
     hypothesis = (
