@@ -23,7 +23,6 @@ _PHASES = {
     Phase.MEASURE: "measurement against the best",
     Phase.REPAIR: "the assistant's turn to mend it",
     Phase.SETTLE: "git follows the verdict",
-    Phase.REPAIR: "a candidate to mend",
     Phase.FINISH: "the last comparison: best against origin",
     Phase.DONE: "done",
 }
@@ -78,7 +77,7 @@ def _now(run: Run, moment: Moment) -> str:
     if run.phase is Phase.PROPOSE and run.proposer == ASSISTANT:
         what = "the assistant's turn"
     if run.phase is Phase.REPAIR:
-        what = f"the assistant's turn: {what}, attempt {run.attempt} of {run.possible_attempts}"
+        what = f"{what}, attempt {run.attempt} of {run.possible_attempts}"
     return f"{where}{what}, {duration(moment.in_phase_s)}{about}"
 
 

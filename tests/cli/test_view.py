@@ -67,7 +67,7 @@ def test_a_wide_terminal_adds_why_and_nothing_else(width: int) -> None:
 
 def test_a_candidate_that_waits_to_be_mended_is_the_assistants_turn() -> None:
     told = fact(seen(run_in(Phase.REPAIR), 120), "now")
-    assert "the assistant's turn: a candidate to mend, attempt 2 of 3" in told
+    assert "the assistant's turn to mend it, attempt 2 of 3" in told
 
 
 def test_without_a_gpu_there_is_no_line_for_it() -> None:
