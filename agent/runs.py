@@ -30,12 +30,12 @@ def table_path(repository: Repository) -> Path:
 
 def new_run_id(kernel: Path) -> str:
     """Of a run that begins now."""
-    return f"{_slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return f"{slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def usual_branch(kernel: Path) -> str:
     """Of a run that begins today, where the user names none."""
-    return f"tile-agent/{_slug(kernel)}-{time.strftime('%Y%m%d')}"
+    return f"tile-agent/{slug(kernel)}-{time.strftime('%Y%m%d')}"
 
 
 def branch_of(request: Request, kernel: str) -> str:
@@ -61,7 +61,7 @@ def check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
             )
 
 
-def _slug(kernel: Path) -> str:
+def slug(kernel: Path) -> str:
     """The kernel's name in letters that git and every file system take."""
     return re.sub(r"[^A-Za-z0-9_]+", "-", kernel.stem).strip("-") or "kernel"
 

@@ -114,6 +114,19 @@ def _filled(kind: Any, values: Mapping[tuple[str, ...], Any]) -> Any:
     return kind(**given)
 
 
+def as_words(flag: str, value: Any) -> list[str]:
+    """An option on a command line: none for None, one for each of several values.
+
+    A value cannot be taken for another option.
+    """
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return [flag if value else f"--no-{flag.removeprefix('--')}"]
+    several = value if isinstance(value, list | tuple) else [value]
+    return [f"{flag}={each}" for each in several]
+
+
 def signed(function: Callable[..., T], parameters: Iterable[Parameter]) -> Callable[..., T]:
     """The function with other parameters, for a library that makes something of a signature."""
     returns = get_type_hints(function, include_extras=True)["return"]

@@ -22,6 +22,7 @@ PLUGIN_FILES = sorted((ROOT / "tile_agent_pytest").rglob("*.py"))
 TIERS = """
     __main__
     cli
+    fleet
     assistant  mcp  skillbook  finalizing
     session
     loop
@@ -62,6 +63,7 @@ COLD = (
     "git",
     "jinja2",
     "rich",
+    "ray",
 )
 """What `--help` must not wait for."""
 

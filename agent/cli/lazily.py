@@ -121,6 +121,7 @@ PLACES: Mapping[str, CommandPlace] = {
         "Prepare, verify and time a Triton kernel for Triton's Tile IR backend. "
         "What this machine cannot do is said, step by step.",
     ),
+    "fleet": CommandPlace("fleet", "Make many kernels faster, on many GPUs and machines, by Ray."),
     "skill": CommandPlace("skill", "Skills that tell coding assistants how to drive tile-agent."),
 }
 

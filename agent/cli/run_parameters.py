@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING
 from inspect import Parameter
 from pathlib import Path
@@ -16,7 +16,7 @@ from agent.cli import completion, output
 from agent.cli.shared_options import SEVERAL, DryRun, Json, Quiet, Yes
 from agent.errors import UsageError
 from agent.options import ASSISTANT, KERNEL, PLAYBOOK, PROPOSERS, Request, ValueForm
-from agent.settings import Setting, filled, settings, signed
+from agent.settings import Setting, as_words, filled, settings, signed
 
 
 def asking(
@@ -122,6 +122,16 @@ def _typed(setting: Setting) -> tuple[Any, Any]:
         case ValueForm.FOLDER:
             return Path | None, None
     return setting.kind, setting.default
+
+
+def words_of(taken: Iterable[Setting], given: Mapping[str, Any]) -> list[str]:
+    """The options on a command line again, of what typer made of one; without the defaults."""
+    found = []
+    for setting in taken:
+        raw = given[setting.name]
+        if raw != _typed(setting)[1]:
+            found += as_words(setting.flag, raw)
+    return found
 
 
 # --- values -------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,15 +71,20 @@ def stop(
         owner = _owner(repository, name)
         if owner is None:
             continue
-        os.kill(owner.pid, signal.SIGINT)
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        while _owner(repository, name) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        if _owner(repository, name):
+        if not interrupt(owner.pid, partial(_ended, repository, name)):
             raise UsageError(f"run {name} (pid {owner.pid}) has not ended yet: kill it if it must")
         output.result({"stopped": name}, f"stopped {name}; go on with: tile-agent resume {name}")
         return
     raise UsageError("no such run is alive here: see `tile-agent status`")
+
+
+def interrupt(pid: int, ended: Callable[[], bool]) -> bool:
+    """End a process as Ctrl-C would; whether what it held is free within a minute."""
+    os.kill(pid, signal.SIGINT)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while not (over := ended()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return over
 
 
 def state_of(repository: Repository, name: str) -> dict[str, Any]:
@@ -114,6 +121,10 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         "next": command,
         "summary": f"{standing}, iteration {iteration}, {kept} kept",
     }
+
+
+def _ended(repository: Repository, name: str) -> bool:
+    return _owner(repository, name) is None
 
 
 def _owner(repository: Repository, name: str) -> Any:

@@ -13,6 +13,8 @@ from typing import Any
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
+from agent.settings import as_words
+
 EXIT_TIMEOUT_S = 30.0
 """A command that was asked to end and has not ended by then is killed."""
 PULSE_S = 15.0
@@ -31,15 +33,10 @@ def command_line(*words: str, options: Mapping[str, Value], names: Sequence[str]
     An option is left out when its value is None, False or empty, stands alone when it is True, and
     is repeated for a list. None of the values can be taken for an option.
     """
-    given = []
+    given: list[str] = []
     for name, value in options.items():
-        option = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            given += [option] if value else []
-        elif isinstance(value, str | int | float):
-            given.append(f"{option}={value}")
-        else:
-            given += [f"{option}={each}" for each in value or ()]
+        if value is not False:
+            given += as_words(f"--{name.replace('_', '-')}", value)
     return [*words, "--json", *given, *(["--", *names] if names else [])]
 
 

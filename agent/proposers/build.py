@@ -32,7 +32,7 @@ def check(options: Options) -> None:
     Raises:
         UsageError: a library, a key, a program or a setting is missing; how to mend it.
     """
-    _check_recorded(options)
+    check_recorded(options)
     if MODEL in options.proposers:
         from agent.proposers.model.client import check as check_model
 
@@ -43,8 +43,12 @@ def check(options: Options) -> None:
         check_command(options.command)
 
 
-def _check_recorded(options: Options) -> None:
-    """What the journal keeps is no place for a password of a URL, or for a key in an argument."""
+def check_recorded(options: Options) -> None:
+    """What the journal keeps is no place for a password of a URL, or for a key in an argument.
+
+    Raises:
+        UsageError: an option holds a secret.
+    """
     for setting in settings(led=False):
         if setting.path[0] == "options":
             given = reduce(getattr, setting.path[1:], options)

@@ -28,6 +28,7 @@ from tests.support.warm_python import warm_interpreter
 GPU = "an NVIDIA GPU that runs cuTile"
 INDEX = "a package index, and an environment that it may change"
 KEY = "the key of a model's provider"
+RAY = "Ray; tests/fleet runs these where it is installed"
 LACKING = {
     "make demo": f"{INDEX}; .ci/run makes it",
     "make test": "the time of the tests, of which this is one; .ci/run makes it",
@@ -37,6 +38,12 @@ LACKING = {
     "python -m pip install '.[triton]'": INDEX,
     "pip install 'tile-agent[mcp]'": INDEX,
     "pip install 'tile-agent[model]'": INDEX,
+    "pip install 'tile-agent[fleet]'": INDEX,
+    "tile-agent fleet run --kernels 'src/**/ops/*.py'": RAY,
+    "tile-agent fleet run --targets targets.toml --max-iterations 10 --yes": RAY,
+    "tile-agent fleet status": RAY,
+    "tile-agent fleet stop": RAY,
+    "tile-agent fleet resume": RAY,
     "claude mcp add --scope project tile-agent -- tile-agent mcp": "the program claude",
     "tile-agent run --kernel softmax.py --proposer playbook,command "
     "--command 'claude -p --permission-mode acceptEdits'": "the program claude",

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,21 +85,65 @@ def run_program(
     Raises:
         UsageError: it cannot be started.
     """
+    begin = time.monotonic()
+    with running_program(
+        argv,
+        folder,
+        log=log,
+        stdin=stdin,
+        pass_env=pass_env,
+        drop_env=drop_env,
+        variables=variables,
+    ) as program:
+        code = program.wait(timeout_s)
+    return ProgramEnd(code, log, program.withheld, time.monotonic() - begin)
+
+
+class RunningProgram:
+    """A program that was started and may go on while its caller does something else."""
+
+    def __init__(self, name: str, program: _Supervised, log: _Log, withheld: tuple[str, ...]):
+        self.withheld = withheld
+        self._name, self._program, self._log = name, program, log
+
+    def wait(self, seconds: float) -> int | None:
+        """Its exit code, below zero for a signal; None when it has not ended after so long.
+
+        Raises:
+            UsageError: it cannot be started.
+        """
+        answer = self._program.follow(self._log, time.monotonic() + seconds)
+        if "problem" in answer:
+            raise UsageError(f"{self._name} cannot be run: {answer['problem']}")
+        code: int | None = answer["code"]
+        return code
+
+
+@contextlib.contextmanager
+def running_program(
+    argv: Sequence[str],
+    folder: Path,
+    *,
+    log: Path,
+    stdin: str = "",
+    pass_env: Collection[str] = (),
+    drop_env: Collection[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[RunningProgram]:
+    """Run a program while the block lasts; then it and all its descendants are killed.
+
+    The arguments are those of `run_program`.
+    """
     given = {name: os.environ[name] for name in pass_env if name in os.environ}
     given |= {"PWD": str(folder), **(variables or {}), _MARK: uuid.uuid4().hex}
     base = {k: v for k, v in os.environ.items() if k not in drop_env and k != "OLDPWD"}
     environment = program_environment(base, given)
-    begin = time.monotonic()
     with contextlib.closing(_Log(log)) as output:
         program = _Supervised(argv, folder, environment, stdin)
         try:
-            answer = program.follow(output, begin + timeout_s)
+            yield RunningProgram(argv[0], program, output, withheld(base, environment))
         finally:
             program.end(output)
-    if "problem" in answer:
-        raise UsageError(f"{argv[0]} cannot be run: {answer['problem']}")
-    missing = withheld(base, environment)
-    return ProgramEnd(answer["code"], log, missing, time.monotonic() - begin)
 
 
 class _Supervised:

@@ -1,0 +1,268 @@
+"""The fleet on Ray: the only file that imports it, and only when a fleet runs.
+
+Which task runs where, and when, is Ray's; so is who is alive. A task that Ray reports as lost is
+handed to it again with what came home of its run: a repetition by Ray itself would begin anew.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.environment import Environment
+from agent.errors import Interrupted, UsageError
+from agent.fleet.bundles import packed
+from agent.fleet.home import FleetOutcome, Home, KernelStanding
+from agent.fleet.jobs import (
+    KernelJob,
+    PackedRepository,
+    Placed,
+    RefusedByMachine,
+    ResumePoint,
+    Told,
+)
+from agent.fleet.worker import attempt
+
+MOST_LOSSES = 3
+"""So often in a row a task may be lost without its run getting any further."""
+_REACH_S = 10.0
+_LOOK_S = 1.0
+"""How soon somebody is heard who wants the fleet to end."""
+_CANCEL_S = 20.0
+"""A task that was cancelled has ended its run and removed its clone by then."""
+_NODE = "ray.io/node-id"
+"""The label that Ray gives to every node."""
+
+
+@contextmanager
+def connected(address: str, gpus_per_run: int) -> Iterator[None]:
+    """Be a driver of a cluster while the block lasts; without an address of one on this machine.
+
+    Raises:
+        UsageError: there is no cluster at the address, or this machine has not the GPUs.
+    """
+    if "://" in address:
+        raise UsageError(
+            f"--address {address}: a fleet is driven on a machine of the cluster; name it by "
+            "host:port, or as auto"
+        )
+    _reach(address)
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    ours = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    local = {"address": "local", "include_dashboard": False}
+    try:
+        ray.init(
+            **({"address": address} if address else local),
+            logging_level="warning",
+            log_to_driver=False,
+        )
+    except (ConnectionError, ValueError, RuntimeError) as problem:
+        why = str(problem).strip().partition("\n")[0]
+        raise UsageError(f"Ray at {address or 'this machine'} cannot be used: {why}") from None
+    for number, handler in ours.items():
+        signal.signal(number, handler)
+    try:
+        found = ray.cluster_resources().get("GPU", 0)
+        if found < gpus_per_run and not address:
+            raise UsageError(
+                f"this machine has {found:.0f} GPUs: name a cluster with --address, or run in "
+                "the interpreter with --gpus-per-run 0"
+            )
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Look whether anybody answers: Ray would try for minutes.
+
+    Raises:
+        UsageError: nobody does.
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        return
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S):
+            pass
+    except (OSError, OverflowError) as problem:
+        raise UsageError(
+            f"--address {address}: nobody answers there ({problem}); on the cluster's head "
+            "`ray start --head` says what its address is"
+        ) from None
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[list[int]]:
+    """The signals that ask this process to end, as they come; they interrupt nothing.
+
+    An exception that a handler raises within a call of Ray's is lost there.
+    """
+    came: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {each: signal.signal(each, lambda number, _: came.append(number)) for each in numbers}
+    try:
+        yield came
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _on_node(
+    job: KernelJob, source: PackedRepository, begun_on: Environment, point: ResumePoint | None
+) -> Iterator[Told]:
+    """What the task of a kernel is."""
+    import ray
+
+    node_id = ray.get_runtime_context().get_node_id()
+    yield from attempt(job, source, begun_on, point, node_id)
+
+
+@dataclass
+class Driver:
+    """Hands the kernels of a fleet to Ray and keeps what comes back, until all have ended."""
+
+    home: Home
+    say: Callable[[str], None]
+
+    def drive(self) -> None:
+        """Run what has not ended yet.
+
+        Raises:
+            Interrupted: the user asked for it; the fleet can be resumed.
+        """
+        import ray
+
+        fleet = self.home.fleet()
+        self._gpus = fleet.gpus_per_run
+        self._begun_on = ray.put(fleet.begun_on)
+        self._source = ray.put(packed(self.home.repository, fleet.ref))
+        self._task = ray.remote(num_gpus=self._gpus, max_retries=0)(_on_node)
+        self._running: dict[Any, KernelJob] = {}
+        for job in fleet.jobs:
+            if not self.home.standing(job.name).outcome.final:
+                self._submit(job)
+        if self._running and ray.cluster_resources().get("GPU", 0) < self._gpus:
+            self.say(f"no node has {self._gpus} GPU yet: the runs wait for one")
+        with _asked_to_end() as asked:
+            try:
+                while self._running and not asked:
+                    ready, _ = ray.wait([*self._running], num_returns=1, timeout=_LOOK_S)
+                    for generator in ready:
+                        self._listen(generator)
+            finally:
+                self._cancel()
+        if asked:
+            raise Interrupted("stopped; what came home of the runs is kept")
+
+    def _submit(self, job: KernelJob) -> None:
+        standing = self.home.standing(job.name)
+        self.home.write(replace(standing, outcome=FleetOutcome.WAITING))
+        refused = standing.refused_by
+        selector = {_NODE: f"!in({','.join(refused)})"} if refused else None
+        task = self._task.options(name=f"tile-agent {job.name}", label_selector=selector)
+        point = self.home.point(job.name)
+        self._running[task.remote(job, self._source, self._begun_on, point)] = job
+
+    def _listen(self, generator: Any) -> None:
+        """Take the next thing that a task tells, or its end."""
+        import ray
+
+        job = self._running[generator]
+        try:
+            told = ray.get(next(generator))
+        except StopIteration:
+            del self._running[generator]
+            if not self.home.standing(job.name).outcome.final:
+                self._lost(job, "its process was ended")
+        except ray.exceptions.RayTaskError as problem:
+            del self._running[generator]
+            self._end(job, FleetOutcome.LOST, f"a fault of tile-agent: {_cause(problem)}")
+        except ray.exceptions.RayError as problem:
+            del self._running[generator]
+            self._lost(job, f"its machine was lost ({type(problem).__name__})")
+        else:
+            self._heard(generator, told)
+
+    def _heard(self, generator: Any, told: Told) -> None:
+        job = self._running[generator]
+        before = self.home.standing(job.name)
+        now = self.home.heard(job.name, told)
+        if isinstance(told, RefusedByMachine):
+            del self._running[generator]
+            self._elsewhere(job, now)
+        elif isinstance(told, Placed):
+            doing = "goes on" if before.run_id else "begins"
+            self.say(f"{job.name}: {doing} on {now.host} ({now.machine})")
+        elif now.outcome.final:
+            self.home.take_in(job)
+            self.say(f"{job.name}: {_told(now)}")
+
+    def _elsewhere(self, job: KernelJob, now: KernelStanding) -> None:
+        """A node refused a kernel: another may take it, and this one is not asked again."""
+        import ray
+
+        others = [
+            node
+            for node in ray.nodes()
+            if node["Alive"]
+            and node["NodeID"] not in now.refused_by
+            and node["Resources"].get("GPU", 0) >= self._gpus
+            and node["Resources"].get("CPU", 0) >= 1
+        ]
+        if others:
+            self.say(f"{job.name}: refused by {now.reason}; it is tried elsewhere")
+            self._submit(job)
+        else:
+            self._end(job, FleetOutcome.REFUSED, now.reason)
+
+    def _lost(self, job: KernelJob, why: str) -> None:
+        now = self.home.standing(job.name)
+        now = self.home.write(replace(now, losses=now.losses + 1, reason=why))
+        if now.losses < MOST_LOSSES:
+            self.say(f"{job.name}: {why}; it goes on elsewhere")
+            self._submit(job)
+        else:
+            self._end(job, FleetOutcome.LOST, f"{why}, {now.losses} times without getting further")
+
+    def _end(self, job: KernelJob, outcome: FleetOutcome, reason: str) -> None:
+        now = self.home.standing(job.name)
+        self.home.write(replace(now, outcome=outcome, reason=reason))
+        self.home.take_in(job)
+        self.say(f"{job.name}: {reason}")
+
+    def _cancel(self) -> None:
+        """End what still runs, so that the workers leave nothing behind."""
+        import ray
+
+        for job in self._running.values():
+            if not (now := self.home.standing(job.name)).outcome.final:
+                self.home.write(replace(now, outcome=FleetOutcome.WAITING))
+        left, deadline = [*self._running], time.monotonic() + _CANCEL_S
+        for generator in left:
+            ray.cancel(generator, recursive=False)
+        while left and (seconds := deadline - time.monotonic()) > 0:
+            for generator in ray.wait(left, num_returns=1, timeout=seconds)[0]:
+                try:
+                    ray.get(next(generator))
+                except (ray.exceptions.RayError, StopIteration):
+                    left.remove(generator)
+
+
+def _told(now: KernelStanding) -> str:
+    if now.outcome is FleetOutcome.ENDED:
+        return f"ended, {now.branch or 'no gain'}; {now.held_s:.0f} s on {now.host}"
+    return now.reason
+
+
+def _cause(problem: Exception) -> str:
+    return str(getattr(problem, "cause", problem)).strip().splitlines()[-1]

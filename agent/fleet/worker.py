@@ -1,0 +1,126 @@
+"""One run on a worker: the ordinary `tile-agent run`, in a clone, followed by its journal.
+
+Ray knows nothing of it: this is a generator of what is told, and a test can ask it for that.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from agent.environment import Environment, describe
+from agent.errors import JournalError, UsageError
+from agent.fleet.bundles import bundled, point_of, restored, unpacked
+from agent.fleet.fitness import unfit
+from agent.fleet.jobs import (
+    Ended,
+    KernelJob,
+    PackedRepository,
+    Placed,
+    Progressed,
+    RefusedByMachine,
+    ResumePoint,
+    Told,
+)
+from agent.harness.processes.interpreter import environment_of
+from agent.harness.processes.program import running_program
+from agent.repository import Repository
+from agent.runs import find_runs, runs_folder
+from agent.workspace import state_dir
+
+POLL_S = 1.0
+"""What a lost machine may cost beside the effect that was under way."""
+_FILES = ("perf_results.md", "escalation.md")
+
+
+def attempt(
+    job: KernelJob,
+    source: PackedRepository,
+    begun_on: Environment,
+    point: ResumePoint | None,
+    node_id: str = "",
+) -> Iterator[Told]:
+    """Run a job, or go on with it, and tell what becomes of it.
+
+    Args:
+        job: which one.
+        source: the repository.
+        begun_on: the machine that the fleet was begun on.
+        point: from what to go on; None to begin.
+        node_id: as Ray names this node.
+    """
+    begin = time.monotonic()
+    host = socket.gethostname()
+    try:
+        here = environment_of(job.python or sys.executable)
+    except UsageError as problem:
+        yield RefusedByMachine(node_id, host, str(problem))
+        return
+    if not job.gpus:
+        here = replace(here, gpus=())  # whatever there is, the run does not see it
+    if reason := unfit(job, point, begun_on, here):
+        yield RefusedByMachine(node_id, host, reason)
+        return
+    yield Placed(host, describe(here.to_json()))
+    folder = state_dir() / "fleet"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{job.name}-", dir=folder) as scratch:
+        root = Path(scratch) / "repository"
+        root.mkdir()
+        repository = unpacked(source, root)
+        if point:
+            restored(repository, point, job.branch, source.sha)
+        yield from _followed(job, repository, source.sha, point, begin)
+
+
+def _followed(
+    job: KernelJob, repository: Repository, base: str, point: ResumePoint | None, begin: float
+) -> Iterator[Told]:
+    log = repository.root.parent / "log.txt"
+    journal = len(point.journal) if point else 0
+    words = ("resume", point.run_id) if point else ("run", "--yes", *job.words)
+    with running_program(
+        [sys.executable, "-P", "-m", "agent", *words],
+        repository.root / ("" if point else job.folder),
+        log=log,
+        pass_env=tuple(os.environ),  # it is this program, which keeps secrets from what it starts
+        variables={} if job.gpus else {"CUDA_VISIBLE_DEVICES": ""},
+    ) as program:
+        code = None
+        while code is None:
+            code = program.wait(POLL_S)
+            found = _point(job, repository, base)
+            if found and len(found.journal) > journal:
+                journal = len(found.journal)
+                yield Progressed(found, time.monotonic() - begin, _files(repository, found.run_id))
+    text = log.read_bytes()
+    said = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
+    last = said[-1].removeprefix("tile-agent: ") if said else "nothing"
+    yield Ended(code, last, time.monotonic() - begin, text)
+
+
+def _point(job: KernelJob, repository: Repository, base: str) -> ResumePoint | None:
+    """Where the run stands; None before it has begun, and after it has been taken back.
+
+    The journal is read before the refs: what a journal speaks of is there when its line is.
+    """
+    try:
+        (run_id,) = find_runs(repository)
+        journal = runs_folder(repository) / run_id / "journal.jsonl"
+        if (point := point_of(run_id, journal, b"")) is None:
+            return None
+    except (ValueError, OSError, JournalError):
+        return None
+    bundle = bundled(repository, run_id, job.branch, base)
+    return ResumePoint(run_id, point.latency_meaning, point.journal, bundle)
+
+
+def _files(repository: Repository, run_id: str) -> dict[str, bytes]:
+    folder = runs_folder(repository) / run_id
+    return {name: (folder / name).read_bytes() for name in _FILES if (folder / name).exists()}
