@@ -71,7 +71,7 @@ def test_an_option_reaches_the_command_line(command: str, led: bool) -> None:
         assert setting.flag in shown.opts
         assert shown.envvar == (setting.option.env or None)
         assert shown.required == (setting.default is MISSING)
-    assert set(known) <= {"yes", "as_json", "help", "dry_run"}
+    assert set(known) <= {"yes", "as_json", "help", "dry_run", "quiet"}
 
 
 @pytest.mark.parametrize("led", [False, True])

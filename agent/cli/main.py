@@ -29,8 +29,10 @@ ALLOCATED_BEFORE_COLLECTION = 100_000
 AGAIN_S = 0.02
 """A destructor is over by then."""
 
+PROGRAM = "tile-agent"
+
 app = typer.Typer(
-    name="tile-agent",
+    name=PROGRAM,
     cls=Commands,
     help="Makes a cuTile or Triton kernel faster: one optimization at a time, each one tested, "
     "timed, and kept or reverted.",
@@ -65,7 +67,7 @@ def main() -> NoReturn:
 def _run() -> int:
     output.use_json("--json" in sys.argv)  # the command line itself may be what is wrong
     try:
-        return int(app(prog_name=app.info.name, standalone_mode=False) or 0)
+        return int(app(prog_name=PROGRAM, standalone_mode=False) or 0)
     except _BadCommandLine as problem:
         if type(problem).__name__ == _NO_ARGUMENTS:
             return _helped(problem)
@@ -108,7 +110,7 @@ def _unraisable(lost: sys.UnraisableHookArgs) -> None:
 def _message(problem: Exception) -> str:
     """What click would have said, in one line."""
     context = getattr(problem, "ctx", None)
-    return f"{_said(problem)} (see {context.command_path if context else app.info.name} --help)"
+    return f"{_said(problem)} (see {context.command_path if context else PROGRAM} --help)"
 
 
 def _helped(problem: Exception) -> int:

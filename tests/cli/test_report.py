@@ -59,7 +59,7 @@ def test_the_page_goes_to_the_folder_of_the_run_or_where_it_is_wanted(repo: Path
 def test_json_is_what_the_two_are_made_of(repo: Path) -> None:
     found = tile_agent(repo, "report", "--json").json
     assert [step["status"] for step in found["iterations"]] == [
-        "keep", "revert", "keep", "revert", "keep", "crash", "crash",
+        "keep", "revert", "keep", "revert", "keep", "crash", "crash", "revert", "revert",
     ]  # fmt: skip
     assert found["gains"][0]["after_ms"] == pytest.approx(0.58)
     assert found["iterations"][2]["variants"][3]["reason"] == "timed out"

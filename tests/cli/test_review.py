@@ -108,7 +108,7 @@ def test_it_is_highlighted_on_a_terminal_only(repo: Path) -> None:
     ("arguments", "saying"),
     [
         (("diff", "nope"), "there is no run nope here; there are: kernel-1"),
-        (("diff", "9"), "run kernel-1 has no iteration 9; there are: 1, 2, 3, 4, 5, 6, 7"),
+        (("diff", "10"), "run kernel-1 has no iteration 10; there are: 1, 2, 3, 4, 5, 6, 7, 8, 9"),
         (("diff", "kernel-1", "best"), "should be a valid integer"),
         (("history", "--kernel", "other.py"), "no run on other.py here; there are runs on: kernel"),
         (("history", "--kernel", "/kernel.py"), "not in a git repository"),
@@ -127,7 +127,7 @@ def test_the_history_holds_the_iterations_of_all_runs_on_the_kernel(repo: Path) 
     found = tile_agent(repo, "history", "--kernel", KERNEL, "--json").json
     first, second = found["runs"]
     assert [step["status"] for step in first["tried"]] == [
-        "keep", "revert", "keep", "revert", "keep", "crash", "crash",
+        "keep", "revert", "keep", "revert", "keep", "crash", "crash", "revert", "revert",
     ]  # fmt: skip
     swept = first["tried"][2]
     assert (swept["title"], swept["params"]) == ("sweep (n=1)", {"n": 1})
@@ -143,7 +143,7 @@ def test_the_table_of_the_history_has_a_row_an_iteration(repo: Path) -> None:
     end = tile_agent(repo, "history", "--kernel", KERNEL)
     assert end.code == ExitCode.DONE
     rows = [line for line in end.out.splitlines() if "| kernel-1 |" in line]
-    assert len(rows) == 7
+    assert len(rows) == 9
     assert "| 3 | sweep (n=1) | keep | +25.0 % | [+24.9 %, +25.1 %] | no GPU |" in rows[2]
     assert "| 6 | crash (n=0) | crash |  |  | no GPU |" in rows[5]
 
