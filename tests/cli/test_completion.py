@@ -83,12 +83,8 @@ def test_an_entry_is_called_after_its_file() -> None:
 def test_bash_completes_with_what_is_shown(tmp_path: Path) -> None:
     """The script is read by a bash, which calls its function as Tab would."""
     script = subprocess.run(
-        [PROGRAM, "--show-completion"],
-        env={
-            **os.environ,
-            "SHELL": "/bin/bash",
-            "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "",
-        },
+        ["bash", "-c", f"{PROGRAM} --show-completion; exit $?"],  # it asks who its parent is
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": ""},
         capture_output=True,
         text=True,
         check=True,
