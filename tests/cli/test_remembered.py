@@ -1,8 +1,7 @@
-"""Runs one after the other on one kernel, in the interpreter: what failed once is not run twice."""
+"""Two runs on one kernel, in the interpreter: what failed once is not run twice."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ COUNTED_MS = """\
 """
 
 
-def test_what_failed_is_passed_over_until_it_is_asked_for(tmp_path: Path) -> None:
+def test_what_failed_is_passed_over(tmp_path: Path) -> None:
     test = COUNTED["tests/test_double.py"]
     assert COUNTED_MS in test
     test = test.replace(COUNTED_MS, BEST_AS_IT_IS)
@@ -40,11 +39,4 @@ def test_what_failed_is_passed_over_until_it_is_asked_for(tmp_path: Path) -> Non
     assert again.code == ExitCode.NO_IMPROVEMENT, again.err
     assert len(again.json["rows"]) == 1
     (why,) = (each["reason"] for each in again.json["skipped"] if "tried before" in each["reason"])
-    assert re.match(r"of each variant: |none of \d variants is worth a run: |tried before", why), (
-        why
-    )
     assert "(run double-" in why
-
-    retried = tile_agent(repo, *run, "third", "--retry").json
-    (row,) = retried["rows"][1:]
-    assert row["optimization"].startswith("block size")
