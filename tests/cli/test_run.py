@@ -178,7 +178,7 @@ def test_a_pass_that_is_long_leaves_time_for_iterations(tmp_path: Path) -> None:
     assert set(subset["configs"]) | set(subset["left_out"]) == names
     coverage = f"{len(subset['configs'])} of 8 configs"
     assert f"compared   {coverage}: test_perf_double_triton[1]" in end.err
-    assert re.search(r"plan       an iteration takes about \d+ s, .*; all 25 would take", end.err)
+    assert re.search(r"plan       an iteration takes about \d+ s: .*; all 25 would take", end.err)
     assert end.json["rows"][1]["reason"].endswith(f"; on {coverage}")
     assert {config["config"] for config in end.json["final"]["configs"]} == names
     assert end.json["final_left_out"] == []
