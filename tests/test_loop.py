@@ -56,16 +56,9 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
 
 
-def finish(scripted: ScriptedRun) -> Run:
-    run, journal = scripted.begin()
-    run = drive(run, journal, scripted.effects().table(), lambda *_: None)
-    journal.close()
-    return run
-
-
 def test_a_run_meets_every_verdict(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run = finish(ScriptedRun(repo, STEPS))
+    run = ScriptedRun(repo, STEPS).finish()
     assert [(r.optimization, r.status.value, r.correct) for r in run.rows] == [
         ("baseline", "keep", True),
         ("major (n=0)", "keep", True),
@@ -124,7 +117,7 @@ def test_what_does_not_compile_is_judged_where_it_may_be_mended(tmp_path: Path) 
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     steps = (Step("a", (kernel(0.5, "BROKEN", "CRASH"), kernel(0.8))),)
     options = Options(proposers=(ASSISTANT,))
-    run = finish(ScriptedRun(repo, steps, options, compiler=ScriptedCompiler()))
+    run = ScriptedRun(repo, steps, options, compiler=ScriptedCompiler()).finish()
     assert [(row.status, row.attempts) for row in run.rows[1:]] == [(Status.KEEP, 2)]
     assert run.proposal is not None
     assert run.proposal.code == (CodeChange("kernel", (32, 32), (0, 0), (0, 0)),)
@@ -170,7 +163,7 @@ def test_the_verdict_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_every_measured_event_holds_the_verdict_that_its_row_tells(tmp_path: Path) -> None:
     scripted = ScriptedRun(make_repo(tmp_path, {KERNEL: ORIGIN}), STEPS)
-    run = finish(scripted)
+    run = scripted.finish()
     events = [line.event for line in read(scripted.folder / "journal.jsonl")]
     verdicts = [event.verdict for event in events if isinstance(event, Measured)]
     timed = [row for row in run.rows[1:] if row.latency_ms is not None]
@@ -183,7 +176,7 @@ def test_a_run_of_before_reads_as_git_has_it(
 ) -> None:
     """Its journal holds no verdict, and the rules are others now."""
     scripted = ScriptedRun(make_repo(tmp_path, {KERNEL: ORIGIN}), STEPS)
-    run = finish(scripted)
+    run = scripted.finish()
     events = [
         replace(line.event, verdict=None) if isinstance(line.event, Measured) else line.event
         for line in read(scripted.folder / "journal.jsonl")
@@ -227,7 +220,7 @@ def test_a_secret_in_the_name_of_a_config_is_nothing_that_a_verdict_goes_by(
 
 def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run = finish(ScriptedRun(repo, STEPS))
+    run = ScriptedRun(repo, STEPS).finish()
     subjects = git(repo, "log", "--format=%s", "main..tile-agent/kernel").splitlines()
     assert subjects == ["kernel: minor (n=0)", "kernel: sweep (n=1)", "kernel: major (n=0)"]
     assert git(repo, "show", f"tile-agent/kernel:{KERNEL}") + "\n" == kernel(0.58)
@@ -239,7 +232,7 @@ def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None
 
 def test_rejected_candidates_stay_reachable(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    finish(ScriptedRun(repo, STEPS))
+    ScriptedRun(repo, STEPS).finish()
     kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent/kernel-1/")
     assert "refs/tile-agent/kernel-1/02-wrong-1" in kept.splitlines()
     wrong = git(repo, "show", f"refs/tile-agent/kernel-1/02-wrong-1:{KERNEL}") + "\n"
@@ -256,7 +249,7 @@ def test_the_users_checkout_is_untouched(tmp_path: Path) -> None:
     git(repo, "stash", "push", "--include-untracked", "--quiet", "--", "stashed.py")
     git(repo, "add", "--intent-to-add", "untracked.txt")
     before = snapshot(repo)
-    finish(ScriptedRun(repo, STEPS))
+    ScriptedRun(repo, STEPS).finish()
     after = snapshot(repo)
     differing = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
@@ -277,7 +270,7 @@ def test_it_stops(
     tmp_path: Path, options: Options, steps: tuple[Step, ...], reason: StopReason | None
 ) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run = finish(ScriptedRun(repo, steps, options))
+    run = ScriptedRun(repo, steps, options).finish()
     assert run.stopped is not None
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
 
@@ -461,7 +454,7 @@ def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
         Step("back", (f"# as it was\n{ORIGIN}",)),
     )
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run = finish(ScriptedRun(repo, steps, compiler=ScriptedCompiler()))
+    run = ScriptedRun(repo, steps, compiler=ScriptedCompiler()).finish()
     assert [row.optimization for row in run.rows] == ["baseline", "sweep (n=2)"]
     assert [(s.optimization, s.reason) for s in run.skipped] == [
         ("comment", "the compiler makes the incumbent's code of it"),
@@ -479,7 +472,7 @@ def test_what_compiles_to_code_already_known_is_not_run(tmp_path: Path) -> None:
 def test_keep_going_passes_over_a_small_improvement(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     steps = (Step("a", (kernel(0.99),)), Step("b", (kernel(0.5),)))
-    run = finish(ScriptedRun(repo, steps, Options(keep_going=True)))
+    run = ScriptedRun(repo, steps, Options(keep_going=True)).finish()
     assert [row.status for row in run.rows] == [Status.KEEP] * 3
 
 

@@ -11,7 +11,6 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.events import Event, Failed, Measured, Proposed, Settled, StopReason, Verified
 from agent.journal import read
-from agent.loop import drive
 from agent.measuring.decision import Status
 from agent.memory import PastAttempt, PastRun, PastRuns, attempts
 from agent.options import Options
@@ -37,13 +36,6 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
 
 
-def finish(scripted: ScriptedRun) -> Run:
-    run, journal = scripted.begin()
-    run = drive(run, journal, scripted.effects().table(), lambda *_: None)
-    journal.close()
-    return run
-
-
 def again(scripted: ScriptedRun, number: int = 2) -> ScriptedRun:
     """The same, as another run from where the user stands."""
     return replace(scripted, run_id=f"kernel-{number}", branch=f"tile-agent/kernel-{number}")
@@ -56,18 +48,18 @@ def tried(run: Run) -> list[str]:
 def test_a_second_run_repeats_no_failed_edit(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     first = ScriptedRun(repo, STEPS, ENDLESS)
-    before = finish(first)
+    before = first.finish()
     kept = [row.optimization for row in before.kept]
     assert tried(before) != kept
 
-    after = finish(again(first))
+    after = again(first).finish()
     assert tried(after) == kept
     reasons = {skipped.optimization: skipped.reason for skipped in after.skipped}
     assert reasons["slower"].startswith("tried before (run kernel-1, iteration 4): ")
     assert reasons["wrong"].endswith("test_right: off by one")
     git(repo, "merge", "-q", "--ff-only", "tile-agent/kernel-2")
 
-    merged = finish(again(first, 3))  # the steps that were kept are other edits of this code
+    merged = again(first, 3).finish()  # the steps that were kept are other edits of this code
     assert tried(merged) == kept
     assert merged.stopped is not None and merged.stopped.reason is StopReason.EXHAUSTED
 
@@ -76,9 +68,9 @@ def test_the_values_of_a_sweep_that_lost_are_passed_over_with_the_best(tmp_path:
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
     steps = [Step("sweep", (kernel(1.2), kernel(0.8), kernel(1.1)))]
     first = ScriptedRun(repo, steps, ENDLESS)
-    assert tried(finish(first)) == ["sweep (n=1)"]
+    assert tried(first.finish()) == ["sweep (n=1)"]
     second = again(first)
-    assert tried(finish(second)) == ["sweep (n=1)"]
+    assert tried(second.finish()) == ["sweep (n=1)"]
     (proposed,) = (
         entry.event
         for entry in read(second.folder / "journal.jsonl")
@@ -91,18 +83,18 @@ def test_the_values_of_a_sweep_that_lost_are_passed_over_with_the_best(tmp_path:
 def test_an_edit_of_other_code_is_tried(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
     first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
-    assert tried(finish(first)) == ["slower (n=0)"]
+    assert tried(first.finish()) == ["slower (n=0)"]
     write(repo, {KERNEL: kernel(1.0) + "# mended\n"})
     git(repo, "commit", "-qam", "Mend")
-    assert tried(finish(again(first))) == ["slower (n=0)"]
+    assert tried(again(first).finish()) == ["slower (n=0)"]
 
 
 @pytest.mark.parametrize("change", ["--retry", "another machine", "other tests"])
 def test_what_failed_elsewhere_is_tried(tmp_path: Path, change: str) -> None:
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0), "tests": "# the test\n"})
     first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
-    finish(first)
-    assert tried(finish(again(first))) == []
+    first.finish()
+    assert tried(again(first).finish()) == []
     second = again(first, 3)
     if change == "--retry":
         second = replace(second, options=replace(ENDLESS, retry=True))
@@ -111,7 +103,7 @@ def test_what_failed_elsewhere_is_tried(tmp_path: Path, change: str) -> None:
         git(repo, "commit", "-qam", "Another test")
     else:
         second = replace(second, torch="2.1")
-    assert tried(finish(second)) == ["slower (n=0)"]
+    assert tried(second.finish()) == ["slower (n=0)"]
 
 
 def judged_by(*events: Event) -> PastAttempt:
@@ -146,21 +138,21 @@ def test_only_what_the_candidate_did_itself_counts(failure: Failed, failed: bool
 def test_a_damaged_journal_is_as_if_it_were_not_there(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
     first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
-    finish(first)
+    first.finish()
     journal = first.folder / "journal.jsonl"
     journal.write_bytes(b"{" + journal.read_bytes())
-    assert tried(finish(again(first))) == ["slower (n=0)"]
+    assert tried(again(first).finish()) == ["slower (n=0)"]
 
 
 def test_an_edit_that_git_no_longer_has_is_known_by_its_title(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
     first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
-    finish(first)
+    first.finish()
     for ref in git(repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent").split():
         git(repo, "update-ref", "-d", ref)
     git(repo, "reflog", "expire", "--expire=now", "--all")
     git(repo, "gc", "-q", "--prune=now")
-    assert tried(finish(again(first))) == []
+    assert tried(again(first).finish()) == []
 
 
 @pytest.mark.parametrize(("family", "known"), [("tiles", False), ("cache", True)])
@@ -186,7 +178,7 @@ def test_a_keep_of_what_it_depends_on_makes_another_try(family: str, known: bool
 def test_a_brief_tells_what_was_tried_with_hypothesis_and_change(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
     first = ScriptedRun(repo, STEPS, ENDLESS)
-    earlier = finish(first)
+    earlier = first.finish()
     second = again(first)
     run, journal = second.begin()
     journal.close()

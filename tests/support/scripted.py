@@ -24,7 +24,7 @@ from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
-from agent.loop import Effects
+from agent.loop import Effects, drive
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.pair_cost import PairTime
@@ -260,6 +260,13 @@ class ScriptedRun:
         )
         journal.append(started)
         return advance(Run(), started), journal
+
+    def finish(self) -> Run:
+        """Begin, and go on to the end."""
+        run, journal = self.begin()
+        run = drive(run, journal, self.effects().table(), lambda *_: None)
+        journal.close()
+        return run
 
     def effects(self) -> Effects:
         """The loop's own effects over the scripted judge and proposer."""
