@@ -60,6 +60,8 @@ class Option:
     min: int | None = None
     env: str = ""
     """The variable that gives it where the command line does not."""
+    shown_default: str = ""
+    """Stands for the default in help and docs, where its value depends on the machine."""
     form: ValueForm = ValueForm.AS_IT_IS
     run_only: bool = False
     """It says who writes candidates; `begin` lacks it, because there an assistant does."""
@@ -85,7 +87,9 @@ BENCH = Option(
     "A benchmark to judge by, in place of perf tests: 'python FILE [ARGUMENTS]', a script that "
     "times with functions that are known, or FILE::REPORT, a function under perf_report."
 )
-PYTHON = Option("Interpreter with torch and pytest that runs the tests.")
+PYTHON = Option(
+    "Interpreter with torch and pytest that runs the tests.", shown_default="that of tile-agent"
+)
 TESTS = Option("Test file or node id. Found when left out.")
 SANDBOX = Option(
     "Confine what runs the tests: strict, or off for tests that write beside themselves or need "

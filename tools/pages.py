@@ -151,8 +151,8 @@ def _default(option: Any) -> str:
     default = option.default
     if option.required:
         return "required"
-    if default == sys.executable:
-        return "that of tile-agent"
+    if isinstance(option.show_default, str):
+        return option.show_default
     if option.is_flag:
         names = option.opts if default else option.secondary_opts
         return f"`{names[0]}`" if option.secondary_opts and default is not None else ""

@@ -68,6 +68,7 @@ def parameter(setting: Setting) -> Parameter:
         help=setting.help(SEVERAL),
         min=option.min,
         envvar=option.env or None,
+        show_default=option.shown_default or True,
         rich_help_panel=setting.panel or None,
         autocompletion=_offered(setting),
     )

@@ -17,7 +17,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the result and errors, and no progress.")
 ]
-Python = Annotated[str, typer.Option(help=PYTHON.help)]
+Python = Annotated[str, typer.Option(help=PYTHON.help, show_default=PYTHON.shown_default)]
 Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
 Benches = Annotated[list[str] | None, typer.Option("--bench", help=BENCH.told(SEVERAL))]
 Sandboxed = Annotated[Sandbox, typer.Option("--sandbox", help=SANDBOX.help)]
