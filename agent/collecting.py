@@ -13,7 +13,7 @@ from agent.analysis.common.subject import Hardware
 from agent.backends import BACKENDS
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover, imports_file
 from agent.harness.processes.confinement import for_run, insist, remedy
 from agent.harness.processes.fork_server import ForkServer

@@ -6,12 +6,13 @@ is a new version of the journal.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from agent.causes import Diagnosis
+from agent.frozen_tests import TestPlan
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status, Verdict
 from agent.measuring.measurement import Calibration, Failure
@@ -20,7 +21,6 @@ from agent.measuring.statistics import Comparison, weighted_latency_ms
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import Options
 from agent.usage import Usage
-from tile_agent_pytest.bench_command import OPTION, BenchCommand
 
 
 class StopReason(StrEnum):
@@ -55,36 +55,6 @@ class Record:
     samples_ms: tuple[float, ...] = ()
     weight: float = 1.0
     """How much it counts beside the other configs, as its test says."""
-
-
-@dataclass(frozen=True)
-class TestPlan:
-    """The frozen tests of a run: node ids, in pytest's order."""
-
-    __test__ = False
-
-    files: tuple[str, ...]
-    correctness: tuple[str, ...]
-    perf: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    benches: tuple[str, ...] = ()
-    """Benchmark scripts that are perf tests, as `--bench` names them, relative to the root."""
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """For pytest, so that it collects all of them."""
-        return (*self.files, *map(_bench_argument, self.benches))
-
-    def arguments_for(self, nodeids: Sequence[str]) -> tuple[str, ...]:
-        """For pytest, so that it runs these alone: a script is no file to collect."""
-        benches = {BenchCommand.parse(bench).nodeid: bench for bench in self.benches}
-        return tuple(
-            _bench_argument(benches[nodeid]) if nodeid in benches else nodeid for nodeid in nodeids
-        )
-
-
-def _bench_argument(bench: str) -> str:
-    return f"{OPTION}={bench}"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from agent.captured import commit_captured
 from agent.collecting import Collecting, hardware_of
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.events import Started, TestPlan
+from agent.events import Started
+from agent.frozen_tests import TestPlan
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.environment import describe, probe
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.timed_pass import TimedPass

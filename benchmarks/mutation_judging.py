@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent.environment import probe
 from agent.errors import UsageError, WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import CORRECTNESS, KINDS
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
 from agent.measuring.decision import Status

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.backends import BACKENDS
 from agent.errors import UsageError, WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.processes.collection_errors import fault, missing_module, with_remedy
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Item

@@ -18,7 +18,7 @@ from typing import Any
 
 import tile_agent_pytest
 from agent.errors import UsageError, WorkerError, WorkerTimedOut
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.compiling.cutile import import_roots, module_name
 from agent.harness.measuring.gpu import GpuWatch, exclusive
 from agent.harness.measuring.judge import PytestJudge

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.budget import MOST_PAIRS, USUAL_PAIRS, MeasuringBudget
 from agent.options import Options
 from agent.planning.earlier import EarlierRun

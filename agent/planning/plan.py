@@ -15,7 +15,8 @@ from agent.backends import BACKENDS
 from agent.collecting import Collecting, hardware_of
 from agent.environment import describe
 from agent.errors import UsageError
-from agent.events import Started, TestPlan
+from agent.events import Started
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import KINDS
 from agent.launches import ObservedLaunch, by_cost
 from agent.options import PLAYBOOK, Request

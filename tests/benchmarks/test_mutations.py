@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from benchmarks.mutants import Mutant, Origin

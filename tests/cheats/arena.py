@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from unittest import mock
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.judge import PytestJudge

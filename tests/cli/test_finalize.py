@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ExitCode, UsageError
-from agent.events import Finished, TestPlan
+from agent.events import Finished
 from agent.finalizing.checkout import swap
+from agent.frozen_tests import TestPlan
 from agent.loop import drive
 from agent.repository import Repository
 from agent.state import Phase

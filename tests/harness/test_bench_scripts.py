@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.judge import PytestJudge, Verification

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.errors import UsageError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import deadline_in

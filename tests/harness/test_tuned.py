@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.processes.fork_server import ForkServer

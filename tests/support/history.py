@@ -28,9 +28,9 @@ from agent.events import (
     Started,
     Stopped,
     StopReason,
-    TestPlan,
     Verified,
 )
+from agent.frozen_tests import TestPlan
 from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, TunedConfig
 from agent.measuring.decision import Gain, Status, Verdict
 from agent.measuring.measurement import Calibration

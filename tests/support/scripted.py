@@ -15,10 +15,11 @@ from pathlib import Path
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.candidates import Candidates
-from agent.events import Record, Started, TestPlan
+from agent.events import Record, Started
 from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification

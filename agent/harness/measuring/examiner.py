@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.errors import WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
     import_failure,

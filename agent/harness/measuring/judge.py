@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.errors import WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import PERF
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.examiner import Examiner

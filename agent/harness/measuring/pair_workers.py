@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.errors import WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Self
 
 from agent.errors import WorkerDied, WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.arms import ArmFailed, at_arm
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.comparer import Comparer, NoRoom

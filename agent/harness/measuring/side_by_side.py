@@ -16,7 +16,7 @@ from functools import reduce
 from pathlib import Path
 
 from agent.errors import WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.failures import OUT_OF_MEMORY
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, TestResult

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.discovery import CORRECTNESS
 from agent.harness.measuring.examiner import Examiner
 from agent.harness.measuring.failures import (

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.events import Baselined, TestPlan
+from agent.events import Baselined
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.budget import MeasuringBudget
 from agent.harness.measuring.calibration import BudgetedCalibration
 from agent.harness.measuring.judge import PytestJudge

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.environment import probe
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, InterleavedScreen, groups
 from agent.harness.processes.fork_server import ForkServer

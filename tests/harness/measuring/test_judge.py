@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import Baselined, TestPlan
+from agent.events import Baselined
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs

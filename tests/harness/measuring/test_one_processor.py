@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen
 from agent.harness.measuring.pairs import WorkerPairs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring import other_layouts
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.other_layouts import STEP, variations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.side_by_side import OriginsTests, WorkerCount, shares
 from agent.harness.measuring.verifier import Verification

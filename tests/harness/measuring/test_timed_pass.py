@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.events import TestPlan
+from agent.frozen_tests import TestPlan
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.processes.fork_server import ForkServer
