@@ -14,6 +14,7 @@ from typing import Any
 from agent.causes import Diagnosis
 from agent.frozen_tests import TestPlan
 from agent.launches import ObservedLaunch
+from agent.least_time import LeastTimes
 from agent.measuring.decision import Status, Verdict
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import ScreenResult
@@ -32,6 +33,7 @@ class StopReason(StrEnum):
     ASKING = "a budget for asking the model is spent"
     NO_IMPROVEMENT = "no improvement in consecutive iterations"
     SMALL_IMPROVEMENT = "the last improvement was under 2 %"
+    AT_ROOF = "the memory's bandwidth leaves nothing to gain"
     ITERATIONS = "the iteration limit is reached"
     TIME = "the time budget is spent"
     ESCALATED = "escalated to the user"
@@ -193,6 +195,8 @@ class Calibrated(Event):
     """The configs that it was made on, and that comparisons measure; None: all."""
     compile_s: float | None = None
     """What compiling the incumbent took, 0 where nothing is compiled; None: not known."""
+    least_times: LeastTimes | None = None
+    """What the GPU needs for the configs at least, as far as that is known."""
 
 
 @dataclass(frozen=True)

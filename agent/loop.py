@@ -47,6 +47,7 @@ from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.confinement import failed_baseline
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
+from agent.least_time import LeastTimes
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
@@ -54,7 +55,7 @@ from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.options import Options
 from agent.proposers.base import Exhausted, Proposer
-from agent.state import Phase, Run, decided, may_mend, started, stop_reason
+from agent.state import Phase, Run, decided, may_mend, started, stop_detail, stop_reason
 from agent.sweep import Sweep, variant
 from agent.target import left_alone
 from agent.transitions import advance
@@ -203,13 +204,13 @@ class Effects:
         run = replace(run, subset=budgeted.subset)
         diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until)
         compile_s = self.candidates.compile_s(run.incumbent_sha)
-        return Calibrated(outcome, diagnosis, run.subset, compile_s)
+        least = run.least_times or self._least_times(run, outcome.levels_ms)
+        return Calibrated(outcome, diagnosis, run.subset, compile_s, least)
 
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
         if reason := stop_reason(run):
-            detail = run.escalation if reason is StopReason.ESCALATED else ""
-            return self._stop(run, reason, detail)
+            return self._stop(run, reason, stop_detail(run, reason))
         if self._calibration_is_due(run):
             checkout = self.candidates.checkout(run, run.incumbent_sha)
             deadline = deadline_in(run.options.iteration_timeout_s)
@@ -350,6 +351,17 @@ class Effects:
             self.candidates.compiled(run, sha, until),
             run.launches if is_known else run.candidate_launches,
             until,
+        )
+
+    def _least_times(self, run: Run, levels_ms: Mapping[str, float]) -> LeastTimes | None:
+        """What the GPU needs for what the origin's perf tests do."""
+        if self.diagnostician is None:
+            return None
+        return self.diagnostician.least_times(
+            self.candidates.checkout(run, run.incumbent_sha),
+            levels_ms,
+            self.candidates.compiled(run, run.incumbent_sha, time.monotonic()),
+            run.launches,
         )
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:

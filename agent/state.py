@@ -23,7 +23,8 @@ from agent.events import (
     StopReason,
 )
 from agent.launches import ObservedLaunch, by_cost
-from agent.measuring.decision import Gain, Status, Verdict, decide
+from agent.least_time import LeastTimes
+from agent.measuring.decision import Gain, Status, Verdict, decide, percent
 from agent.measuring.measurement import Calibration
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.statistics import Comparison, Effect
@@ -106,6 +107,8 @@ class Run:
     """What the perf tests launch of the incumbent, as far as that was seen."""
     diagnosis: Diagnosis | None = None
     """What holds the incumbent back."""
+    least_times: LeastTimes | None = None
+    """What the GPU needs for the configs at least, as far as that is known."""
     offer: Offered | None = None
     """What the assistant has been asked for and has not tried yet."""
     proposal: Proposed | None = None
@@ -245,6 +248,13 @@ def may_mend(run: Run) -> bool:
     return run.attempt < run.possible_attempts
 
 
+def is_at_roof(run: Run) -> bool:
+    """Whether no more is left to gain than what would end the run: an improvement under 2 %."""
+    if run.least_times is None or run.calibration is None:
+        return False
+    return run.least_times.reached(run.calibration.levels_ms, run.options.rules.minor)
+
+
 def stop_reason(run: Run) -> StopReason | None:
     """Whether the run must stop before its next iteration, and why; the playbook aside."""
     options = run.options
@@ -254,8 +264,23 @@ def stop_reason(run: Run) -> StopReason | None:
         return StopReason.TIME
     if run.iteration > options.max_iterations:
         return StopReason.ITERATIONS
+    if is_at_roof(run) and not options.keep_going:
+        return StopReason.AT_ROOF
     if run.last_gain is Gain.MARGINAL and not options.keep_going:
         return StopReason.SMALL_IMPROVEMENT
     if run.misses >= options.patience:
         return StopReason.NO_IMPROVEMENT
     return None
+
+
+def stop_detail(run: Run, reason: StopReason) -> str:
+    """What makes a reason to stop certain, in a few words; empty where there is no more to say."""
+    if reason is StopReason.ESCALATED:
+        return run.escalation
+    if reason is not StopReason.AT_ROOF or run.least_times is None or run.calibration is None:
+        return ""
+    shares = run.least_times.shares(run.calibration.levels_ms)
+    return (
+        f"{percent(min(shares.values()))} of the {run.least_times.bandwidth_gb_s:.0f} GB/s "
+        "that this card moves"
+    )

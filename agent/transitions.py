@@ -89,6 +89,7 @@ def _step(run: Run, event: Event) -> Run:
                 **_of_the_compared(run, event),
                 calibrated_at=run.iteration,
                 diagnosis=event.diagnosis or run.diagnosis,
+                least_times=event.least_times or run.least_times,
             )
         case Phase.PROPOSE, Skipped():
             return replace(

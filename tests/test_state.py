@@ -32,12 +32,13 @@ from agent.events import (
     Verified,
 )
 from agent.journal import replay
+from agent.least_time import LeastTime, LeastTimes
 from agent.measuring.decision import Gain, Status, Verdict
 from agent.measuring.measurement import Failure
 from agent.measuring.statistics import ConfigComparison, Effect
 from agent.options import Options
 from agent.report.result import notes
-from agent.state import Phase, Run, decided, may_mend, stop_reason
+from agent.state import Phase, Run, decided, may_mend, stop_detail, stop_reason
 from agent.transitions import advance
 from agent.usage import Usage
 from tests.support.history import (
@@ -266,6 +267,28 @@ def test_when_a_run_stops(
     for outcome in outcomes:
         run = iterate(run, outcome)
     assert stop_reason(run) is reason
+
+
+def test_a_run_stops_where_the_bandwidth_leaves_nothing_to_gain() -> None:
+    least = LeastTime("c", memory_ms=0.5, compute_ms=0.0, tensor_bytes=2**31)
+    times = LeastTimes((least,), 4200.0, measured=True, l2_bytes=2**25)
+
+    def at(latency_ms: float, **options: object) -> Run:
+        calibration = replace(CALIBRATED.calibration, levels_ms={"c": latency_ms})
+        seen = replace(CALIBRATED, calibration=calibration, least_times=times)
+        return advance(started(**options), seen)
+
+    assert stop_reason(at(0.55)) is None
+    assert stop_reason(at(0.505)) is StopReason.AT_ROOF
+    assert stop_detail(at(0.505), StopReason.AT_ROOF).startswith("99.0 % of the 4200 GB/s")
+    assert stop_reason(at(0.505, keep_going=True)) is None
+    assert advance(at(0.55), CALIBRATED).least_times == times, "another calibration leaves it"
+    kept = iterate(at(0.55), 0.1)
+    assert kept.calibration is not None
+    (level_ms,) = kept.calibration.levels_ms.values()
+    reached = replace(times, configs=(replace(least, memory_ms=0.99 * level_ms),))
+    assert stop_reason(kept) is None
+    assert stop_reason(replace(kept, least_times=reached)) is StopReason.AT_ROOF
 
 
 def test_an_escalation_comes_before_every_other_reason() -> None:

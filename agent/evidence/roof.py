@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent.evidence.peaks import peaks_of
+from agent.evidence.peaks import Peaks, peaks_of
 
 LAYOUT = 1
 """Of what is kept on disk, and of how it is measured: a higher one measures again."""
@@ -35,6 +35,17 @@ class MeasuredRoof:
     l2_bytes: int
     torch: str
     """The release whose products were timed."""
+
+    def attained(self) -> Peaks:
+        """The same as a data sheet has it: the best of what was measured."""
+        most = self.tflops.get
+        return Peaks(
+            bandwidth_gb_s=max(self.copy_gb_s, self.read_gb_s, self.write_gb_s),
+            half_tflops=max(most("float16", 0.0), most("bfloat16", 0.0)),
+            tf32_tflops=most("tf32", 0.0),
+            fp8_tflops=most("float8_e4m3fn", 0.0),
+            multiprocessors=self.multiprocessors,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 
 from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import Peaks
+from agent.evidence.roof import MeasuredRoof, NotMeasured
+from agent.least_time import LeastTime, LeastTimes
 
 MATRICES = 3
 """Of a product: two operands and the result."""
+_REAL = ("float", "bfloat", "complex")
+"""How the names of types begin that tell no kernel where to read."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,48 @@ def position(
         tensor_bytes=work.tensor_bytes,
         flop=flop,
         asked_bytes=_asked_bytes(work, flop) if flop else 0.0,
+    )
+
+
+def least_times_of(
+    timed: Sequence[tuple[str, TimedWork]],
+    peaks: Peaks | None,
+    roof: MeasuredRoof | NotMeasured,
+    multiplying: Collection[str],
+) -> LeastTimes | None:
+    """The least times of what was timed; None where neither peaks nor measured roof are known.
+
+    Args:
+        timed: config, as records name it, and what its timing covers.
+        peaks: what the GPU's data sheet says.
+        roof: what it was measured to do, which goes before.
+        multiplying: names of the kernels whose source asks for matrix products.
+    """
+    attainable = roof.attained() if isinstance(roof, MeasuredRoof) else peaks
+    if attainable is None:
+        return None
+    found = []
+    for config, work in timed:
+        at = position(work, math.inf, attainable, multiplying)
+        if at is None:
+            continue
+        uncounted = not at.compute_ms and any(name in multiplying for name in work.kernels)
+        found.append(
+            LeastTime(
+                config,
+                memory_ms=at.memory_ms,
+                compute_ms=None if uncounted else at.compute_ms,
+                tensor_bytes=at.tensor_bytes,
+                flop=at.flop,
+                certain=all(tensor.dtype.startswith(_REAL) for tensor in work.tensors),
+            )
+        )
+    return LeastTimes(
+        tuple(found),
+        attainable.bandwidth_gb_s,
+        measured=isinstance(roof, MeasuredRoof),
+        l2_bytes=roof.l2_bytes if isinstance(roof, MeasuredRoof) else 0,
+        note="" if isinstance(roof, MeasuredRoof) else roof.reason,
     )
 
 

@@ -22,11 +22,14 @@ from agent.evidence.counters import Counters
 from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import NotCompiled, TensorArgument, TimedWork
 from agent.evidence.peaks import peaks_of
+from agent.evidence.roofline import least_times_of
 from agent.harness.compiling.artifacts import Wanted
 from agent.harness.measuring.records import numbered, short_names
 from agent.harness.ncu import TIMEOUT_S, NoCounters, counters_of
 from agent.harness.processes.worker_session import Checkout
+from agent.harness.roof import roof_of
 from agent.launches import ObservedLaunch
+from agent.least_time import LeastTimes
 from agent.syntax import Source
 
 LEAST_PROFILE_S = 10.0
@@ -67,10 +70,13 @@ class Diagnostician:
             launches: what its perf tests were seen to launch.
             until: when the profile must be over, by the monotonic clock.
         """
-        source = decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
+        source = _source(checkout)
         classification = BACKENDS[self.wanted.backend].classify(source)
         works = compiled.work if compiled else ()
-        timed = _timed(works or observed_work(launches, levels_ms), levels_ms if self.gpu else {})
+        timed = tuple(
+            (work, levels_ms[config] if config and self.gpu else 0.0)
+            for config, work in _timed(works or observed_work(launches, levels_ms), levels_ms)
+        )
         # a test that cannot be run without its GPU's work is none to run under a profiler
         counters = self._counters(checkout, timed, until) if works else NoCounters("")
         facts = Facts(
@@ -92,6 +98,34 @@ class Diagnostician:
             return diagnose(replace(facts, missing=tuple(missing)))
         return diagnose(replace(facts, counters=counters, missing=tuple(missing)))
 
+    def least_times(
+        self,
+        checkout: Checkout,
+        levels_ms: Mapping[str, float],
+        compiled: CompiledCommit | None = None,
+        launches: Sequence[ObservedLaunch] = (),
+    ) -> LeastTimes | None:
+        """What the GPU needs for each config at least; None where nothing is known of it.
+
+        What the card attains is measured where it has not been yet, which takes seconds.
+
+        Args:
+            checkout: a commit on disk.
+            levels_ms: config, as records name it, -> latency.
+            compiled: what the commit compiles to, where that is known.
+            launches: what its perf tests were seen to launch.
+        """
+        if self.gpu is None:
+            return None
+        works = compiled.work if compiled else ()
+        timed = _timed(works or observed_work(launches, levels_ms), levels_ms)
+        known = [(config, work) for config, work in timed if config]
+        if not known:
+            return None
+        roof = roof_of(self.gpu, self.wanted.python)
+        peaks = peaks_of(self.gpu.name)
+        return least_times_of(known, peaks, roof, multiplying(_source(checkout)))
+
     def _counters(
         self,
         checkout: Checkout,
@@ -112,6 +146,10 @@ class Diagnostician:
         if isinstance(found, NoCounters):
             self._counterless = found.reason
         return found
+
+
+def _source(checkout: Checkout) -> Source:
+    return decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
 
 
 def multiplying(source: Source) -> frozenset[str]:
@@ -157,8 +195,8 @@ def observed_work(
 
 def _timed(
     works: Sequence[TimedWork], levels_ms: Mapping[str, float]
-) -> tuple[tuple[TimedWork, float], ...]:
-    """Each timing's work with its latency: that of the record of the same name, else 0."""
+) -> tuple[tuple[str, TimedWork], ...]:
+    """Each timing's work with the name of its record, which is empty where there is none."""
     short = short_names(list(dict.fromkeys(work.test for work in works)))
     taken: set[str] = set()
     found = []
@@ -169,8 +207,7 @@ def _timed(
         # Which tests a pass holds decides whether a record's name begins with its file.
         whole = f"{work.test}{name.removeprefix(short[work.test])}"
         tail = whole.partition("::")[2]
-        level = next((levels_ms[n] for n in (name, whole, tail) if n in levels_ms), 0.0)
-        found.append((work, level))
+        found.append((next((n for n in (name, whole, tail) if n in levels_ms), ""), work))
     return tuple(found)
 
 

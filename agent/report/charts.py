@@ -150,3 +150,24 @@ def time_bars(report: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for phase, seconds in spent.items()
     ]
+
+
+def roof_marks(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each config a mark for the origin, each kept step and the best, and where the roof is."""
+    roofs = report["roofline"]
+    rows = roofs["configs"] if roofs else []
+    farthest = max([1.0, *(row["origin"] for row in rows), *(row["best"] or 0.0 for row in rows)])
+
+    def place(share: float) -> float:
+        return round(LONGEST_BAR * share / float(farthest), 3)
+
+    return [
+        row
+        | {
+            "roof_x": place(1.0),
+            "origin_x": place(row["origin"]),
+            "best_x": None if row["best"] is None else place(row["best"]),
+            "kept": [kept | {"x": place(min(kept["share"], farthest))} for kept in row["kept"]],
+        }
+        for row in rows
+    ]

@@ -19,6 +19,7 @@ from agent.measuring.statistics import ConfigComparison, Effect
 from agent.report.iterations import Iteration, deciding_rule, iterations
 from agent.report.reproduce import reproduce
 from agent.report.result import to_result
+from agent.report.roofline import roof_line, roofline
 from agent.report.table import render as render_table
 from agent.repository import Repository
 from agent.state import Phase, Run
@@ -68,7 +69,8 @@ def document(events: Sequence[Event], repository: Repository) -> dict[str, Any]:
     started = run.started
     assert started is not None
     texts = KernelTexts(repository, started.kernel)
-    steps = [_iteration(run, each, texts) for each in iterations(events)]
+    passed = list(iterations(events))
+    steps = [_iteration(run, each, texts) for each in passed]
     result = to_result(run)
     del result["exit_code"]  # of the command that ran it
     return result | {
@@ -79,6 +81,8 @@ def document(events: Sequence[Event], repository: Repository) -> dict[str, Any]:
         "gains": _gains(run),
         "gains_from": "final" if run.finished and run.finished.comparison else "steps",
         "iterations": steps,
+        "roofline": roofline(run, passed),
+        "of_its_roof": roof_line(run),
         "whole_diff": shortened(texts.diff(started.origin_sha, run.incumbent_sha)),
         "table": render_table(run.rows),
         "machine": describe(started.environment),

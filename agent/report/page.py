@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from agent.prompting import render
-from agent.report.charts import gain_bars, latency_chart, time_bars
+from agent.report.charts import gain_bars, latency_chart, roof_marks, time_bars
 from agent.report.highlighting import Highlighter
 
 _CONTROLS = dict.fromkeys(
@@ -38,6 +38,7 @@ def html(report: dict[str, Any]) -> str:
         chart=latency_chart(report),
         gain_bars=gain_bars(report),
         time_bars=time_bars(report),
+        roof_marks=roof_marks(report),
         whole_diff=lines(report["whole_diff"]),
         reproduced=_commands(report),
     )

@@ -170,6 +170,7 @@ def to_result(run: Run) -> dict[str, Any]:
         "rows": to_json(run.rows),
         "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
         "diagnosis": to_json(run.diagnosis) if run.diagnosis else None,
+        "least_times": to_json(run.least_times) if run.least_times else None,
         "proposers": list(run.options.proposers),
         "usage": to_json(run.usage) if run.usage.requests else None,
         "notes": notes(run),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.events import ENDED_EARLY
 from agent.prompting import render
 from agent.report.result import confined, kept_at, notes, speedup
+from agent.report.roofline import roof_line
 from agent.report.table import render as render_table
 from agent.state import Run
 
@@ -58,6 +59,7 @@ def summarize(run: Run, machine: str) -> str:
         passed_over=_by_reason(run),
         stopped=stopped,
         diagnosis=run.diagnosis,
+        roof=roof_line(run),
         usage=run.usage if run.usage.requests else None,
         latency_meaning=started.latency_meaning,
         machine=machine,

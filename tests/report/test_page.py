@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.events import Event, Failed, Finished, Proposed, Skipped
+from agent.events import Calibrated, Event, Failed, Finished, Proposed, Skipped
 from agent.measuring.decision import Status
 from agent.report.document import document
 from agent.report.page import html, markdown
@@ -86,6 +86,26 @@ def test_keeps_and_reverts_differ_in_shape_and_in_words(tmp_path: Path) -> None:
     ]  # fmt: skip
     intervals = [mark for mark in marks if "interval" in str([p.attributes for p in mark.children])]
     assert len(intervals) == 3
+
+
+def test_each_config_stands_under_its_roof(tmp_path: Path) -> None:
+    repo, events = long_run(tmp_path, iterations=6, count=2)
+    report = document(events, Repository.open(repo))
+    roofs = report["roofline"]
+    first, second = roofs["configs"]
+    assert (first["origin"], second["origin"]) == pytest.approx((0.5 / 1.0, 0.9 / 2.0), rel=0.01)
+    assert first["best"] > first["origin"]
+    assert [kept["iteration"] for kept in first["kept"]] == [1, 6]
+    assert first["kept"][0]["share"] == pytest.approx(0.5 / 0.9, rel=0.05)
+    page = page_of(report)
+    told = page.named("roof-text").text
+    assert f"{first['config']}, bound by its bytes: 50.0 %" in told
+    assert "after iteration 6" in told
+    assert "4200 GB/s" in page.root.text
+    assert "Of its roof: " in markdown(report)
+    # it is not drawn where no roof is known
+    unknown = [replace(e, least_times=None) if isinstance(e, Calibrated) else e for e in events]
+    assert "Roofline" not in page_of(document(unknown, Repository.open(repo))).root.text
 
 
 def test_the_change_of_each_iteration_is_that_of_git(tmp_path: Path) -> None:

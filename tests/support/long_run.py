@@ -21,6 +21,7 @@ from agent.events import (
     StopReason,
     Verified,
 )
+from agent.least_time import LeastTime, LeastTimes
 from agent.measuring.decision import Rules, Status, decide
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Blocks, Comparison, compare
@@ -71,8 +72,16 @@ def _events(repo: Path, iterations: int, names: list[str]) -> Iterator[Event]:
     levels = {name: 1.0 + n for n, name in enumerate(names)}
     found = replace(CALIBRATED.calibration, levels_ms=levels, resolvable={})
     evidence = ("compiled: 168 registers, 96 bytes spilled", "launched: 64 blocks on 132 SMs")
+    least = LeastTimes(
+        tuple(LeastTime(name, 0.5 + 0.4 * n, 0.1, 2**20, 2.0**30) for n, name in enumerate(names)),
+        4200.0,
+        measured=True,
+    )
     yield replace(
-        CALIBRATED, calibration=found, diagnosis=Diagnosis(Cause.OCCUPANCY, evidence, ("tiles",))
+        CALIBRATED,
+        calibration=found,
+        diagnosis=Diagnosis(Cause.OCCUPANCY, evidence, ("tiles",)),
+        least_times=least,
     )
     incumbent, latency_ms = origin, 1.0
     for number in range(1, iterations + 1):

@@ -65,9 +65,9 @@ class CandidateFilter:
             tests: the perf tests.
             until: when compiling must be over, by the monotonic clock.
         """
-        if self._compiler is None or sha in self._compiled:
-            return self._compiled.get(sha)
         begin = time.monotonic()
+        if self._compiler is None or sha in self._compiled or begin >= until:
+            return self._compiled.get(sha)
         (found,) = self._compiler.compile([checkout(sha)], tests, until)
         if found is not None and found.conclusive:
             self._took_s[sha] = round(time.monotonic() - begin, 3)
