@@ -89,6 +89,14 @@ def test_the_sizes_of_batches_are_searched() -> None:
     assert plan(PACKED).template.name == "T8"
 
 
+def test_a_long_launch_is_laid_out_as_its_place_asks() -> None:
+    once = "{0}_launch_attention(\n{0}    torch.cuda.current_stream(),\n{0}    flat_q,\n"
+    assert once.format("    ") in written(PACKED)
+    launch = "    ct.launch(torch.cuda"
+    nested = PACKED.replace(launch, f"    if tokens:\n    {launch}")
+    assert once.format("        ") in written(nested)
+
+
 def test_a_size_that_a_result_holds_stays_whatever_reshapes_it() -> None:
     scaled = BATCHED.replace("total.astype(c.dtype)", "(total * M).astype(c.dtype)")
     assert plan(scaled).dimensions == ("occupancy",)
