@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,16 @@ def entry(name: str) -> Callable[[Subject], Sequence[Arm]]:
             Arm("as it is", subject.source.text),
             Arm(name, found.apply(subject, params)),
         )
+
+    return arms
+
+
+def by_hand(name: str) -> Callable[[Subject], Sequence[Arm]]:
+    """As it is, and as another file has it: what no entry does."""
+
+    def arms(subject: Subject) -> Sequence[Arm]:
+        other = (KERNELS / f"{name}.py").read_text(encoding="utf-8")
+        return Arm("as it is", subject.source.text), Arm(f"{name}, by hand", other)
 
     return arms
 
@@ -142,6 +153,28 @@ def _scores(queries: Any, cache: Any, table: Any) -> Any:
     return queries @ cache[table.long()].flatten(1, 2).mT
 
 
+def _several(device: str, count: int, length: int) -> tuple[Any, ...]:
+    """Arrays of lengths that differ."""
+    return ([_random(device, length - 100 * i, dtype="float32") for i in range(count)],)
+
+
+def _packed(device: str, sequences: int, mean: int, depth: int) -> tuple[Any, ...]:
+    """Sequences one behind the other, of lengths that differ."""
+    import torch
+
+    lengths = [mean + (mean // 2 if i % 2 else -(mean // 2)) for i in range(sequences)]
+    ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device=device)
+    return _random(device, sequences * mean, depth), ends, _random(device, depth, 64)
+
+
+def _padded(x: Any, ends: Any, w: Any) -> Any:
+    import torch
+
+    parts = (x @ w).split(ends.diff().tolist())
+    longest = x.shape[0] // len(parts) * 2
+    return torch.stack([torch.nn.functional.pad(p, (0, 0, 0, longest - len(p))) for p in parts])
+
+
 def _bins(device: str, n: int) -> tuple[Any, ...]:
     import torch
 
@@ -181,6 +214,10 @@ CASES = (
         "paged-loads", "pages gathered by rows, or loaded whole by `.item()`", "paged_scores",
         entry("paged-loads"), _paged, _scores, (64, 128), (2, 3),
     ),
+    Case(
+        "packed-slices", "rows of packed sequences, gathered by a mask or loaded from slices",
+        "packed_rows", by_hand("packed_slices"), _packed, _padded, (64, 1024, 1024), (4, 70, 130),
+    ),
     *(
         Case(
             f"grid-{name}", f"the grid of a persistent product whose config sets {name}",
@@ -204,6 +241,11 @@ CASES = (
         "occupancy-resident", "more than 8 blocks a multiprocessor, blocks that stay",
         "resident_centre", searched(*({"occupancy": n} for n in (8, 16, 24, 32))), _rows,
         lambda x: x - x.mean(1, keepdim=True), (65536, 1024), (5, 300),
+    ),
+    Case(
+        "batched-launches", "one launch for each of several small arrays, or one for all",
+        "small_arrays", entry("batched-launches"), _several,
+        lambda xs: [x.double() * 0.5 for x in xs], (32, 16384), (3, 1500),
     ),
     Case(
         "relaxed-sums", "sums over rows by atomics", "column_sums", entry("relaxed-atomics"),

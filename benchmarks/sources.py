@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("cases", nargs="*", metavar="CASE")
     parser.add_argument("--processes", type=int, default=5)
     parser.add_argument("--check", action="store_true", help="no GPU: apply, run and compile")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     known = [case.name for case in CASES]
     if wrong := [name for name in options.cases if name not in known]:
         parser.error(f"no case {wrong[0]}; there are: {', '.join(known)}")
