@@ -13,8 +13,10 @@ from agent.diagnosis.symptoms import CAUSES, FAMILIES, Symptom
 from agent.evidence.counters import Counters
 from agent.evidence.model import Artifact, CompiledLaunch, TensorArgument, TimedWork
 from agent.evidence.peaks import PEAKS, peaks_of
+from agent.evidence.remarks import Remark
 from agent.evidence.roofline import product_flop
 from agent.evidence.sass import InstructionMix
+from agent.evidence.tokens import MemoryAccess, Wait
 from agent.playbook import ADVICE, PLAYBOOK
 
 H200 = "NVIDIA H200"
@@ -261,6 +263,38 @@ def test_counters_go_before_the_estimate() -> None:
     found = diagnose(replace(facts, counters=(waiting,)))
     assert found.cause is Cause.LATENCY
     assert "90% of the waiting is for long_scoreboard" in found.evidence[0]
+
+
+def test_products_of_few_rows_exchange_their_operands() -> None:
+    """Beside a memory that is busy too; not where a tuner may choose a config without them."""
+    remark = Remark("Passed", "RemarkTensorCoreMMA", 11, "mma", instruction="Tensor-core SM80")
+    old = replace(PRODUCT, remarks=(remark,))
+    found = diagnose(of_matmul(0.3, old))
+    assert (found.cause, found.families[0]) == (Cause.COMPUTE, "operands")
+    assert found.evidence[0] == (
+        "compiled: matmul multiplies at line 11 by the instructions of sm_80: the tensor cores of "
+        "sm_90 take 64 rows and more"
+    )
+    for results in ((replace(old, sm=80),), (old, PRODUCT)):
+        assert "operands" not in diagnose(replace(of_matmul(0.3, old), results=results)).families
+
+
+def test_loads_behind_an_atomic_want_it_relaxed() -> None:
+    atomic = MemoryAccess(14, "atomic", acquires=True)
+    load = MemoryAccess(10, "load")
+    waiting = replace(FULL, waits=(Wait(load, atomic, round_before=True),))
+    found = diagnose(of_softmax(0.3, waiting))
+    assert (found.cause, found.families[0]) == (Cause.LATENCY, "atomics")
+    assert found.evidence[0] == (
+        "compiled: softmax loads nothing at line 10 ahead of line 14, which acquires"
+    )
+    for wait in (
+        Wait(load, replace(atomic, acquires=False), round_before=True),
+        Wait(load, atomic, round_before=False),
+        Wait(replace(load, kind="store"), atomic, round_before=True),
+    ):
+        found = diagnose(of_softmax(0.3, replace(FULL, waits=(wait,))))
+        assert "atomics" not in found.families
 
 
 def test_every_symptom_has_a_cause_and_families_of_the_playbook() -> None:

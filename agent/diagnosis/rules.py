@@ -6,14 +6,14 @@ shows a symptom when all of them do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
 from agent.analysis.common.kernels import KernelClass
 from agent.diagnosis.symptoms import Symptom
 from agent.diagnosis.view import Facts, View
-from agent.evidence.advice import FEW, LOW_OCCUPANCY, WIDE_BITS
+from agent.evidence.advice import FEW, LOW_OCCUPANCY, WIDE_BITS, behind_atomics, old_products
 from agent.evidence.model import Artifact
 
 SHORT_MS = 0.01
@@ -57,6 +57,16 @@ def _no_tensor_cores(view: View) -> Observation | None:
         if not any(a.instructions.tensor_core for a in view.kernels[name]):
             line = f"compiled: {name} multiplies matrices, and no instruction is a tensor core's"
             return Observation(Symptom.NO_TENSOR_CORES, line)
+    return None
+
+
+def _old_tensor_cores(view: View) -> Observation | None:
+    for name, artifact in _all(view, lambda a: bool(old_products(a))):
+        line = (
+            f"compiled: {name} multiplies at line {_listed(old_products(artifact))} by the "
+            f"instructions of sm_80: the tensor cores of sm_{artifact.sm} take 64 rows and more"
+        )
+        return Observation(Symptom.OLD_TENSOR_CORES, line)
     return None
 
 
@@ -207,6 +217,14 @@ def _not_pipelined(view: View) -> Observation | None:
     return None
 
 
+def _behind_atomics(view: View) -> Observation | None:
+    for name, artifact in _all(view, lambda a: bool(behind_atomics(a)[0])):
+        loads, atomics = map(_listed, behind_atomics(artifact))
+        line = f"compiled: {name} loads nothing at line {loads} ahead of line {atomics}"
+        return Observation(Symptom.BEHIND_ATOMICS, f"{line}, which acquires")
+    return None
+
+
 def _far_above_the_floor(view: View) -> Observation | None:
     """Warps enough, memory not busy: an inference, so it comes last."""
     found = [a.occupancy for artifacts in view.kernels.values() for a in artifacts]
@@ -224,6 +242,7 @@ RULES: tuple[Callable[[View], Observation | None], ...] = (
     _busy_memory,
     _busy_compute,
     _no_tensor_cores,
+    _old_tensor_cores,
     _spills,
     _short,
     _few_blocks,
@@ -231,6 +250,7 @@ RULES: tuple[Callable[[View], Observation | None], ...] = (
     _low_occupancy,
     _rereads,
     _narrow,
+    _behind_atomics,
     _not_pipelined,
     _small_tiles,
     _far_above_the_floor,
@@ -267,6 +287,10 @@ def _all(view: View, has: Callable[[Artifact], bool]) -> Iterator[tuple[str, Art
     for name, artifacts in view.kernels.items():
         if all(map(has, artifacts)):
             yield name, artifacts[0]
+
+
+def _listed(lines: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(lines)))
 
 
 def _below(widths: Mapping[int, int]) -> int:

@@ -14,6 +14,7 @@ class Symptom(StrEnum):
     BANDWIDTH = "device memory is busy"
     BUSY_UNITS = "the arithmetic units are busy"
     NO_TENSOR_CORES = "a matrix product without tensor cores"
+    OLD_TENSOR_CORES = "a matrix product by the instructions of an older GPU"
     SPILLS = "registers are spilled"
     SHORT = "the launch takes as long as the work"
     FEW_BLOCKS = "multiprocessors are idle"
@@ -23,6 +24,7 @@ class Symptom(StrEnum):
     REREADS = "bytes are moved more than once"
     SMALL_TILES = "tiles that reuse little"
     NOT_PIPELINED = "loads that nothing hides"
+    BEHIND_ATOMICS = "loads that wait for an atomic"
     MEMORY_ROOF = "bandwidth is the nearer roof"
     COMPUTE_ROOF = "arithmetic is the nearer roof"
 
@@ -31,6 +33,7 @@ CAUSES: Mapping[Symptom, Cause] = {
     Symptom.BANDWIDTH: Cause.MEMORY,
     Symptom.BUSY_UNITS: Cause.COMPUTE,
     Symptom.NO_TENSOR_CORES: Cause.COMPUTE,
+    Symptom.OLD_TENSOR_CORES: Cause.COMPUTE,
     Symptom.SPILLS: Cause.OCCUPANCY,
     Symptom.SHORT: Cause.LATENCY,
     Symptom.FEW_BLOCKS: Cause.SCHEDULING,
@@ -40,6 +43,7 @@ CAUSES: Mapping[Symptom, Cause] = {
     Symptom.REREADS: Cause.LOCALITY,
     Symptom.SMALL_TILES: Cause.LOCALITY,
     Symptom.NOT_PIPELINED: Cause.LATENCY,
+    Symptom.BEHIND_ATOMICS: Cause.LATENCY,
     Symptom.MEMORY_ROOF: Cause.MEMORY,
     Symptom.COMPUTE_ROOF: Cause.COMPUTE,
 }
@@ -47,6 +51,7 @@ FAMILIES: Mapping[Symptom, tuple[str, ...]] = {
     Symptom.BANDWIDTH: ("passes", "fusion", "reuse", "cache"),
     Symptom.BUSY_UNITS: ("precision", "arithmetic", "tiles", "order", "cluster"),
     Symptom.NO_TENSOR_CORES: ("precision",),
+    Symptom.OLD_TENSOR_CORES: ("operands", "tiles"),
     Symptom.SPILLS: ("tiles", "warps", "cluster"),
     Symptom.SHORT: ("launches", "fusion", "launch"),
     Symptom.FEW_BLOCKS: ("scheduling", "tiles"),
@@ -56,6 +61,7 @@ FAMILIES: Mapping[Symptom, tuple[str, ...]] = {
     Symptom.REREADS: ("reuse", "passes", "order", "cache", "tiles"),
     Symptom.SMALL_TILES: ("tiles", "order", "warps"),
     Symptom.NOT_PIPELINED: ("pipelining", "tma", "warps"),
+    Symptom.BEHIND_ATOMICS: ("atomics", "rows"),
     Symptom.MEMORY_ROOF: (),
     Symptom.COMPUTE_ROOF: (),
 }

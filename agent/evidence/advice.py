@@ -36,6 +36,23 @@ def problem(artifact: Artifact) -> str | None:
     return cannot_run(artifact.sm, artifact.registers, artifact.threads, artifact.shared_bytes)
 
 
+def old_products(artifact: Artifact) -> frozenset[int]:
+    """The lines of products that use tensor cores as sm_80 has them, on a GPU that has better."""
+    if artifact.sm not in WIDE_TENSOR_CORES:
+        return frozenset()
+    return frozenset(r.line for r in artifact.remarks if r.instruction == "Tensor-core SM80")
+
+
+def behind_atomics(artifact: Artifact) -> tuple[frozenset[int], frozenset[int]]:
+    """The lines of loads in a loop that wait for what acquires, and of what they wait for."""
+    loads = [w for w in artifact.waits if w.round_before and w.access.kind == "load"]
+    waiting = [wait for wait in loads if wait.awaited.acquires]
+    return (
+        frozenset(wait.access.line for wait in waiting),
+        frozenset(wait.awaited.line for wait in waiting),
+    )
+
+
 def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
     mix = artifact.instructions
     if (reason := problem(artifact)) is not None:
@@ -53,8 +70,7 @@ def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
             "matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
             "bf16, where the tolerance allows it"
         )
-    old = {r.line for r in artifact.remarks if r.instruction == "Tensor-core SM80"}
-    if old and artifact.sm in WIDE_TENSOR_CORES:
+    if old := old_products(artifact):
         yield (
             f"the products at line {_listed(old)} use the tensor cores as sm_80 has them: "
             "those of this GPU take tiles of 64 rows and more; with 64 columns and more, exchange "
@@ -92,12 +108,12 @@ def _order(artifact: Artifact) -> Iterator[str]:
     """Of chains of tokens, which keep loads from being made ahead, and stores from overlapping."""
     rounds = [wait for wait in artifact.waits if wait.round_before]
     loads = [wait for wait in rounds if wait.access.kind == "load"]
-    behind = {wait.access.line for wait in loads if wait.awaited.acquires}
+    behind, lines = behind_atomics(artifact)
     if behind:
-        lines = sorted({wait.awaited.line for wait in loads if wait.awaited.acquires})
         yield (
             f"nothing at line {_listed(behind)} is loaded ahead of line {_listed(lines)}, which "
-            "acquires: memory_order=ct.MemoryOrder.RELAXED where blocks hand nothing on by it"
+            "acquires: memory_order=ct.MemoryOrder.RELAXED where blocks hand nothing on by it "
+            "(relaxed-atomics)"
         )
     chained = {w.access.line for w in loads if not w.awaited.acquires}
     if chained:

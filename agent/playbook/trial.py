@@ -56,8 +56,8 @@ class TileTrial:
     kernel: str
     arguments: tuple[Array | str | int | float, ...]
     """Of the kernel: an array, the type of a scalar, or a constant."""
-    arguments_after: tuple[Array | str | int | float | bool, ...] = ()
-    """Where the transform changes the parameters."""
+    arguments_after: tuple[Array | list[str | int] | str | int | float | bool, ...] = ()
+    """Where the transform changes the parameters; a list is one of such arrays."""
     rows_of: int = 1
     """Its arrays have a multiple of so many rows."""
     columns: int = 0

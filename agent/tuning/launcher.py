@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 import libcst as cst
@@ -53,7 +54,7 @@ class Launcher:
              if isinstance(a, cst.SimpleStatementLine)), ""
         )  # fmt: skip
         text = enclosed(f"{self._names.launch}(", list(self._parameters.values()), ")", indent)
-        return text.strip()
+        return textwrap.dedent(text).strip()
 
     def definition(self) -> str:
         """The function's source."""

@@ -86,10 +86,12 @@ def compiled(module: ModuleType, kernel: str, parameters: tuple[Any, ...], sm: s
 
 
 def constraint(parameter: Any) -> Any:
-    from cuda.tile.compilation import ScalarConstraint
+    from cuda.tile.compilation import ListConstraint, ScalarConstraint
 
     if isinstance(parameter, tuple):
         return array(*parameter)
+    if isinstance(parameter, list):
+        return ListConstraint(array(*parameter), alias_groups=(), elements_may_alias=False)
     return ScalarConstraint(getattr(ct, parameter)) if isinstance(parameter, str) else parameter
 
 

@@ -1,4 +1,4 @@
-"""Products and attention over a batch, whose tiles lose a dimension by a method."""
+"""Products and attention over a batch, whose tiles or arrays another shape is made of."""
 
 from __future__ import annotations
 
@@ -41,13 +41,60 @@ HEADS = (
     .replace("length, dim = q.shape", "heads, length, dim = q.shape")
     .replace("(ct.cdiv(length, TILE_M),)", "(ct.cdiv(length, TILE_M), heads)")
 )  # fmt: skip
-TEXTS = pytest.mark.parametrize("text", [BATCHED, HEADS], ids=["product", "attention"])
+PACKED = (
+    re.sub(
+        r"ct\.load\(([qkv]), index=\((\w), 0\)",
+        r"ct.load(\1_rows, index=(\2, h)",
+        sources.ATTENTION,
+    )
+    .replace("q, k, v, out, scale", "q, k, v, ends, out, scale")
+    .replace(
+        "    i = ct.bid(0)\n",
+        """\
+    i, h, b = ct.bid(0), ct.bid(1), ct.bid(2)
+    begin, end = ct.load(ends, (b,), ()), ct.load(ends, (b + 1,), ())
+    q_rows = q.slice(axis=0, start=begin, stop=end)
+    k_rows = k.slice(axis=0, start=begin, stop=end)
+    v_rows = v.slice(axis=0, start=begin, stop=end)
+    out_rows = out.slice(axis=0, start=begin, stop=end)
+""",
+    )
+    .replace("k.shape[0]", "(end - begin)")
+    .replace("ct.store(out, index=(i, 0)", "ct.store(out_rows, index=(i, h)")
+    .replace("def attention(q, k, v)", "def attention(q, k, v, ends, longest)")
+    .replace(
+        "length, dim = q.shape\n",
+        """\
+tokens, heads, dim = q.shape
+    flat_q = q.reshape(tokens, heads * dim)
+    flat_k = k.reshape(tokens, heads * dim)
+    flat_v = v.reshape(tokens, heads * dim)
+    flat_out = out.reshape(tokens, heads * dim)
+""",
+    )
+    .replace("(q, k, v, out,", "(flat_q, flat_k, flat_v, ends, flat_out,")
+    .replace("(ct.cdiv(length, TILE_M),)", "(ct.cdiv(longest, TILE_M), heads, ends.shape[0] - 1)")
+)
+"""Sequences one behind the other, heads side by side, in arrays that the host code reshapes."""
+TEXTS = pytest.mark.parametrize(
+    "text", [BATCHED, HEADS, PACKED], ids=["product", "attention", "packed"]
+)
 
 
 def test_the_sizes_of_batches_are_searched() -> None:
     assert plan(BATCHED).dimensions == ("M", "N", "K", "occupancy", "num_ctas")
     assert plan(HEADS).dimensions == ("TILE_M", "TILE_N", "occupancy", "num_ctas")
     assert plan(HEADS).template.name == "T5"
+    assert plan(PACKED).dimensions == plan(HEADS).dimensions
+    assert plan(PACKED).template.name == "T8"
+
+
+def test_a_long_launch_is_laid_out_as_its_place_asks() -> None:
+    once = "{0}_launch_attention(\n{0}    torch.cuda.current_stream(),\n{0}    flat_q,\n"
+    assert once.format("    ") in written(PACKED)
+    launch = "    ct.launch(torch.cuda"
+    nested = PACKED.replace(launch, f"    if tokens:\n    {launch}")
+    assert once.format("        ") in written(nested)
 
 
 def test_a_size_that_a_result_holds_stays_whatever_reshapes_it() -> None:
@@ -80,6 +127,13 @@ def test_every_config_gives_the_same_numbers(
         if text is BATCHED:
             name, given = "matmul", (random(3, 150, 70), random(3, 70, 130))
             expected = given[0].float() @ given[1].float()
+        elif text is PACKED:
+            ends = torch.tensor([0, 70, 71, 200], dtype=torch.int32)
+            name, given = "attention", (*(random(200, 2, 32) for _ in range(3)), ends, 129)
+            parts = [x.float().movedim(1, 0).split([70, 1, 129], dim=1) for x in given[:3]]
+            attended = [torch.softmax(q @ k.mT * 32**-0.5, dim=-1) @ v
+                        for q, k, v in zip(*parts, strict=True)]  # fmt: skip
+            expected = torch.cat(attended, dim=1).movedim(0, 1)
         else:
             name, given = "attention", (random(3, 100, 32), random(3, 150, 32), random(3, 150, 32))
             q, k, v = (tensor.float() for tensor in given)

@@ -8,6 +8,7 @@ Do: give the kernel a fixed number of slots, one input view and its extents a sl
     Sweep 2, 4 and 8 slots. Look at the width of the stores afterwards: where the bounds of a slice
     are divisible by 16, pass 16 as a constant (else 1) and write
     `start = start // DIVISOR * DIVISOR`, so that the compiler may keep 128-bit stores.
+    Lists of alike arrays are one launch by batched-launches.
 Risk: a slot that is chosen wrongly corrupts another's result. Views of different type or rank
     cannot share a branch; put them into launches of their own.
 Source: TileGym's cuTile playbook, item K, which claims +10 % to +70 % where launches dominate.
@@ -23,6 +24,7 @@ from agent.analysis.common.dialect import Kernel, Launch, where
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import Advice
 from agent.syntax import Source
 
@@ -39,10 +41,10 @@ class BatchedCopies(Advice):
     hypothesis = "A launch costs microseconds, which a small copy does not need."
 
     def fits(self, subject: Subject) -> str:
-        """A kernel without a product that one function launches in a loop, or several times."""
+        """A kernel of single arrays and no product, launched in a loop or several times."""
         source = subject.source
         for kernel in CUTILE.chosen(source):
-            if CUTILE.has_dot(source, kernel):
+            if CUTILE.has_dot(source, kernel) or Uses(source, kernel).lists:
                 continue
             for launch in kernel.launches:
                 loop = _loop_around(source, launch)

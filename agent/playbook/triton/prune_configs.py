@@ -30,6 +30,7 @@ from agent.analysis.triton.tuners import check_any_will_do, tuner_of
 from agent.launches import ObservedLaunch, ObservedTuning, TunedConfig, tunings_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.elements import with_only
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, argument, keyword
 
@@ -213,7 +214,7 @@ def _edits(source: Source, kernel: Kernel, kept: Sequence[Kept]) -> dict[cst.CST
         left = [e for e in given.elements if not _is_other(source, e.value, kept)]
         if not left or len(left) == len(given.elements):
             raise NotApplicable(f"{kernel.name} tries nothing else")
-        return {given: _of(given, left)}
+        return {given: with_only(given, left)}
     behind = _unfiltered(given)
     made = source.module.code_for_node(behind)
     if not isinstance(behind, cst.Name | cst.Attribute | cst.Call | cst.ListComp) and not (
@@ -241,28 +242,6 @@ def _is_other(source: Source, element: cst.BaseExpression, kept: Sequence[Kept])
         "num_stages": stages,
     }
     return told not in kept
-
-
-def _of(given: cst.List, left: Sequence[cst.BaseElement]) -> Edit:
-    """The edit of a list that leaves it these of its elements, with their comments."""
-
-    def edit(listed: cst.List) -> cst.List:
-        *before, last = left
-        end, closing = listed.elements[-1], listed.rbracket.whitespace_before
-        if last is not given.elements[-1] and isinstance(last.comma, cst.Comma):
-            behind = last.comma.whitespace_after
-            if isinstance(behind, cst.ParenthesizedWhitespace) and isinstance(
-                closing, cst.ParenthesizedWhitespace
-            ):
-                commented = behind.with_changes(indent=closing.indent, last_line=closing.last_line)
-                closing = commented
-            last = last.with_changes(comma=end.comma)
-        return listed.with_changes(
-            elements=[*before, last],
-            rbracket=listed.rbracket.with_changes(whitespace_before=closing),
-        )
-
-    return edit
 
 
 def _unfiltered(configs: cst.BaseExpression) -> cst.BaseExpression:

@@ -1,4 +1,4 @@
-"""Elements that are added to a list, and the space around them."""
+"""Elements that are added to a list or taken out of it, and the space around them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,28 @@ def with_elements(added: Sequence[str]) -> Callable[[cst.List], cst.List]:
                 *(element.with_changes(comma=between) for element in middle),
                 end.with_changes(comma=cst.Comma()),
             ],
+            rbracket=listed.rbracket.with_changes(whitespace_before=closing),
+        )
+
+    return edit
+
+
+def with_only(given: cst.List, left: Sequence[cst.BaseElement]) -> Callable[[cst.List], cst.List]:
+    """The edit of a list that leaves it these of its elements, with their comments."""
+
+    def edit(listed: cst.List) -> cst.List:
+        *before, last = left
+        end, closing = listed.elements[-1], listed.rbracket.whitespace_before
+        if last is not given.elements[-1] and isinstance(last.comma, cst.Comma):
+            behind = last.comma.whitespace_after
+            if isinstance(behind, cst.ParenthesizedWhitespace) and isinstance(
+                closing, cst.ParenthesizedWhitespace
+            ):
+                commented = behind.with_changes(indent=closing.indent, last_line=closing.last_line)
+                closing = commented
+            last = last.with_changes(comma=end.comma)
+        return listed.with_changes(
+            elements=[*before, last],
             rbracket=listed.rbracket.with_changes(whitespace_before=closing),
         )
 
