@@ -210,7 +210,9 @@ class Options:
             min=1,
         ),
     ] = 2
-    keep_going: Annotated[bool, Option("Go on after an improvement under 2 %.")] = False
+    keep_going: Annotated[bool, Option("Go on after an improvement under 2 %, or at the roof.")] = (
+        False
+    )
     time_budget_s: Annotated[
         float | None,
         Option(
