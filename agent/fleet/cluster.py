@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +78,8 @@ def connected(address: str, gpus_per_run: int) -> Iterator[None]:
                 f"this machine has {found:.0f} GPUs: name a cluster with --address, or run in "
                 "the interpreter with --gpus-per-run 0"
             )
-        yield
+        with redirect_stdout(sys.stderr):  # Ray writes there that a node was lost
+            yield
     finally:
         ray.shutdown()
 
@@ -204,8 +206,7 @@ class Driver:
             doing = "goes on" if before.run_id else "begins"
             self.say(f"{job.name}: {doing} on {now.host} ({now.machine})")
         elif now.outcome.final:
-            self.home.take_in(job)
-            self.say(f"{job.name}: {_told(now)}")
+            self.say(f"{job.name}: {_told(self.home.take_in(job))}")
 
     def _elsewhere(self, job: KernelJob, now: KernelStanding) -> None:
         """A node refused a kernel: another may take it, and this one is not asked again."""
