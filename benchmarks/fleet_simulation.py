@@ -1,8 +1,9 @@
 """How well a fleet uses its GPUs: its own driver on Ray itself, with runs that only wait.
 
 Each run waits as long as a recorded one took, scaled down, and tells what a real one tells, with a
-bundle and a journal of a usual size; what comes home is written as ever. The nodes are raylets on
-this machine, with logical GPUs.
+bundle and a journal of a usual size; what comes home is written as ever. The slots are CPUs that
+Ray is told of, and the runs ask for no GPU: for each run with a GPU Ray begins a process anew,
+whose seconds a scaled run would count many times.
 
     python -m benchmarks.fleet_simulation [--kernels 200] [--gpus 64] [--scale 5]
 """
@@ -81,8 +82,8 @@ def _warm(gpus: int) -> None:
     def wait(until: float) -> None:
         time.sleep(max(0.0, until - time.time()))
 
-    task = ray.remote(num_gpus=1, max_retries=0)(wait)
-    ray.get([task.remote(time.time() + 1.5 * gpus) for _ in range(gpus)])
+    task = ray.remote(wait)
+    ray.get([task.remote(time.time() + 5 + gpus) for _ in range(gpus)])
 
 
 def simulate(lengths_s: Sequence[float], scale: float, *, longest: bool) -> Figures:
@@ -94,13 +95,13 @@ def simulate(lengths_s: Sequence[float], scale: float, *, longest: bool) -> Figu
         repository.git("-c", "user.name=a", "-c", "user.email=a@example.com", *commit)
         home = Home(repository, "fleet-1")
         jobs = [
-            KernelJob(name, name, "triton", branch_of("fleet-1", name), words, ".", "", 1)
+            KernelJob(name, name, "triton", branch_of("fleet-1", name), words, ".", "", 0)
             for name, words in ((f"k{n}", (f"{s}", f"{scale}")) for n, s in enumerate(lengths_s))
         ]
         known = dict(zip((job.kernel for job in jobs), lengths_s, strict=True)) if longest else {}
         begun_on = Environment((), {}, None, "", "")
         placed = tuple(ordered(jobs, {}, known))
-        fleet = Fleet("fleet-1", repository.head() or "", begun_on, placed)
+        fleet = Fleet("fleet-1", repository.head() or "", begun_on, placed, gpus_per_run=0)
         home.begin(fleet, [KernelStanding(job.name, job.kernel) for job in jobs])
         begin, cpu = time.monotonic(), time.process_time()
         Driver(home, lambda _: None, waiting).drive()
@@ -125,7 +126,6 @@ def main() -> None:
     ray.init(
         address="local",
         num_cpus=given.gpus,
-        num_gpus=given.gpus,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="warning",
