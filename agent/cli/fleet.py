@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
@@ -253,7 +254,8 @@ def _drive(home: Home, fleet: Fleet, begin: Any) -> None:
     from agent.fleet.summary import headline, table, to_result_of
     from agent.workspace import Workspace
 
-    with connected(fleet.address, fleet.gpus_per_run):
+    # Ray writes to stdout that a node was lost, where JSON is to stand alone.
+    with redirect_stdout(sys.stderr), connected(fleet.address, fleet.gpus_per_run):
         with Workspace(home.repository, home.fleet_id).lock(_held(home)):
             begin()
             output.remember(fleet=home.fleet_id)

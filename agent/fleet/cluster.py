@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,8 +77,7 @@ def connected(address: str, gpus_per_run: int) -> Iterator[None]:
                 f"this machine has {found:.0f} GPUs: name a cluster with --address, or run in "
                 "the interpreter with --gpus-per-run 0"
             )
-        with redirect_stdout(sys.stderr):  # Ray writes there that a node was lost
-            yield
+        yield
     finally:
         ray.shutdown()
 
