@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from inspect import Parameter
 from pathlib import Path
@@ -15,7 +16,7 @@ from agent.cli import output
 from agent.cli.run_parameters import asking, parameter, words_of
 from agent.cli.shared_options import Json, Yes
 from agent.cli.status import interrupt
-from agent.errors import Interrupted, UsageError
+from agent.errors import ExitCode, Interrupted, UsageError
 from agent.settings import settings, signed
 
 if TYPE_CHECKING:
@@ -57,6 +58,13 @@ Address = Annotated[
 GpusPerRun = Annotated[
     int, typer.Option(help="GPUs that a run gets; with 0 it is interpreted.", min=0)
 ]
+GpuHours = Annotated[
+    float | None,
+    typer.Option(
+        help="When so many are spent, no run begins any more, and those under way end as ever.",
+        min=0.0,
+    ),
+]
 FleetId = Annotated[str | None, typer.Argument(metavar="[FLEET]", help="The latest when left out.")]
 
 
@@ -71,6 +79,7 @@ def run(
     targets: Path | None,
     address: str,
     gpus_per_run: int,
+    gpu_hours: float | None,
     yes: bool,
     as_json: bool,
     **given: Any,
@@ -106,7 +115,7 @@ def run(
     begun_on: Environment = environment_of(python)
     sha = repository.head()
     assert sha is not None  # `planned` has seen the commit
-    fleet = Fleet(home.fleet_id, sha, begun_on, tuple(jobs), gpus_per_run, address)
+    fleet = Fleet(home.fleet_id, sha, begun_on, tuple(jobs), gpus_per_run, address, gpu_hours)
     for standing in standings:
         output.progress(f"kernel     {standing.kernel}{_behind(standing.reason)}")
     output.progress(f"fleet      {home.fleet_id}: {len(jobs)} runs, from {sha[:12]}")
@@ -128,6 +137,7 @@ def _with_parameters() -> Any:
         "targets": (Targets, None),
         "address": (Address, ""),
         "gpus_per_run": (GpusPerRun, 1),
+        "gpu_hours": (GpuHours, None),
     }
     ending = {"yes": (Yes, False), "as_json": (Json, False)}
 
@@ -148,8 +158,16 @@ app.command("run")(_with_parameters())
 
 
 @app.command()
-def resume(fleet_id: FleetId = None, address: Address = "", as_json: Json = False) -> None:
-    """Go on with a fleet that was interrupted: each run from what came home of it."""
+def resume(
+    fleet_id: FleetId = None,
+    address: Address = "",
+    gpu_hours: GpuHours = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a fleet that was interrupted: each run from what came home of it.
+
+    GPU hours are those of the fleet in all, with what was spent before.
+    """
     output.use_json(as_json)
     _check_installed()
     from dataclasses import replace
@@ -162,7 +180,11 @@ def resume(fleet_id: FleetId = None, address: Address = "", as_json: Json = Fals
         raise UsageError(
             f"fleet {home.fleet_id} is done: see `tile-agent fleet status {home.fleet_id}`"
         )
-    _drive(home, replace(fleet, address=address or fleet.address), lambda: None)
+    hours = fleet.gpu_hours if gpu_hours is None else gpu_hours
+    if spent := home.spent(hours):
+        raise UsageError(f"{spent}: give the fleet more in all with --gpu-hours")
+    going_on = replace(fleet, address=address or fleet.address, gpu_hours=hours)
+    _drive(home, going_on, lambda: home.grant(going_on))
 
 
 @app.command()
@@ -222,7 +244,7 @@ def _asked(wanted: list[ListedKernel], shared: list[str]) -> list[KernelRequest]
         command.main(args=list(words), prog_name="run", standalone_mode=False)
         request = read.pop()
         check_recorded(request.options)
-        found.append(KernelRequest(request, words, each.by_pattern))
+        found.append(KernelRequest(request, words, each.by_pattern, each.share))
     return found
 
 
@@ -232,7 +254,8 @@ def _drive(home: Home, fleet: Fleet, begin: Any) -> None:
     from agent.fleet.summary import headline, table, to_result_of
     from agent.workspace import Workspace
 
-    with connected(fleet.address, fleet.gpus_per_run):
+    # Ray writes to stdout that a node was lost, where JSON is to stand alone.
+    with redirect_stdout(sys.stderr), connected(fleet.address, fleet.gpus_per_run):
         with Workspace(home.repository, home.fleet_id).lock(_held(home)):
             begin()
             output.remember(fleet=home.fleet_id)
@@ -242,6 +265,9 @@ def _drive(home: Home, fleet: Fleet, begin: Any) -> None:
                 output.progress(f"go on with: tile-agent fleet resume {home.fleet_id}")
                 raise
     result = to_result_of(home)
+    if result["exit_code"] == ExitCode.STOPPED:
+        more = f"tile-agent fleet resume {home.fleet_id} --gpu-hours {2 * (fleet.gpu_hours or 1):g}"
+        output.progress(f"what waits goes on with more GPU hours in all, such as: {more}")
     text = f"{headline(result)}\n\n{table(result)}"
     (home.folder / "summary.md").write_text(text, encoding="utf-8")
     output.result(result, text)

@@ -133,6 +133,8 @@ class Driver:
 
     home: Home
     say: Callable[[str], None]
+    task: Callable[..., Iterator[Told]] = _on_node
+    """What Ray is handed for each kernel."""
 
     def drive(self) -> None:
         """Run what has not ended yet.
@@ -143,11 +145,12 @@ class Driver:
         import ray
 
         fleet = self.home.fleet()
-        self._gpus = fleet.gpus_per_run
+        self._gpus, self._hours = fleet.gpus_per_run, fleet.gpu_hours
         self._begun_on = ray.put(fleet.begun_on)
         self._source = ray.put(packed(self.home.repository, fleet.ref))
-        self._task = ray.remote(num_gpus=self._gpus, max_retries=0)(_on_node)
+        self._remote = ray.remote(num_gpus=self._gpus, max_retries=0)(self.task)
         self._running: dict[Any, KernelJob] = {}
+        self._withheld: set[Any] = set()
         for job in fleet.jobs:
             if not self.home.standing(job.name).outcome.final:
                 self._submit(job)
@@ -166,10 +169,14 @@ class Driver:
 
     def _submit(self, job: KernelJob) -> None:
         standing = self.home.standing(job.name)
-        self.home.write(replace(standing, outcome=FleetOutcome.WAITING))
+        spent = self.home.spent(self._hours)
+        self.home.write(replace(standing, outcome=FleetOutcome.WAITING, reason=spent))
+        if spent:
+            self.say(f"{job.name}: not begun, {spent}")
+            return
         refused = standing.refused_by
         selector = {_NODE: f"!in({','.join(refused)})"} if refused else None
-        task = self._task.options(name=f"tile-agent {job.name}", label_selector=selector)
+        task = self._remote.options(name=f"tile-agent {job.name}", label_selector=selector)
         point = self.home.point(job.name)
         self._running[task.remote(job, self._source, self._begun_on, point)] = job
 
@@ -178,6 +185,10 @@ class Driver:
         import ray
 
         job = self._running[generator]
+        if generator in self._withheld:
+            if _has_ended(generator):
+                del self._running[generator]
+            return
         try:
             told = ray.get(next(generator))
         except StopIteration:
@@ -204,8 +215,21 @@ class Driver:
             doing = "goes on" if before.run_id else "begins"
             self.say(f"{job.name}: {doing} on {now.host} ({now.machine})")
         elif now.outcome.final:
-            self.home.take_in(job)
-            self.say(f"{job.name}: {_told(now)}")
+            self.say(f"{job.name}: {_told(self.home.take_in(job))}")
+        if not isinstance(told, Placed) and (spent := self.home.spent(self._hours)):
+            self._withhold(spent)
+
+    def _withhold(self, spent: str) -> None:
+        """Take back what waits for a GPU: its hours are spent."""
+        import ray
+
+        for generator, job in self._running.items():
+            now = self.home.standing(job.name)
+            if now.outcome is FleetOutcome.WAITING and generator not in self._withheld:
+                self._withheld.add(generator)
+                ray.cancel(generator, recursive=False)
+                self.home.write(replace(now, reason=spent))
+                self.say(f"{job.name}: not begun, {spent}")
 
     def _elsewhere(self, job: KernelJob, now: KernelStanding) -> None:
         """A node refused a kernel: another may take it, and this one is not asked again."""
@@ -252,10 +276,19 @@ class Driver:
             ray.cancel(generator, recursive=False)
         while left and (seconds := deadline - time.monotonic()) > 0:
             for generator in ray.wait(left, num_returns=1, timeout=seconds)[0]:
-                try:
-                    ray.get(next(generator))
-                except (ray.exceptions.RayError, StopIteration):
+                if _has_ended(generator):
                     left.remove(generator)
+
+
+def _has_ended(generator: Any) -> bool:
+    """Take the next thing that a cancelled task tells: whether that was its end."""
+    import ray
+
+    try:
+        ray.get(next(generator))
+    except (ray.exceptions.RayError, StopIteration):
+        return True
+    return False
 
 
 def _told(now: KernelStanding) -> str:

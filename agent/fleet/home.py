@@ -1,7 +1,7 @@
 """A fleet in the user's repository: what was asked for, how each run stands, and what came home.
 
-`sandbox/fleet/<fleet>/fleet.json` is written once. Beside it each kernel has a folder with its
-journal, its table, its log, the bundle of its commits, and `standing.json`. Files are replaced
+`sandbox/fleet/<fleet>/fleet.json` says what was asked for. Beside it each kernel has a folder with
+its journal, its table, its log, the bundle of its commits, and `standing.json`. Files are replaced
 whole, so that whoever reads them finds one state or the next.
 """
 
@@ -109,6 +109,8 @@ class Fleet:
     jobs: tuple[KernelJob, ...]
     gpus_per_run: int = 1
     address: str = ""
+    gpu_hours: float | None = None
+    """When they are spent no run begins any more, and none goes on elsewhere; None for no limit."""
     schema: int = field(default=SCHEMA, kw_only=True)
 
     @property
@@ -161,7 +163,7 @@ class Home:
         workspace.keep_ref(_COMMIT, fleet.sha)
         for standing in standings:
             self.write(standing)
-        _replace_file(self.folder / FLEET, _json(asdict(fleet)))
+        self.grant(fleet)
 
     def fleet(self) -> Fleet:
         """What was asked for.
@@ -179,6 +181,17 @@ class Home:
     def standing(self, name: str) -> KernelStanding:
         """How a kernel stands."""
         return _structured(self.folder / name / STANDING, KernelStanding)
+
+    def spent(self, hours: float | None) -> str:
+        """Why nothing more may begin: the GPU hours are spent; empty while they are not."""
+        if hours is None:
+            return ""
+        spent = sum(each.spent_s for each in self.standings()) * self.fleet().gpus_per_run / 3600
+        return f"{spent:.2f} of {hours:g} GPU hours are spent" if spent >= hours else ""
+
+    def grant(self, fleet: Fleet) -> None:
+        """Write down what was asked for; again where it has other hours or another address."""
+        _replace_file(self.folder / FLEET, _json(asdict(fleet)))
 
     def point(self, name: str) -> ResumePoint | None:
         """From what a run can go on; None where nothing of it came home.

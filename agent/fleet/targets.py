@@ -13,6 +13,7 @@ from typing import Any
 from agent.errors import UsageError
 from agent.fleet.home import FleetOutcome, KernelStanding, branch_of
 from agent.fleet.jobs import KernelJob
+from agent.fleet.order import known_lengths, ordered
 from agent.options import Request
 from agent.preflight import preflight
 from agent.repository import Repository, shown
@@ -32,9 +33,13 @@ class ListedKernel:
     """Arguments of `tile-agent run` for it alone."""
     by_pattern: bool = False
     """A pattern finds files without kernels too, which nobody meant."""
+    share: float = 0.0
+    """Of the workload's time on the GPU, from 0 to 1."""
 
 
-def by_patterns(patterns: Iterable[str], words: tuple[str, ...] = ()) -> Iterator[ListedKernel]:
+def by_patterns(
+    patterns: Iterable[str], words: tuple[str, ...] = (), share: float = 0.0
+) -> Iterator[ListedKernel]:
     """The Python files that patterns name, from the current folder.
 
     Raises:
@@ -42,21 +47,22 @@ def by_patterns(patterns: Iterable[str], words: tuple[str, ...] = ()) -> Iterato
     """
     for pattern in patterns:
         if not any(letter in pattern for letter in _WILD):
-            yield ListedKernel(Path(pattern), words)
+            yield ListedKernel(Path(pattern), words, share=share)
             continue
         if Path(pattern).is_absolute():
             raise UsageError(f"--kernels {pattern}: give the pattern from the current folder on")
         found = sorted(p for p in Path().glob(pattern) if p.suffix == ".py" and p.is_file())
         if not found:
             raise UsageError(f"--kernels {pattern} names no Python file: quote it for the shell")
-        yield from (ListedKernel(path, words, by_pattern=True) for path in found)
+        yield from (ListedKernel(path, words, by_pattern=True, share=share) for path in found)
 
 
 def by_file(path: Path) -> list[ListedKernel]:
     """The targets of a file.
 
-    A TOML file has tables `[[target]]` with `kernel` and options of `run`; any other file has a
-    kernel a line, with options of `run` behind it. Lines with `#` in front are comments.
+    A TOML file has tables `[[target]]` with `kernel`, `share` where it is known, and options of
+    `run`; any other file has a kernel a line, with options of `run` behind it. Lines with `#` in
+    front are comments.
 
     Raises:
         UsageError: it cannot be read, or names no target.
@@ -64,7 +70,7 @@ def by_file(path: Path) -> list[ListedKernel]:
     try:
         text = path.read_text(encoding="utf-8")
         read = _tables(text) if path.suffix == ".toml" else _lines(text)
-        found = [each for kernel, words in read for each in by_patterns([kernel], words)]
+        found = [each for k, words, share in read for each in by_patterns([k], words, share)]
     except (OSError, ValueError) as problem:  # what TOML and shlex raise is a ValueError
         raise UsageError(f"--targets {path} cannot be read: {problem}") from None
     if not found:
@@ -72,21 +78,24 @@ def by_file(path: Path) -> list[ListedKernel]:
     return found
 
 
-def _tables(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _tables(text: str) -> Iterator[tuple[str, tuple[str, ...], float]]:
     targets = tomllib.loads(text).get("target", [])
     for target in targets if isinstance(targets, list) else []:
         if not isinstance(target, dict) or not isinstance(target.get("kernel"), str):
             raise ValueError("a [[target]] needs its kernel, a path")
-        options: dict[str, Any] = {k: v for k, v in target.items() if k != "kernel"}
+        options: dict[str, Any] = {**target}
+        kernel, share = options.pop("kernel"), options.pop("share", 0.0)
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ValueError(f"the share of {kernel} is {share}, not a number from 0 to 1")
         words = [as_words(f"--{k.replace('_', '-')}", v) for k, v in options.items()]
-        yield target["kernel"], tuple(word for each in words for word in each)
+        yield kernel, tuple(word for each in words for word in each), float(share)
 
 
-def _lines(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _lines(text: str) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for line in text.splitlines():
         kernel, *words = shlex.split(line, comments=True) or [""]
         if kernel:
-            yield kernel, tuple(words)
+            yield kernel, tuple(words), 0.0
 
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -99,6 +108,7 @@ class KernelRequest:
     request: Request
     words: tuple[str, ...]
     by_pattern: bool
+    share: float = 0.0
 
 
 def planned(
@@ -111,11 +121,12 @@ def planned(
     Args:
         repository: of all kernels.
         fleet_id: of the fleet.
-        asked: the kernels. What patterns found and holds no kernel is left out.
+        asked: the kernels. What patterns found and holds no kernel is left out. The jobs come in
+            the order in which they are to begin.
         gpus: for each run.
         python: the interpreter of the tests; empty for that of each worker.
     """
-    jobs, standings = [], []
+    jobs, standings, shares = [], [], {}
     names = _names(repository, [each.request.kernel for each in asked])
     for each, name in zip(asked, names, strict=True):
         kernel = _shown(repository, each.request.kernel)
@@ -133,7 +144,8 @@ def planned(
         words = (*each.words, f"--branch={branch}")
         jobs.append(KernelJob(name, kernel, backend, branch, words, folder, python, gpus))
         standings.append(KernelStanding(name, kernel))
-    return jobs, standings
+        shares[kernel] = each.share
+    return ordered(jobs, shares, known_lengths(repository)), standings
 
 
 def _backend(repository: Repository, request: Request) -> str:

@@ -103,6 +103,7 @@ def test_what_is_lost_goes_on_elsewhere_and_counts_once(cluster: Any, tmp_path: 
     cluster.remove_node(doomed, allow_graceful=False)
     driver.wait_for(lambda: "it goes on elsewhere" in driver.log.read_text())
     cluster.add_node(num_cpus=1, num_gpus=1, env_vars=FITS)
+    driver.wait_for(lambda: "alpha: goes on" in driver.log.read_text())
     driver.wait_for(lambda: "Proposed" in events(home, "alpha"))
     driver.kill()
     resumed = Driver(repo, "resume", "--address", cluster.address, "--json").ended()

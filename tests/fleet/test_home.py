@@ -170,6 +170,15 @@ def test_hours_add_up_over_tasks_and_count_once(home: Home, tmp_path: Path) -> N
     assert to_result_of(home)["gpu_h"] == 1.5
 
 
+def test_hours_are_spent_when_those_of_all_kernels_are(home: Home) -> None:
+    for standing in home.standings():
+        home.write(replace(standing, held_before_s=1800.0, held_s=900.0))
+    assert home.spent(None) == home.spent(1.6) == ""
+    assert home.spent(1.5) == "1.50 of 1.5 GPU hours are spent"
+    home.grant(replace(home.fleet(), gpu_hours=2.0))
+    assert home.fleet().gpu_hours == 2.0
+
+
 def test_the_table_has_what_gained_first_and_says_why_others_have_nothing(
     home: Home, tmp_path: Path
 ) -> None:

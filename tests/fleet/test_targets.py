@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.errors import UsageError
-from agent.fleet.home import FleetOutcome
+from agent.fleet.home import FleetOutcome, Home, KernelStanding
+from agent.fleet.jobs import KernelJob
+from agent.fleet.order import known_lengths, ordered
 from agent.fleet.targets import KernelRequest, ListedKernel, by_file, by_patterns, planned
 from agent.options import Request
 from agent.repository import Repository
@@ -65,6 +68,7 @@ counters = false
 
 [[target]]
 kernel = "ops/b*.py"
+share = 0.25
 """
     write(repo, {"targets.toml": text})
     first, second = by_file(Path("targets.toml"))
@@ -75,7 +79,7 @@ kernel = "ops/b*.py"
         "--keep-going",
         "--no-counters",
     )
-    assert second == ListedKernel(Path("ops/beta.py"), (), by_pattern=True)
+    assert second == ListedKernel(Path("ops/beta.py"), (), by_pattern=True, share=0.25)
 
 
 def test_any_other_file_has_a_kernel_a_line(repo: Path) -> None:
@@ -92,6 +96,7 @@ def test_any_other_file_has_a_kernel_a_line(repo: Path) -> None:
     [
         ("t.toml", "[[target]]\ntests = ['a']\n", "needs its kernel"),
         ("t.toml", "[[target]\n", "cannot be read"),
+        ("t.toml", "[[target]]\nkernel = 'ops/beta.py'\nshare = '40%'\n", "from 0 to 1"),
         ("t.toml", "target = 3\n", "names no target"),
         ("t.txt", "ops/alpha.py 'open\n", "No closing quotation"),
         ("t.txt", "# nothing\n", "names no target"),
@@ -117,6 +122,26 @@ def test_each_kernel_becomes_a_job_with_a_branch_of_its_own(repo: Path) -> None:
     ]
     assert jobs[0].words == ("--kernel=ops/alpha.py", f"--branch=tile-agent/{FLEET}/alpha")
     assert [each.outcome for each in standings] == [FleetOutcome.WAITING, FleetOutcome.WAITING]
+
+
+def test_what_takes_most_of_the_workload_begins_first(repo: Path) -> None:
+    (alpha, beta) = asked(*by_patterns(["ops/*a.py"]))
+    jobs, _ = planned(Repository.open(repo), FLEET, [alpha, replace(beta, share=0.2)], 1, "")
+    assert [job.name for job in jobs] == ["beta", "alpha"]
+
+
+def test_of_equal_shares_the_longest_run_begins_first(repo: Path) -> None:
+    """In the latest fleet that ended it; one that nobody knows may be the longest."""
+    jobs = [KernelJob(n, f"ops/{n}.py", "triton", "b", (), ".", "", 1) for n in ("a", "b", "c")]
+    for fleet_id, seconds in (("fleet-1", 9.0), ("fleet-2", 1.0)):
+        home = Home(Repository.open(repo), fleet_id)
+        for job, held_s in ((jobs[0], seconds), (jobs[1], 5.0)):
+            home.write(KernelStanding(job.name, job.kernel, FleetOutcome.ENDED, held_s=held_s))
+    home.write(KernelStanding("c", "ops/c.py", FleetOutcome.LOST, held_s=3.0))
+    known = known_lengths(Repository.open(repo))
+    assert known == {"ops/a.py": 1.0, "ops/b.py": 5.0}
+    assert [job.name for job in ordered(jobs, {}, known)] == ["c", "b", "a"]
+    assert [job.name for job in ordered(jobs, {"ops/a.py": 0.1}, known)] == ["a", "c", "b"]
 
 
 def test_jobs_start_where_the_user_stands(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
