@@ -53,8 +53,9 @@ def test_the_loop(repo: Path) -> None:
         refused = await client.call_tool("try", {"hypothesis": "one more argument"})
         assert refused.is_error
 
-        draft.write_text(source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 1024"))
-        turn = await call("try", hypothesis="one program instead of four")
+        larger = source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 1024")
+        turn = await call("try", hypothesis="one program instead of four", source=larger)
+        assert draft.read_text() == larger
         assert (turn["row"]["iteration"], turn["row"]["status"]) == (1, "keep"), turn
         assert 0 < turn["effect"]["low"] < turn["effect"]["improvement"] < turn["effect"]["high"]
 
@@ -94,6 +95,9 @@ async def _views(client: Client, repo: Path, run: str) -> None:
     for arguments in ({"run": run}, {"iteration": 1}):
         change = answer_of(await client.call_tool("diff", arguments))
         assert "-BLOCK_SIZE = 256\n+BLOCK_SIZE = 1024\n" in change["diff"]
+    summed_up = answer_of(await client.call_tool("report", {"run": run}))
+    assert [step["status"] for step in summed_up["iterations"]] == ["keep"]
+    assert (await client.call_tool("stop")).is_error, "it is no more at work"
     nothing = await client.call_tool("diff", {"iteration": 2})
     assert nothing.structured_content == {
         "error": "iteration 2 has no commit; there are: 1",

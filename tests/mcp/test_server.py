@@ -19,10 +19,11 @@ from tests.support.project import PROJECT
 from tests.support.repo import changed, isolate, make_repo, snapshot
 
 GUIDE = ROOT / "docs" / "mcp.md"
-VERBS = ["begin", "next", "try", "finish"]
+VERBS = ["begin", "next", "try", "finish", "stop"]
 VIEWS = [
-    "status", "results", "diff",
-    "doctor", "classify", "diagnose", "lint", "playbook_list", "playbook_show",
+    "status", "results", "diff", "report",
+    "doctor", "classify", "diagnose", "plan", "verify", "bench", "lint",
+    "playbook_list", "playbook_show",
 ]  # fmt: skip
 
 
@@ -59,6 +60,12 @@ def test_the_views_change_nothing(repo: Path) -> None:
         kernel = {"kernel": "double.py"}
         assert answer_of(await client.call_tool("classify", kernel))["backend"] == "triton"
         assert (await client.call_tool("lint", kernel)).is_error  # its rules are cuTile's
+        planned = answer_of(await client.call_tool("plan", kernel))
+        assert "block-size" in json.dumps(planned)
+        verified = answer_of(await client.call_tool("verify", kernel))
+        assert verified["correct"] is True, verified
+        timed = answer_of(await client.call_tool("bench", kernel))
+        assert [record["latency_ms"] > 0 for record in timed["records"]] == [True], timed
         listed = answer_of(await client.call_tool("playbook_list", {"backend": "triton"}))
         name = listed["optimizations"][0]["name"]
         shown = answer_of(await client.call_tool("playbook_show", {"name": name}))
