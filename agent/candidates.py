@@ -102,6 +102,10 @@ class Candidates:
             sha, lambda sha: self.checkout(run, sha), perf_tests(run), until
         )
 
+    def known(self, sha: str) -> CompiledCommit | None:
+        """The same where it has been found out already; compiles nothing."""
+        return self._filter.known(sha)
+
     def compile_s(self, sha: str) -> float | None:
         """What compiling an incumbent took, 0 where nothing is compiled; None: not known."""
         return self._filter.compile_s(sha)

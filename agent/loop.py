@@ -360,7 +360,7 @@ class Effects:
         return self.diagnostician.least_times(
             self.candidates.checkout(run, run.incumbent_sha),
             levels_ms,
-            self.candidates.compiled(run, run.incumbent_sha, time.monotonic()),
+            self.candidates.known(run.incumbent_sha),
             run.launches,
         )
 

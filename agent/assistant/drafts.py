@@ -10,7 +10,7 @@ from agent.events import Offered, Proposed
 from agent.proposers.draft import Draft
 from agent.repository import Repository
 from agent.runs import runs_folder
-from agent.state import Run
+from agent.state import Phase, Run
 from agent.syntax import Source
 from agent.workspace import Workspace
 
@@ -46,6 +46,16 @@ def forget_what_was_judged(workspace: Workspace, run: Run, draft: Draft, text: s
     texts.add(text.encode())
     if draft.path.is_file() and not draft.path.is_symlink() and draft.path.read_bytes() in texts:
         draft.reset(workspace.repository.read(run.incumbent_sha, started.kernel).decode())
+
+
+def replace_draft(workspace: Workspace, run: Run, draft: Draft, text: str) -> None:
+    """Put a text that was handed over into the draft; edits that nobody judged lie beside it."""
+    asked = run.proposal if run.phase is Phase.REPAIR else run.offer
+    if asked is None or (draft.path.is_file() and draft.path.read_bytes() == text.encode()):
+        return
+    forget_what_was_judged(workspace, run, draft)
+    draft.set_aside(subject_of(workspace, run).source.text, name_aside(run, asked))
+    draft.reset(text)
 
 
 def name_aside(run: Run, offer: Offered | Proposed) -> str:

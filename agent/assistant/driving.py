@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.assistant.drafts import draft_of, forget_what_was_judged, subject_of
+from agent.assistant.drafts import draft_of, forget_what_was_judged, replace_draft, subject_of
 from agent.assistant.found import led, open_on
 from agent.assistant.leaving import give_up
 from agent.assistant.turn import BEGIN, DONE, EDIT, NEXT, TRY, Turn, append, pending
@@ -62,8 +62,17 @@ def attempt(
     message: str,
     observer: Observing,
     say: Say,
+    text: str | None = None,
 ) -> Turn:
     """Judge the draft; or bring an iteration that was interrupted to its end.
+
+    Args:
+        repository: the user's.
+        run_id: the run; None: the one that an assistant leads here.
+        message: the hypothesis.
+        observer: is told of each event.
+        say: is told in a line what is waited for.
+        text: takes the place of the draft's; None: the draft as it stands.
 
     Raises:
         UsageError: the draft cannot be a candidate, or none is asked for; nothing is recorded.
@@ -75,6 +84,8 @@ def attempt(
         draft = draft_of(repository, run)
         proposer = None
         if do == NEXT:
+            if text is not None:
+                replace_draft(workspace, run, draft, text)
             proposer = _proposer(workspace, run, draft, message)
         elif not resumed:
             return Turn(run, do, reason)

@@ -79,6 +79,9 @@ def try_draft(
     message: Annotated[
         str, typer.Option("--message", "-m", help="What you did, and why it should help.")
     ] = "",
+    draft: Annotated[
+        Path | None, typer.Option(help="A file whose text takes the place of the draft's.")
+    ] = None,
     run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
@@ -88,7 +91,20 @@ def try_draft(
     from agent.repository import Repository
 
     repository = Repository.open(Path.cwd())
-    _show(attempt(repository, run_id, message, observer, output.progress), verdict=True)
+    text = _text_of(draft) if draft else None
+    _show(attempt(repository, run_id, message, observer, output.progress, text), verdict=True)
+
+
+def _text_of(file: Path) -> str:
+    """What a candidate is to be.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return file.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"--draft {file}: give a file of text ({problem})") from None
 
 
 def finish(run_id: RunId = None, as_json: Json = False) -> None:

@@ -5,6 +5,7 @@ Each is a command of tile-agent with typed parameters. What a docstring says, th
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import MISSING
 from functools import partial
@@ -18,7 +19,7 @@ from pydantic import Field
 
 from agent.mcp import kernel_tools
 from agent.mcp.answers import Difference, FinalFigures, Offer, Results, Runs, Tried, TurnAnswer
-from agent.mcp.asking import SEVERAL, Repository, Run, answered, ask, result, viewed
+from agent.mcp.asking import SEVERAL, Repository, Run, answered, viewed
 from agent.mcp.command import Value
 from agent.mcp.views import diff_of, results_of
 from agent.options import ValueForm
@@ -157,13 +158,13 @@ async def try_candidate(
     'attempt': mend it and try again, three attempts in all, or give it up by `next` with 'decline'.
     After an interruption it goes on where it was.
     """
-    if source is not None:
-        asked = await ask(context, repository, "next", options={"run": run})
-        if "error" in asked or asked.get("do") != "edit":
-            return result(asked)  # what was interrupted, or is over, has to be ended first
-        Path(asked["file"]).write_text(source, encoding="utf-8", errors="surrogatepass")
     options: dict[str, Value] = {"message": hypothesis, "run": run}
-    return await answered(context, repository, "try", options=options)
+    with tempfile.TemporaryDirectory(prefix="tile-agent-draft-") as folder:
+        if source is not None:
+            handed_over = Path(folder) / "draft.py"
+            handed_over.write_text(source, encoding="utf-8", errors="surrogatepass", newline="")
+            options["draft"] = str(handed_over)
+        return await answered(context, repository, "try", options=options)
 
 
 async def finish(

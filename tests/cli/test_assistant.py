@@ -488,3 +488,24 @@ def test_an_assistant_is_no_proposer_of_run(repo: Path) -> None:
     assert "tile-agent begin" in refused(end)
     end = tile_agent(repo, "run", "--kernel", "double.py", "--proposer", "oracle", "--json")
     assert "choose from playbook, model, command" in refused(end)
+
+
+def test_a_text_that_is_handed_over_takes_the_place_of_the_draft(begun: Path) -> None:
+    handed = begun.parent / "handed over.py"
+    handed.write_text(KERNEL.replace("= 256", "= 512").replace("def double(", "def twice("))
+    hand_over = ("try", "--json", "--draft", str(handed))
+    before = journal_of(begun)
+    early = tile_agent(begun, *hand_over)
+    assert early.code == ExitCode.USAGE
+    assert "no optimization has been asked for" in early.json["error"]
+    assert tile_agent(begun, "next", "--json").json["do"] == "edit"
+    draft_of(begun).write_text("# nobody has judged this\n")
+    missing = tile_agent(begun, "try", "--json", "--draft", "nothing.py")
+    assert "--draft nothing.py: give a file of text" in missing.json["error"]
+    assert draft_of(begun).read_text() == "# nobody has judged this\n"
+    unfit = tile_agent(begun, *hand_over)
+    assert "the draft cannot be a candidate" in unfit.json["error"]
+    assert draft_of(begun).read_text() == handed.read_text()
+    (aside,) = draft_of(begun).parent.glob("double.01-*.py")
+    assert aside.read_text() == "# nobody has judged this\n"
+    assert len(journal_of(begun).splitlines()) == len(before.splitlines()) + 1, "the offer alone"

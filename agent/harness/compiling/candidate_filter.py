@@ -65,15 +65,19 @@ class CandidateFilter:
             tests: the perf tests.
             until: when compiling must be over, by the monotonic clock.
         """
-        begin = time.monotonic()
-        if self._compiler is None or sha in self._compiled or begin >= until:
+        if self._compiler is None or sha in self._compiled:
             return self._compiled.get(sha)
+        begin = time.monotonic()
         (found,) = self._compiler.compile([checkout(sha)], tests, until)
         if found is not None and found.conclusive:
             self._took_s[sha] = round(time.monotonic() - begin, 3)
             self._compiled[sha] = found
             self._duplicates.remember(EARLIER, found)
         return found
+
+    def known(self, sha: str) -> CompiledCommit | None:
+        """What a commit compiles to, where that was found out before; compiles nothing."""
+        return self._compiled.get(sha)
 
     def compile_s(self, sha: str) -> float | None:
         """What compiling an incumbent took, 0 without a compiler; None where it was not done."""
