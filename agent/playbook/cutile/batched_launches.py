@@ -38,7 +38,7 @@ class BatchedLaunches(OfEachKernel):
     title = "one launch for a list"
     backend = "cutile"
     family = "launches"
-    priority: ClassVar = {KernelClass.MEMORY: -30, KernelClass.BALANCED: -40}
+    priority: ClassVar = {KernelClass.MEMORY: 240, KernelClass.BALANCED: 260}
     expected = "TileGym claims +10 % to +70 % where launches dominate; not measured here yet"
     hypothesis = "A launch costs microseconds, which a small array does not need."
     example: ClassVar[Params] = {}

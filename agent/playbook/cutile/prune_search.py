@@ -52,7 +52,7 @@ class PruneSearch(OfEachKernel):
     title = "fewer configs to search"
     backend = "cutile"
     family = "autotune"
-    priority: ClassVar = {KernelClass.COMPUTE: -40, KernelClass.BALANCED: -50}
+    priority: ClassVar = {KernelClass.COMPUTE: 210, KernelClass.BALANCED: 270}
     expected = "no latency; the first call takes 0.2 to 40 s less for each config"
     hypothesis = "What fits on no multiprocessor need not be compiled and timed."
     saves = "the time to compile and time configs that cannot win"
