@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.cli.fleet import NOT_INSTALLED
 from agent.environment import Environment
 from agent.errors import ExitCode
 from agent.fleet.cluster import Driver
@@ -119,8 +121,10 @@ def main() -> None:
     parser.add_argument("--longest-first", action="store_true", help="in this order alone")
     given = parser.parse_args()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    import ray
-
+    try:
+        import ray
+    except ImportError:
+        sys.exit(NOT_INSTALLED)
     recorded = recorded_s()
     lengths_s = [recorded[n % len(recorded)] for n in range(given.kernels)]
     ray.init(

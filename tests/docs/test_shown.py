@@ -44,6 +44,8 @@ LACKING = {
     "tile-agent fleet status": RAY,
     "tile-agent fleet stop": RAY,
     "tile-agent fleet resume": RAY,
+    "python -m benchmarks.fleet_simulation --kernels 16 --gpus 8 --scale 15 --longest-first": RAY,
+    "python -m benchmarks.fleet_simulation --kernels 200 --gpus 64 --scale 8 --longest-first": RAY,
     "claude mcp add --scope project tile-agent -- tile-agent mcp": "the program claude",
     "tile-agent run --kernel softmax.py --proposer playbook,command "
     "--command 'claude -p --permission-mode acceptEdits'": "the program claude",
