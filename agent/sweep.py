@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.candidates import Candidates
 from agent.events import Failed, Screened
 from agent.harness.measuring.budget import screened_subset
 from agent.harness.measuring.judge import Judge
-from agent.harness.processes.worker_session import deadline_in
+from agent.harness.measuring.line_ups import LineUps
+from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-from agent.measuring.screening import SHORT_QUADS, Look, halve
+from agent.measuring.screening import FAR_BEHIND, SHORT_QUADS, Look, halve
+from agent.measuring.subset import Subset
 from agent.state import Run
 
 SHARE = 0.5
 """The part of an iteration's time that the variants of a sweep may take together."""
-FEWEST_TOGETHER = 3
-"""Variants that are looked at all at once; a pair of its own for each takes no longer for fewer."""
+PROCESSES = 2.0
+"""Times the noise floor, which is a mean over pairs: how far apart two processes of a screen may
+put the same code."""
 
 
 @dataclass(frozen=True)
@@ -46,37 +49,25 @@ class Sweep:
         subset = screened_subset(run)
         self.judge.compare_on(subset)
         try:
-            found = self._ranked(run, stop)
+            found = self._ranked(run, stop, _number(run, subset))
         finally:
             self.judge.compare_on(run.subset)
         if isinstance(found, Failed) or subset == run.subset or subset is None:
             return found
         return Screened(found.results, found.order, subset.configs)
 
-    def _ranked(self, run: Run, stop: float) -> Screened | Failed:
-        failures: list[Failure] = []
-        ahead = self._interleaved(run, stop)
-        places = {candidate.sha: place for place, candidate in enumerate(run.candidates, 1)}
-
-        def look(sha: str, quads: int) -> Look | Failure | None:
-            if quads == SHORT_QUADS and sha in ahead:
-                return ahead[sha]
-            if time.monotonic() > stop or any(failure.incumbent for failure in failures):
-                return None
-            self.doing(run, variant(run, places[sha]))
-            incumbent = self.candidates.checkout(run, run.incumbent_sha)
-            seen = self.judge.quick_compare(
-                incumbent, self.candidates.checkout(run, sha), quads, stop
-            )
-            self.candidates.release([sha])
-            if isinstance(seen, Failure):
-                if time.monotonic() > stop:
-                    return None  # it was cut off: that says nothing of the variant
-                failures.append(seen)
-            return seen
-
-        results, ranking = halve(tuple(c.sha for c in run.candidates), look)
-        blamed = next((failure for failure in failures if failure.incumbent), None)
+    def _ranked(self, run: Run, stop: float, configs: int | None) -> Screened | Failed:
+        variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
+        incumbent = self.candidates.checkout(run, run.incumbent_sha)
+        near = PROCESSES * run.calibration.noise_floor if run.calibration else 0.0
+        near = near if near < FAR_BEHIND else 0.0  # one look more would not tell them apart
+        try:
+            with self.judge.line_ups(incumbent, variants, configs) as line_ups:
+                looks = _Looks(self, run, incumbent, variants, line_ups, stop)
+                results, ranking = halve(tuple(variants), looks, near)
+        finally:
+            self.candidates.release(variants)
+        blamed = looks.blamed
         if ranking and blamed is None:
             self.candidates.timed(run, {r.sha for r in results if r.latency_ms is not None})
             return Screened(results, ranking)
@@ -86,19 +77,68 @@ class Sweep:
             correct=False,
             reason=f"none of {len(results)} variants could be timed: {reason}",
             incumbent=blamed is not None,
-            unmeasured=all(failure.unmeasured for failure in failures),  # of none: out of time
+            unmeasured=all(each.unmeasured for each in looks.failures),  # of none: out of time
         )
 
-    def _interleaved(self, run: Run, stop: float) -> Mapping[str, Look]:
-        """The short looks, of those that can be taken together."""
-        if len(run.candidates) < FEWEST_TOGETHER:
-            return {}
-        variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
-        incumbent = self.candidates.checkout(run, run.incumbent_sha)
-        self.doing(run, f"a short look at all {len(variants)} variants")
-        seen = self.judge.interleaved_screen(incumbent, variants, SHORT_QUADS, stop)
-        self.candidates.release(variants)
+
+@dataclass
+class _Looks:
+    """Gives looks at variants: together where that can be, one by one where not."""
+
+    sweep: Sweep
+    run: Run
+    incumbent: Checkout
+    variants: Mapping[str, Checkout]
+    line_ups: LineUps
+    stop: float
+    failures: list[Failure] = field(default_factory=list)
+    together: bool = True
+    """Whether variants can be looked at together: tests that time themselves cannot be."""
+
+    @property
+    def blamed(self) -> Failure | None:
+        """A failure of the incumbent, after which nothing can be looked at."""
+        return next((failure for failure in self.failures if failure.incumbent), None)
+
+    def __call__(
+        self, shas: tuple[str, ...], quads: int, fresh: bool
+    ) -> Mapping[str, Look | Failure]:
+        """See `agent.measuring.screening.Looks`."""
+        seen: dict[str, Look | Failure] = {}
+        if self.together and len(shas) > 1 and not self._is_over():
+            length = "short" if quads == SHORT_QUADS else "longer"
+            self.sweep.doing(self.run, f"a {length} look at {len(shas)} variants")
+            seen |= self.line_ups.look(shas, quads, self.stop, fresh=fresh)
+            self.together = bool(seen)
+        for sha in shas:
+            if sha not in seen and (found := self._alone(sha, quads)) is not None:
+                seen[sha] = found
         return seen
+
+    def _alone(self, sha: str, quads: int) -> Look | Failure | None:
+        """A pair of a variant with the incumbent; None when there is no time for it."""
+        if self._is_over():
+            return None
+        self.line_ups.close()
+        place = next(n for n, each in enumerate(self.run.candidates, 1) if each.sha == sha)
+        self.sweep.doing(self.run, variant(self.run, place))
+        judge, variants = self.sweep.judge, self.variants
+        seen = judge.quick_compare(self.incumbent, variants[sha], quads, self.stop)
+        if isinstance(seen, Failure):
+            if time.monotonic() > self.stop:
+                return None  # it was cut off: that says nothing of the variant
+            self.failures.append(seen)
+        return seen
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self.stop or self.blamed is not None
+
+
+def _number(run: Run, subset: Subset | None) -> int | None:
+    """Of the configs that are looked at; None where nobody knows."""
+    if subset is not None:
+        return len(subset.configs)
+    return len(run.baseline.records) if run.baseline else None
 
 
 def variant(run: Run, place: int) -> str:

@@ -41,6 +41,7 @@ from tests.support.scripted import (
     KERNEL,
     ScriptedCompiler,
     ScriptedJudge,
+    ScriptedLineUps,
     ScriptedRun,
     Step,
     kernel,
@@ -294,9 +295,9 @@ class LongPass(ScriptedJudge):
         records = (replace(timed.records[0], config=f"c{n}", latency_ms=1.0 + n) for n in range(8))
         return replace(timed, records=tuple(records), costs=tuple(costs))
 
-    def interleaved_screen(self, *args: Any) -> Mapping[str, Look]:
+    def line_ups(self, *args: Any) -> ScriptedLineUps:
         self.looked_on.add(self.on)
-        return super().interleaved_screen(*args)
+        return super().line_ups(*args)
 
     def compare(self, *args: Any, **rest: Any) -> Comparison | Failure:
         self.compared_on.add(self.on)
@@ -318,12 +319,17 @@ def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Pa
     assert screened.configs == ("c0", "c7")
 
 
+class SlowLineUps(ScriptedLineUps):
+    def look(self, *args: Any, **kwargs: Any) -> Mapping[str, Look]:
+        time.sleep(0.6)
+        return {}
+
+
 class SlowLooks(ScriptedJudge):
     """The first look at a sweep takes longer than all of it may."""
 
-    def interleaved_screen(self, *args: Any) -> Mapping[str, Look]:
-        time.sleep(0.6)
-        return {}
+    def line_ups(self, *args: Any) -> ScriptedLineUps:
+        return SlowLineUps(self, *args[:2])
 
 
 def test_a_sweep_that_ran_out_of_time_says_nothing_of_its_variants(tmp_path: Path) -> None:

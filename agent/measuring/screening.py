@@ -9,7 +9,7 @@ looks of a variant are added up, and time goes to those that may win.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.measuring.measurement import Failure
@@ -17,6 +17,8 @@ from agent.measuring.measurement import Failure
 SHORT_QUADS = 2
 LONG_QUADS = 6
 """Blocks of a look, in ABBA orders."""
+MOST_NEAR = 3
+"""Variants that are looked at again in other processes."""
 FAR_BEHIND = 0.1
 """A log ratio this much below the leader's is no chance: looks scatter by 0.003 to 0.025."""
 
@@ -64,14 +66,23 @@ class _Standing:
         return ScreenResult(self.sha, self.latency_ms, improvement=improvement)
 
 
+Looks = Callable[[tuple[str, ...], int, bool], Mapping[str, Look | Failure]]
+"""Commits, length of the look, whether in fresh processes -> what was seen of each; who is missing
+was not reached in time."""
+
+
 def halve(
-    shas: tuple[str, ...], look: Callable[[str, int], Look | Failure | None]
+    shas: tuple[str, ...], look: Looks, near: float = 0.0
 ) -> tuple[tuple[ScreenResult, ...], tuple[str, ...]]:
     """Look at the variants, ever longer at ever fewer.
 
+    Processes of the same code differ, and looks in one process share what that does. Where the
+    first are nearer than that, they are looked at again in others.
+
     Args:
         shas: the variants' commits.
-        look: takes a commit and the length of the look; None when there is no time for it.
+        look: gives what is seen of some of them.
+        near: difference of log ratios that processes make by themselves.
 
     Returns:
         What was seen of each, in the order given; and the commits of those that could be timed,
@@ -88,19 +99,27 @@ def halve(
         if not in_time or len(alive) < 2:
             break
         quads = LONG_QUADS
+    leaders = _ranked(standings)[:MOST_NEAR]
+    close = [s for s in leaders if abs(s.log_ratio - leaders[0].log_ratio) < near]
+    if in_time and len(close) > 1:
+        for standing in close:  # what they gain from now on ranks them, not who was ahead before
+            standing.rounds = close[0].rounds
+        _round(close, LONG_QUADS, look, fresh=True)
+    return tuple(s.result() for s in standings), tuple(s.sha for s in _ranked(standings))
+
+
+def _ranked(standings: Sequence[_Standing]) -> list[_Standing]:
     timed = [s for s in standings if s.quads]
-    ranked = sorted(timed, key=lambda s: (-s.rounds, -s.log_ratio))
-    return tuple(s.result() for s in standings), tuple(s.sha for s in ranked)
+    return sorted(timed, key=lambda s: (-s.rounds, -s.log_ratio))
 
 
-def _round(
-    alive: list[_Standing], quads: int, look: Callable[[str, int], Look | Failure | None]
-) -> bool:
+def _round(alive: Sequence[_Standing], quads: int, look: Looks, *, fresh: bool = False) -> bool:
     """Look at each once; whether there was time for all."""
+    found = look(tuple(standing.sha for standing in alive), quads, fresh)
     for standing in alive:
-        seen = look(standing.sha, quads)
+        seen = found.get(standing.sha)
         if seen is None:
-            return False
+            continue
         if isinstance(seen, Failure):
             if not (seen.unmeasured and standing.quads):  # what was seen of it before still holds
                 standing.quads, standing.latency_ms, standing.reason = 0, None, seen.reason
@@ -109,4 +128,4 @@ def _round(
         standing.quads += quads
         standing.sum_log_ratio += quads * seen.log_ratio
         standing.latency_ms = seen.latency_ms
-    return True
+    return len(found) == len(alive)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
@@ -129,11 +130,10 @@ class ScriptedJudge:
         latency_ms = timing.records[0].latency_ms
         return Look(math.log(_latency(incumbent) / latency_ms), latency_ms)
 
-    def interleaved_screen(
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
-    ) -> Mapping[str, Look]:
-        looks = {n: self.quick_compare(incumbent, v, quads, deadline) for n, v in variants.items()}
-        return {name: look for name, look in looks.items() if isinstance(look, Look)}
+    def line_ups(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
+    ) -> ScriptedLineUps:
+        return ScriptedLineUps(self, incumbent, variants)
 
     def compare(
         self,
@@ -151,6 +151,31 @@ class ScriptedJudge:
         before, after = _latency(incumbent), _latency(candidate)
         pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)]
         return compare(pairs, alpha=0.0125 / attempts)
+
+
+@dataclass
+class ScriptedLineUps:
+    """Line-ups of a scripted judge: its pairs, without what fails in them."""
+
+    judge: ScriptedJudge
+    incumbent: Checkout
+    variants: Mapping[str, Checkout]
+
+    def look(
+        self, names: Sequence[str], quads: int, deadline: float, *, fresh: bool = False
+    ) -> Mapping[str, Look]:
+        compare = self.judge.quick_compare
+        looks = {n: compare(self.incumbent, self.variants[n], quads, deadline) for n in names}
+        return {name: look for name, look in looks.items() if isinstance(look, Look)}
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class ScriptedCompiler:

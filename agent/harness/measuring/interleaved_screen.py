@@ -1,9 +1,10 @@
-"""A short look at several variants of a sweep at once, enough to rank them.
+"""Looks at several variants of a sweep at once, enough to rank them.
 
 Most of a process pair's time passes before its first block: two processes start, open the GPU, make
 inputs. In a screen the incumbent's worker and those of several variants do that together; then
-only one of them has work at a time. Each round of blocks goes forward and back again, so that drift
-meets all alike, and every variant shares the incumbent's blocks.
+only one of them has work at a time, and they stay for a longer look at those that may win. Each
+round of blocks goes forward and back again, so that drift meets all alike, and every variant shares
+the incumbent's blocks.
 
 Nobody is blamed here. Whoever fails, is late, or stops where the incumbent does not, leaves the
 screen; a process pair will say what is wrong with it.
@@ -13,9 +14,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 from agent.errors import WorkerError
 from agent.frozen_tests import TestPlan
@@ -24,50 +27,60 @@ from agent.harness.measuring.failures import import_failure
 from agent.harness.measuring.records import config_name, short_names
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop
-from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.screening import Look
 from agent.measuring.statistics import geometric_mean, weighted_latency_ms, weighted_mean
 
-AT_ONCE = 4
-"""Variants of a screen: each holds inputs of its own, beside the incumbent's."""
 INCUMBENT = ""
 """The incumbent's name in a screen; the variants have those of their commits."""
 
 
 class InterleavedScreen:
-    """Workers over the incumbent and some variants, all alive at the same time."""
+    """Workers over the incumbent and some variants, all alive at the same time. Use it in a `with`.
+
+    They stay between one look and the next, so that a longer look at those that may win costs its
+    blocks and little else.
+    """
 
     def __init__(
         self,
         server: ForkServer,
         plan: TestPlan,
-        timing: BlockTiming,
-        deadline: float,
+        checkouts: Mapping[str, Checkout],
+        logs: Mapping[str, Path],
         *,
         names: Mapping[str, str] | None = None,
         only: frozenset[str] | None = None,
+        configs: int | None = None,
         weights: Mapping[str, float] | None = None,
+        roomy: bool = False,
     ) -> None:
-        """Nothing is started yet.
+        """Start the workers.
 
         Args:
-            server: forks the workers.
+            server: forks them.
             plan: the tests; the perf tests are timed.
-            timing: how long the blocks are, and how many rounds of them there are.
-            deadline: for all of it.
+            checkouts: of the variants, by name, and of the `INCUMBENT`.
+            logs: files for the workers' output, by name.
             names: node id -> what its configs are called; by the plan's perf tests when left out.
             only: the configs that are measured; all when left out.
+            configs: how many that are, where it is known.
             weights: config -> how much it counts, 1 where there is none.
+            roomy: the GPU holds the inputs of all with ease, so that they are made at once.
         """
-        self._server = server
         self._plan = plan
-        self._timing = timing
-        self._deadline = deadline
         self._names = names or short_names(plan.perf)
         self._only = only
+        self._configs = configs
         self._weights = weights or {}
+        self._roomy = roomy
+        self._timing = BlockTiming()
+        self._deadline = 0.0
+        self._collected = False
+        self._waiting_ms: dict[str, float] | None = None
+        """Name -> estimate of a launch, where all wait at the one config that is measured."""
         self._met: list[str] = []
-        """The configs at which they have waited."""
+        """The configs at which they have waited in this pass."""
         self._measured = 0
         """How many of them were measured."""
         self._arms: dict[str, WorkerSession] = {}
@@ -75,40 +88,57 @@ class InterleavedScreen:
         """Variant -> config -> log of the incumbent's latency by its own."""
         self._latencies_ms: dict[str, dict[str, float]] = {}
         """The same with its own latency."""
+        ours_first = sorted(checkouts, key=lambda name: name != INCUMBENT)
+        with ExitStack() as stack:
+            stack.callback(self.close)
+            for name in ours_first:
+                with self._may_leave(name):
+                    self._arms[name] = WorkerSession(
+                        server,
+                        checkouts[name],
+                        logs[name],
+                        arguments=plan.arguments,
+                        tests=plan.perf,
+                    )
+            stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all workers."""
+        while self._arms:
+            self._arms.popitem()[1].kill()
+
+    def holds(self, names: Collection[str]) -> bool:
+        """Whether all of them are still there, and the incumbent."""
+        return {INCUMBENT, *names} <= self._arms.keys()
 
     def look(
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], logs: Mapping[str, Path]
+        self, names: Collection[str], timing: BlockTiming, deadline: float
     ) -> Mapping[str, Look]:
-        """Time them all.
+        """Time some of the variants; the others leave.
 
         Args:
-            incumbent: what they are compared with.
-            variants: name -> checkout.
-            logs: files for the workers' output, by name.
+            names: of the variants.
+            timing: how long the blocks are, and how many rounds of them there are.
+            deadline: for all of it.
 
         Returns:
             What was seen of those that stayed to the end.
         """
-        checkouts = {INCUMBENT: incumbent, **variants}
-        self._met, self._measured = [], 0
-        self._log_ratios = {name: {} for name in variants}
-        self._latencies_ms = {name: {} for name in variants}
-        with ExitStack() as stack:
-            for name, checkout in checkouts.items():
-                with self._may_leave(name):
-                    arm = WorkerSession(
-                        self._server,
-                        checkout,
-                        logs[name],
-                        arguments=self._plan.arguments,
-                        tests=self._plan.perf,
-                    )
-                    stack.callback(arm.kill)
-                    self._arms[name] = arm
-            self._run()
-            for arm in self._arms.values():
-                arm.close()
-            stack.pop_all()
+        self._timing, self._deadline = timing, deadline
+        self._log_ratios = {name: {} for name in names}
+        self._latencies_ms = {name: {} for name in names}
+        for name in self._arms.keys() - {INCUMBENT, *names}:
+            self._leave(name)
+        if self._waiting_ms is not None:
+            self._take_blocks(self._waiting_ms, replace(timing, settle_ms=0.0))
+        else:
+            self._pass()
         return {
             name: Look(
                 weighted_mean(log_ratios, self._weights),
@@ -118,28 +148,41 @@ class InterleavedScreen:
             if name in self._arms and log_ratios
         }
 
-    def _run(self) -> None:
-        for name, arm in self._each():
-            with self._may_leave(name):
-                if import_failure(arm, self._deadline):
-                    self._leave(name)
+    def _pass(self) -> None:
+        """Through the perf tests; where all there is has been measured, they stay waiting."""
+        if not self._collected:
+            for name, arm in self._each():
+                with self._may_leave(name):
+                    if import_failure(arm, self._deadline):
+                        self._leave(name)
+            self._collected = True
+        self._met, self._measured = [], 0
         stop = self._to_the_next(lambda arm: arm.begin(self._plan.perf, self._deadline))
         while stop is not None:
             self._met.append(config_name(stop, self._names, self._met))
             if self._only is None or self._met[-1] in self._only:
-                self._measure()
+                estimate_ms = self._measure()
+                if self._configs == self._measured == 1:
+                    self._waiting_ms = estimate_ms
+                    return
             stop = self._to_the_next(lambda arm: arm.go())
 
     def _to_the_next(self, start: Callable[[WorkerSession], None]) -> Stop | None:
         """Where the incumbent waits then, and variants in the same test; others leave.
 
-        One after the other: a test may make its inputs, and a reference, of much of the GPU's
-        memory, and what one does for a moment need not fit five times.
+        One after the other where there may be no room: a test may make its inputs, and a reference,
+        of much of the GPU's memory, and what one does for a moment need not fit five times.
         """
         stops: dict[str, Stop | Pass] = {}
-        for name, arm in self._each():
+        begun = set()
+        for name, arm in self._each() if self._roomy else ():
             with self._may_leave(name):
                 start(arm)
+                begun.add(name)
+        for name, arm in self._each():
+            with self._may_leave(name):
+                if name not in begun:
+                    start(arm)
                 stops[name] = arm.next_stop(self._deadline)
         ours = stops.get(INCUMBENT)
         for name, _ in self._each():
@@ -147,15 +190,20 @@ class InterleavedScreen:
                 self._leave(name)
         return ours if len(self._arms) > 1 and isinstance(ours, Stop) else None
 
-    def _measure(self) -> None:
-        """All blocks of one config."""
+    def _measure(self) -> dict[str, float]:
+        """All blocks of one config. Returns the estimates of those that stay, in ms a launch."""
         estimate_ms = self._prepare()
         if not estimate_ms:
-            return
-        expected = len(self._plan.perf) if self._only is None else len(self._only)
-        timing = self._timing.of_several(max(expected, self._measured + 1), self._measured)
+            return {}
+        known = len(self._plan.perf) if self._only is None else len(self._only)
+        expected = max(self._configs or known, self._measured + 1)
+        self._take_blocks(estimate_ms, self._timing.of_several(expected, self._measured))
         self._measured += 1
-        for name, arm in self._each():
+        return estimate_ms
+
+    def _take_blocks(self, estimate_ms: Mapping[str, float], timing: BlockTiming) -> None:
+        """Blocks of all that wait at a config, forward and back."""
+        for name, arm in self._each() if timing.settle_ms else ():
             with self._may_leave(name):
                 arm.block(timing.count(timing.settle_ms, estimate_ms[name]), self._deadline)
         slow = any(estimate_ms[name] > timing.slow_ms for name, _ in self._each())
@@ -175,11 +223,18 @@ class InterleavedScreen:
                 self._latencies_ms[name][self._met[-1]] = theirs
 
     def _prepare(self) -> dict[str, float]:
-        """Have all compiled, one after the other, and estimated, in ms a launch.
+        """Have all compiled, at once where there is room, and estimated, in ms a launch.
 
         The incumbent is the first: it says how all are timed, and whether they launch a kernel.
         Nobody is prepared where it launches none in what a test times by itself.
         """
+        if self._roomy and not any(tunes_itself(arm.checkout) for _, arm in self._each()):
+            for name, arm in self._each():
+                with self._may_leave(name):
+                    arm.order_first()
+            for name, arm in self._each():
+                with self._may_leave(name):
+                    arm.await_first(self._deadline)
         method: str | None = None
         processor: int | None = None
         launched = False
@@ -223,9 +278,3 @@ def _together(stop: Stop | Pass, ours: Stop | Pass | None) -> bool:
     if isinstance(ours, Stop):
         return stop == ours
     return isinstance(stop, Pass) and not stop.not_passed()
-
-
-def groups(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The variants of each screen."""
-    for first in range(0, len(names), AT_ONCE):
-        yield names[first : first + AT_ONCE]

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +27,8 @@ from agent.harness.measuring.failures import (
     worker_failure,
 )
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen, groups
+from agent.harness.measuring.interleaved_screen import INCUMBENT
+from agent.harness.measuring.line_ups import LineUps
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.measuring.records import (
     RecordError,
@@ -113,10 +115,11 @@ class Judge(Protocol):
     ) -> Look | Failure:
         """One process pair of so many ABBA orders; enough to rank, too little to judge."""
 
-    def interleaved_screen(
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
-    ) -> Mapping[str, Look]:
-        """The same of several variants at once; who is missing is to be compared alone."""
+    def line_ups(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
+    ) -> LineUps:
+        """The same of several variants at once, on so many configs; who is missing in what a look
+        at them gives is to be compared alone."""
 
     def compare(
         self,
@@ -160,6 +163,7 @@ class PytestJudge:
         if watch is None:  # it stays noisy, and what it measures ranks nothing for a GPU
             shortest = self._plan.calibration_looks[:1]
             self._plan = replace(self._plan, calibration_looks=shortest)
+        self._held_share: float | None = None
         self._numbers = itertools.count(1)
         self._examiner = Examiner(server, lambda: self._compared, self._new_log, other_layouts)
         self._verifier = Verifier(server, self._examiner, self._new_log)
@@ -276,6 +280,7 @@ class PytestJudge:
                 after_first=lambda: after_first(pairs.times[-1]),
                 within_budget=lambda: time.monotonic() + pairs.last_s < until,
             )
+        self._held_share = pairs.held_share
         if isinstance(outcome, Failure):
             return outcome
         return replace(
@@ -308,33 +313,23 @@ class PytestJudge:
         except ValueError as problem:
             return unmeasured(str(problem))
 
-    def interleaved_screen(
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
-    ) -> Mapping[str, Look]:
-        """A few at a time, all workers alive; the blocks go through them forward and back.
-
-        Half of the time that is left may go into one screen: in it a variant that hangs holds up
-        the others.
-        """
-        timing = self._with_quads(self._pairs(incumbent, incumbent, deadline).timing, quads)
-        seen: dict[str, Look] = {}
-        for names in groups(list(variants)):
-            half = (time.monotonic() + deadline) / 2
-            line = InterleavedScreen(
-                self._server,
-                self._compared,
-                timing,
-                half,
-                names=self._names,
-                only=self._only,
-                weights=self._plan.weights,
-            )
-            logs = {
-                name: self._logs / f"{next(self._numbers):04d}-screen.log"
-                for name in (INCUMBENT, *names)
-            }
-            seen |= line.look(incumbent, {name: variants[name] for name in names}, logs)
-        return seen
+    def line_ups(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
+    ) -> LineUps:
+        """A few at a time, all workers alive; the blocks go through them forward and back."""
+        timing = self._pairs(incumbent, incumbent, math.inf).timing
+        return LineUps(
+            self._server,
+            self._compared,
+            {INCUMBENT: incumbent, **variants},
+            partial(self._new_log, "screen"),
+            partial(self._with_quads, timing),
+            self._names,
+            self._only,
+            configs,
+            self._plan.weights,
+            self._held_share,
+        )
 
     def compare(
         self,

@@ -38,10 +38,10 @@ from agent.harness.measuring.passes import WholePasses
 from agent.harness.measuring.records import config_name, records_something, short_names
 from agent.harness.measuring.spent import PairSpent
 from agent.harness.measuring.timed_calls import (
-    FEWEST_FRESH,
     check_block,
     check_launches,
     check_results,
+    checked_orders,
 )
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
@@ -59,20 +59,6 @@ ROOMY = 0.25
 """Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
 ROOM_TIMEOUT_S = 5.0
 """To give up a CUDA context takes a second."""
-CHECKS = 2
-"""Timed calls of a config and pair whose results are compared, at most; one, once as many calls on
-fresh bytes have been seen as say whether those take longer."""
-
-
-def checked_orders(quads: int, seen: int) -> set[int]:
-    """The orders of blocks of a config behind which results are compared: nobody can know which.
-
-    Args:
-        quads: how many orders there are.
-        seen: calls of the config on fresh bytes that were timed in earlier pairs.
-    """
-    checks = 1 if seen >= FEWEST_FRESH else CHECKS
-    return set(secrets.SystemRandom().sample(range(quads), min(checks, quads)))
 
 
 @dataclass
@@ -113,6 +99,8 @@ class WorkerPairs:
     launched: bool | None = None
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
     the tests time themselves, and nobody looked."""
+    held_share: float | None = None
+    """Of the GPU's memory, what both arms took that waited with their inputs, at most."""
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _workers: PairWorkers = field(init=False)
@@ -327,7 +315,10 @@ class WorkerPairs:
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""
-        if self.watch is None or self.watch.used_share() > ROOMY:
+        if self.watch is None:
+            return
+        self.held_share = max(self.held_share or 0.0, self.watch.used_share())
+        if self.held_share > ROOMY:
             return
         if any(tunes_itself(arm.checkout) for arm in arms.values()):
             return

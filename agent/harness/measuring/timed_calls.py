@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,10 +14,24 @@ from agent.measuring.statistics import ConfigComparison
 
 FEWEST_FRESH = 5
 """Calls on fresh inputs below which nothing is said of them."""
+CHECKS = 2
+"""Timed calls of a config and pair whose results are compared, at most; one, once as many calls on
+fresh bytes have been seen as say whether those take longer."""
 REMEMBERED = 1.5
 """How much longer those may take, beside the incumbent's."""
 GAINED = 0.5
 """The part of the gain on repeated calls that those on fresh inputs show at the least."""
+
+
+def checked_orders(quads: int, seen: int) -> set[int]:
+    """The orders of blocks of a config behind which results are compared: nobody can know which.
+
+    Args:
+        quads: how many orders there are.
+        seen: calls of the config on fresh bytes that were timed in earlier pairs.
+    """
+    checks = 1 if seen >= FEWEST_FRESH else CHECKS
+    return set(secrets.SystemRandom().sample(range(quads), min(checks, quads)))
 
 
 def check_launches(name: str, ours: PreparedTiming, theirs: PreparedTiming, kernel: str) -> None:

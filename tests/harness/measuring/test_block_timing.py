@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.pairs import checked_orders
-from agent.harness.measuring.timed_calls import FEWEST_FRESH
+from agent.harness.measuring.timed_calls import FEWEST_FRESH, checked_orders
 from agent.measuring.looks import ComparisonPlan
 
 

@@ -293,6 +293,9 @@ def test_a_line_up_is_a_glance_at_several(judge: PytestJudge, tmp_path: Path) ->
     variants = {
         name: project(tmp_path, name, kernel=kernel).checkout() for name, kernel in kernels.items()
     }
-    seen = judge.interleaved_screen(incumbent, variants, 2, deadline_in(60))
-    assert sorted(seen, key=lambda name: -seen[name].log_ratio) == ["v1", "v2", "v4", "v8"]
-    assert judge.interleaved_screen(incumbent, variants, 2, deadline_in(-1)) == {}
+    with judge.line_ups(incumbent, variants) as line_ups:
+        seen = line_ups.look(list(variants), 2, deadline_in(60))
+        assert sorted(seen, key=lambda name: -seen[name].log_ratio) == ["v1", "v2", "v4", "v8"]
+        again = line_ups.look(["v1", "v8"], 2, deadline_in(60), fresh=True)
+        assert again["v1"].log_ratio > again["v8"].log_ratio
+        assert line_ups.look(list(variants), 2, deadline_in(-1)) == {}

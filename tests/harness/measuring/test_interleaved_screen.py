@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.interleaved_screen import AT_ONCE, INCUMBENT, InterleavedScreen, groups
+from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen
+from agent.harness.measuring.line_ups import groups
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.screening import Look
@@ -45,15 +46,16 @@ def look(server: ForkServer, tmp_path: Path):  # type: ignore[no-untyped-def]
         def checkout(name: str, kernel: str):  # type: ignore[no-untyped-def]
             return Project(tmp_path / name, textwrap.dedent(test), kernel).checkout()
 
-        line = InterleavedScreen(server, PLAN, TIMING, deadline_in(timeout_s))
-        logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, *variants)}
-        return line.look(
-            checkout("incumbent", incumbent),
-            {name: checkout(name, kernel) for name, kernel in variants.items()},
-            logs,
-        )
+        kernels = {INCUMBENT: incumbent, **variants}
+        made = {n: checkout(n or "incumbent", kernel) for n, kernel in kernels.items()}
+        with InterleavedScreen(server, PLAN, made, logs_of(made, tmp_path)) as screen:
+            return screen.look(list(variants), TIMING, deadline_in(timeout_s))
 
     return look
+
+
+def logs_of(names: Iterable[str], folder: Path) -> dict[str, Path]:
+    return {name: folder / f"{name or 'incumbent'}.log" for name in names}
 
 
 def test_variants_are_ranked_against_the_incumbent(look) -> None:  # type: ignore[no-untyped-def]
@@ -106,17 +108,58 @@ def test_tests_that_time_themselves_are_for_pairs(look) -> None:  # type: ignore
     assert look(sleeping(0.001), {"a": sleeping(0.001), "b": sleeping(0.002)}, test) == {}
 
 
-def test_groups_hold_every_variant_once() -> None:
-    names = [f"v{n}" for n in range(2 * AT_ONCE + 1)]
-    found = list(groups(names))
+@pytest.mark.parametrize("number", [1, 4, 5, 9])
+def test_groups_hold_every_variant_once_and_are_even(number: int) -> None:
+    names = [f"v{n}" for n in range(number)]
+    found = list(groups(names, 4))
     assert [name for group in found for name in group] == names
-    assert [len(group) for group in found] == [AT_ONCE, AT_ONCE, 1]
+    sizes = [len(group) for group in found]
+    assert len(sizes) == -(-number // 4)
+    assert max(sizes) <= 4
+    assert max(sizes) - min(sizes) <= 1
+
+
+COUNTING = """
+    import os, pathlib
+    from kernel import launch
+
+    def test_perf(tile_bench):
+        pathlib.Path(os.environ["SEEN"]).open("a").write(f"{os.getpid()} ")
+        tile_bench(launch)
+"""
+
+
+@pytest.mark.parametrize(("configs", "passes"), [(1, 1), (None, 2)])
+def test_a_longer_look_is_taken_in_the_same_processes(
+    tmp_path: Path, configs: int | None, passes: int
+) -> None:
+    """Where one config is measured they have stayed at it; else the test is run once more."""
+    seen = tmp_path / "seen"
+    seen.touch()
+    kernels = {INCUMBENT: 0.02, "a": 0.01, "b": 0.04, "c": 0.01}
+    with start_server(tmp_path / "log", write=[seen], SEEN=str(seen)) as server:
+        made = {
+            n: Project(tmp_path / (n or "i"), textwrap.dedent(COUNTING), sleeping(s)).checkout()
+            for n, s in kernels.items()
+        }
+        logs = logs_of(made, tmp_path)
+        with InterleavedScreen(server, PLAN, made, logs, configs=configs, roomy=True) as screen:
+            first = screen.look(["a", "b", "c"], TIMING, deadline_in(60))
+            assert set(first) == {"a", "b", "c"}
+            assert screen.holds(["a", "c"])
+            again = screen.look(["a", "c"], TIMING, deadline_in(60))
+            assert not screen.holds(["b"])
+    assert set(again) == {"a", "c"}
+    assert all(look.log_ratio > 0.3 for look in again.values())
+    workers = seen.read_text().split()
+    assert len(set(workers)) == 4
+    assert len(workers) == 4 + 3 * (passes - 1)
 
 
 def test_without_a_fork_server_nobody_is_ranked(tmp_path: Path) -> None:
     with start_server(tmp_path / "server.log") as server:
         pass
     project = Project(tmp_path / "project", textwrap.dedent(TEST), sleeping(0.001)).checkout()
-    line = InterleavedScreen(server, PLAN, TIMING, deadline_in(20))
-    logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in (INCUMBENT, "a")}
-    assert line.look(project, {"a": project}, logs) == {}
+    made = {INCUMBENT: project, "a": project}
+    with InterleavedScreen(server, PLAN, made, logs_of(made, tmp_path)) as screen:
+        assert screen.look(["a"], TIMING, deadline_in(20)) == {}

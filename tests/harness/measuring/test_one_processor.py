@@ -87,9 +87,9 @@ def test_the_arms_of_a_pair(
 def test_all_of_a_screen(server: ForkServer, tmp_path: Path, processors: list[int | None]) -> None:
     names = (INCUMBENT, "a", "b")
     made = {n: Project(tmp_path / f"of-{n}", TEST, KERNEL).checkout() for n in names}
-    screen = InterleavedScreen(server, PLAN, SHORT, deadline_in(60))
     logs = {name: tmp_path / f"{name}.log" for name in names}
-    seen = screen.look(made[INCUMBENT], {name: made[name] for name in names[1:]}, logs)
+    with InterleavedScreen(server, PLAN, made, logs) as screen:
+        seen = screen.look(names[1:], SHORT, deadline_in(60))
     assert set(seen) == {"a", "b"}
     assert processors[0] in os.sched_getaffinity(0)
     assert processors == [processors[0]] * 3

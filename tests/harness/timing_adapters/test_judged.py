@@ -143,9 +143,9 @@ def test_what_is_wrong_at_the_timed_shape_alone_is_refused(
 def test_variants_are_screened(
     judge: PytestJudge, origin: Checkout, plan: TestPlan, server: ForkServer, tmp_path: Path
 ) -> None:
-    screen = InterleavedScreen(server, plan, SHORT.on_cpu(), deadline_in(60))
     logs = {name: tmp_path / f"{name or 'incumbent'}.log" for name in ("", "same")}
-    looked = screen.look(origin, {"same": origin}, logs)
+    with InterleavedScreen(server, plan, dict.fromkeys(logs, origin), logs) as screen:
+        looked = screen.look(["same"], SHORT.on_cpu(), deadline_in(60))
     assert list(looked) == ["same"]
 
 
