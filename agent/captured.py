@@ -10,22 +10,30 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 
 from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, unwritable
-from agent.capture.test_file import CapturedSource, write_tests
+from agent.capture.refused import Case, with_distinct, without
+from agent.capture.test_file import CapturedSource, WrittenTests, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
+from agent.harness.processes.captured_tests import failing_cases
 from agent.harness.processes.recorded_command import CALLS, how_it_ended, run_recorded
 from agent.redaction import redact
 from agent.repository import shown
 from agent.target import CAPTURED, Target
 from agent.workspace import Workspace
+
+NOT_CHECKED = (
+    "whether the tests pass on the code itself could not be found out: run them, and leave out "
+    "what fails"
+)
 
 
 @dataclass(frozen=True)
@@ -55,13 +63,37 @@ class CaptureFiles:
 class CapturedTests:
     """What is to be written, and what it was made of."""
 
-    files: Mapping[Path, bytes]
-    """The test file first."""
-    command: str
-    """As it may be shown: without secrets."""
+    places: CaptureFiles
+    source: CapturedSource
+    origin: bytes
+    """The kernel's file."""
     calls: Capture
     entries: tuple[CapturedEntry, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _written(self) -> WrittenTests:
+        return write_tests(self.source, self.calls, self.entries)
+
+    @property
+    def files(self) -> Mapping[Path, bytes]:
+        """What goes where; the test file first."""
+        written, places = self._written, self.places
+        kept = {places.values: written.kept} if written.kept else {}
+        return {places.test: written.text.encode(), places.origin: self.origin, **kept}
+
+    @property
+    def command(self) -> str:
+        """As it may be shown: without secrets."""
+        return self.source.command
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """What is to be told of them."""
+        if not (drawn := self._written.drawn):
+            return self.notes
+        why = "" if self.calls.safetensors else "; with safetensors installed small ones are kept"
+        return (*self.notes, f"the values of {drawn} integer tensors are drawn anew{why}")
 
     @property
     def cases(self) -> int:
@@ -106,25 +138,63 @@ def capture_tests(
     variables = worker if environment.gpu is None else {}
     end = run_recorded(command, CALLS, {"kernel": str(kernel.resolve())}, variables, stop_after_s)
     shown = redact(shlex.join(command), os.environ)
-    if end.code and not end.stopped:
-        raise CommandFailed(
-            f"the command failed ({how_it_ended(end.code)}), nothing was written: mend it, "
-            f"or leave out what fails: {shown}"
-        )
+    failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
     found = [entry for entry in entries(seen) if entry.calls[0].module != "__main__"]
+    if not found and failed and not end.stopped:
+        raise CommandFailed(
+            f"{failed}, nothing was written: mend it, or leave out what fails: {shown}"
+        )
     if not found:
         until = f"ended after {stop_after_s:g} s, give it longer; " if end.stopped else ""
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
     suffix = f"_{backend}" if _named_after(backend, files.test, _stem(kernel)) else ""
     source = CapturedSource(kernel.name, suffix, shown, date.today().isoformat(), files.origin.name)
-    written = write_tests(source, seen, found)
-    contents = {files.test: written.text.encode(), files.origin: text.encode()}
-    if written.kept:
-        contents[files.values] = written.kept
+    end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
     cut = (f"the command was ended after {stop_after_s:g} s",) if end.stopped else ()
-    notes = (*cut, *unwritable(seen), *_notes(seen, written.drawn))
-    return CapturedTests(contents, shown, seen, tuple(found), notes)
+    cut = cut or ((end_note,) if failed else ())
+    notes = (*cut, *unwritable(seen), *_notes(seen))
+    return CapturedTests(files, source, text.encode(), seen, tuple(found), notes)
+
+
+def without_failing(
+    found: CapturedTests, failing_of: Callable[[CapturedTests], Mapping[Case, str] | None]
+) -> CapturedTests:
+    """The tests that pass on the code that they were captured of.
+
+    Args:
+        found: all of them.
+        failing_of: runs tests; gives those that fail, with the reason of each in a line, and None
+            where that could not be found out.
+
+    Raises:
+        NothingCaptured: none passes.
+    """
+    failing = failing_of(found)
+    if failing is None:
+        return replace(found, notes=(*found.notes, NOT_CHECKED))
+    notes = []
+    if failing and (distinct := with_distinct(found.entries, failing)) != found.entries:
+        found = replace(found, entries=distinct)
+        before, failing = failing, failing_of(found) or {}
+        if mended := len(before.keys() - failing.keys()):
+            notes.append(
+                f"{_calls(mended)} differed from the same one again, since programs wrote the same "
+                "places: in the tests no place occurs twice among their indices"
+            )
+    if failing:
+        left = without(found.entries, failing)
+        (test, case), reason = next(iter(failing.items()))
+        first = f"{test}[{case}]: {reason}"
+        if not left:
+            raise NothingCaptured(f"every call differs from the same one again: {first}")
+        found = replace(found, entries=left)
+        notes.append(f"{_calls(len(failing))} left out, which differ from the same again: {first}")
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _calls(number: int) -> str:
+    return "1 kind of calls" if number == 1 else f"{number} kinds of calls"
 
 
 @dataclass(frozen=True)
@@ -167,21 +237,36 @@ def commit_captured(
             "what it holds, or move it away"
         )
     text = repository.read(head_sha, target.kernel).decode()
-    found = capture_tests(command, kernel, text, target.backend, files, stop_after_s)
-    contents = {
-        path.relative_to(repository.root).as_posix(): content
-        for path, content in found.files.items()
-    }
-    test = next(iter(contents))
-    message = f"{test}: captured\n\nFrom the calls that this command made: {found.command}\n"
-    sha = workspace.commit_files(head_sha, contents, message, time.time())
+    test = files.test.relative_to(repository.root).as_posix()
+
+    def committed(found: CapturedTests) -> str:
+        contents = {
+            path.relative_to(repository.root).as_posix(): content
+            for path, content in found.files.items()
+        }
+        message = f"{test}: captured\n\nFrom the calls that this command made: {found.command}\n"
+        return workspace.commit_files(head_sha, contents, message, time.time())
+
+    def failing(found: CapturedTests) -> Mapping[Case, str] | None:
+        sha = committed(found)
+        root = workspace.checkout(sha)
+        try:
+            return failing_cases(
+                root / test, root, target.backend, target.sys_path(root), found.source.suffix
+            )
+        finally:
+            workspace.release(sha)
+
+    captured = capture_tests(command, kernel, text, target.backend, files, stop_after_s)
+    found = without_failing(captured, failing)
+    sha = committed(found)
     known = any(test == path or path == "." or test.startswith(f"{path}/") for path in target.tests)
     told = (
         f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
         f"as {shown(test)}; `git cherry-pick {sha[:12]}` takes them alone, whatever the run gains"
     )
     tests = target.tests if known else (*target.tests, test)
-    return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.notes))
+    return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.all_notes))
 
 
 def _stem(kernel: Path) -> str:
@@ -229,13 +314,10 @@ def _nothing(kernel: Path, seen: Capture) -> str:
     )
 
 
-def _notes(seen: Capture, drawn: int) -> list[str]:
+def _notes(seen: Capture) -> list[str]:
     notes = [f"calls were not described: {fault}" for fault in seen.faults]
     if seen.left_out:
         notes.append(f"{seen.left_out} calls were counted only: of too many kinds, or in a graph")
     if seen.outside:
         notes.append(f"{', '.join(seen.outside)} was also launched by code outside of the file")
-    if drawn:
-        why = "" if seen.safetensors else "; with safetensors installed small ones are kept"
-        notes.append(f"the values of {drawn} integer tensors are drawn anew{why}")
     return notes

@@ -96,6 +96,9 @@ class ArgumentWriter:
             case "normal":
                 self.helpers.add("normal")
                 return f"normal({shape}, {dtype}{_distribution(contents)})"
+            case "distinct":
+                self.helpers.add("distinct")
+                return f"distinct({shape}, {dtype}, below={contents['below']})"
             case "uniform":
                 self.helpers.add("uniform")
                 return f"uniform({shape}, {dtype}{_range(contents)})"

@@ -60,13 +60,18 @@ def unwritable(capture: Capture) -> tuple[str, ...]:
 
 
 def _entry(name: str, calls: Sequence[CapturedCall]) -> CapturedEntry:
-    chosen = list(_chosen(calls))
-    total_ms = sum(call.total_ms for call in chosen)
+    chosen = tuple(_chosen(calls))
+    return CapturedEntry(name, chosen, timed_of(chosen), len(calls) - len(chosen))
+
+
+def timed_of(calls: Sequence[CapturedCall]) -> int:
+    """How many of the calls of an entry point are timed, from the first on; one at least."""
+    total_ms = sum(call.total_ms for call in calls)
     timed, held_ms = 0, 0.0
-    while timed < min(MOST_TIMED, len(chosen)) and held_ms < TIMED_SHARE * total_ms:
-        held_ms += chosen[timed].total_ms
+    while timed < min(MOST_TIMED, len(calls)) and held_ms < TIMED_SHARE * total_ms:
+        held_ms += calls[timed].total_ms
         timed += 1
-    return CapturedEntry(name, tuple(chosen), max(timed, 1), len(calls) - len(chosen))
+    return max(timed, 1)
 
 
 def _chosen(calls: Sequence[CapturedCall]) -> Iterable[CapturedCall]:

@@ -14,6 +14,7 @@ from agent.prompting import render
 
 LEAST_SHARE = 1e-3
 """Of a timing: one that counts for nothing would be none."""
+PREFIX = "test_"
 MOST_SHOWN = 60
 """Characters of the command, in the tests."""
 
@@ -54,9 +55,9 @@ def write_tests(
         entries: what becomes tests; not empty.
     """
     writer = ArgumentWriter(keeps=capture.safetensors)
-    tests = unique(f"{_snake(e.name)}{'_and_backward' if e.backward else ''}" for e in entries)
     described = [
-        _entry(entry, test, capture, writer) for entry, test in zip(entries, tests, strict=True)
+        _entry(entry, test.removeprefix(PREFIX), capture, writer)
+        for entry, test in zip(entries, test_names(entries), strict=True)
     ]
     module = entries[0].calls[0].module
     package = module.rpartition(".")[0]
@@ -80,6 +81,12 @@ def write_tests(
         entries=described,
     )
     return WrittenTests(text, as_safetensors(writer.kept) if writer.kept else b"", writer.drawn)
+
+
+def test_names(entries: Sequence[CapturedEntry]) -> list[str]:
+    """What the correctness test of each entry point is called, but for the suffix."""
+    names = (f"{_snake(e.name)}{'_and_backward' if e.backward else ''}" for e in entries)
+    return [f"{PREFIX}{name}" for name in unique(names)]
 
 
 def _entry(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,13 +51,15 @@ def capture(
     """Run a command, and write tests for the calls of the kernel's file that it makes.
 
     Correctness tests compare with the origin, which is frozen beside them; perf tests time the
-    shapes that took the most time. Nothing is written unless the command succeeds, or
-    is ended by --stop-after-s.
+    shapes that took the most time. The tests are run on the code itself before they are left: what
+    differs from itself, since programs write the same places, gets distinct ones or is left out.
+    A command that fails gives tests of the calls that it made until then.
 
-    Exit code 3: the command failed. 4: it made no call that launches a kernel of the file.
+    Exit code 3: the command failed, and made no call. 4: it made no call that launches a kernel
+    of the file.
     """
     output.use_json(as_json)
-    from agent.captured import CaptureFiles, capture_tests
+    from agent.captured import CaptureFiles, capture_tests, without_failing
     from agent.errors import CommandFailed, NothingCaptured, UsageError
     from agent.preflight import read_file
     from agent.target import parse
@@ -72,12 +76,33 @@ def capture(
         raise UsageError(f"{path} exists: name another file by --output, or give --force")
     try:
         found = capture_tests(command, kernel, text, backend.name, files, stop_after_s)
+        found = without_failing(found, partial(_failing, backend.name))
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
+    _write(found)
+    output.result(_as_json(found), _as_text(found))
+
+
+def _failing(backend: str, found: CapturedTests) -> Mapping[tuple[str, str], str] | None:
+    """Which of the tests fail; their files lie where they will for as long as that takes."""
+    from agent.harness.processes.captured_tests import failing_cases
+
+    before = {path: path.read_bytes() for path in found.files if path.exists()}
+    _write(found)
+    try:
+        return failing_cases(found.places.test, Path.cwd(), backend, (), found.source.suffix)
+    finally:
+        for path in found.files:
+            path.unlink()
+        for path, content in before.items():
+            path.write_bytes(content)
+
+
+def _write(found: CapturedTests) -> None:
+    """Write the files."""
     for path, content in found.files.items():
         path.write_bytes(content)
-    output.result(_as_json(found), _as_text(found))
 
 
 def _as_json(found: CapturedTests) -> dict[str, object]:
@@ -94,7 +119,7 @@ def _as_json(found: CapturedTests) -> dict[str, object]:
             }
             for entry in found.entries
         ],
-        "notes": list(found.notes),
+        "notes": list(found.all_notes),
     }
 
 
@@ -107,7 +132,7 @@ def _as_text(found: CapturedTests) -> str:
                 f"kinds of calls, {entry.timed} of them timed; {found.share(entry):.1%} of the time"
                 for entry in found.entries
             ),
-            *(f"note: {note}" for note in found.notes),
+            *(f"note: {note}" for note in found.all_notes),
             f"{test}: {found.cases} correctness and {found.timed} perf cases, "
             f"beside {', '.join(path.name for path in others)}",
         ]

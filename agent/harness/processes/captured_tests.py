@@ -1,0 +1,76 @@
+"""Runs captured tests on the code that they were captured of."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+
+from agent import environment as machine
+from agent.backends import BACKENDS
+from agent.harness.processes.script import run_script
+
+TIMEOUT_S = 180.0
+MOST_SHOWN = 160
+"""Characters of a reason."""
+
+
+def failing_cases(
+    test: Path, cwd: Path, backend: str, sys_path: Sequence[Path] = (), suffix: str = ""
+) -> dict[tuple[str, str], str] | None:
+    """The correctness tests of a captured file that fail.
+
+    Args:
+        test: the file, which is in place.
+        cwd: where pytest runs.
+        backend: of its kernel.
+        sys_path: what comes first there.
+        suffix: behind the names of its tests, which is left out of what is returned.
+
+    Returns:
+        (test, case) -> why, in a line; None where pytest did not come to its end.
+    """
+    environment = machine.probe()
+    variables = BACKENDS[backend].worker_environment(environment) if not environment.gpu else {}
+    variables = {**variables, "PYTHONDONTWRITEBYTECODE": "1"}  # nothing of ours is left there
+    if sys_path:
+        variables = {**variables, "PYTHONPATH": os.pathsep.join(map(str, sys_path))}
+    with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
+        bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts="]
+        run_script(
+            [*command, *bare, f"--junitxml={report}"],
+            {},
+            cwd=cwd,
+            variables=variables,
+            scratch=Path(folder),
+            timeout_s=TIMEOUT_S,
+        )
+        try:
+            return _failing(report.read_text(encoding="utf-8"), suffix)
+        except (OSError, ET.ParseError):
+            return None
+
+
+def _failing(report: str, suffix: str) -> dict[tuple[str, str], str] | None:
+    cases = [*ET.fromstring(report).iter("testcase")]
+    if not any(case.get("name", "").endswith("]") for case in cases):
+        return None  # it was not collected
+    found = {}
+    for case in cases:
+        if (problem := _problem(case)) is not None:
+            function, _, name = case.get("name", "").partition("[")
+            found[function.removesuffix(suffix), name.removesuffix("]")] = problem
+    return found
+
+
+def _problem(case: ET.Element) -> str | None:
+    for kind in ("failure", "error"):
+        if (node := case.find(kind)) is not None:
+            line = " ".join(node.get("message", "").split())
+            return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]} ..."
+    return None

@@ -1,0 +1,117 @@
+"""`tile-agent capture` of calls that differ from the same ones again: no test can hold them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import Outcome, tile_agent
+from tests.support.repo import isolate, make_repo, snapshot
+
+SCATTER = '''\
+"""Writes rows where an index says, and other ways to give another result each time."""
+
+import sys
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scatter_kernel(x_ptr, place_ptr, y_ptr, count, n_cols, TURNED: tl.constexpr):
+    row = tl.program_id(0)
+    if TURNED:  # programs in another order, as on a GPU
+        row = count - 1 - row
+    cols = tl.arange(0, 8)
+    place = tl.load(place_ptr + row)
+    values = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols)
+    tl.store(y_ptr + place * n_cols + cols, values, mask=cols < n_cols)
+
+
+def scatter(x, place, y):
+    sys.calls = getattr(sys, "calls", 0) + 1  # of all copies of this file
+    count, n_cols = x.shape
+    scatter_kernel[(count,)](x, place, y, count, n_cols, TURNED=sys.calls % 2)
+
+
+def counted(x, place):
+    y = torch.zeros_like(x)
+    scatter(x, place, y)
+    return y + sys.calls
+
+
+def logarithm(x):
+    y = torch.zeros_like(x)
+    scatter(x, torch.arange(len(x), dtype=torch.int32), y)
+    return y.log()
+'''
+BEGIN = "import torch\nfrom scatter import *\ntorch.manual_seed(0)\nx = torch.randn(40, 6)\n"
+TWICE = "scatter(x, torch.randint(0, 40, (40,), dtype=torch.int32), torch.zeros(50, 6))\n"
+OTHER = "counted(x, torch.arange(40, dtype=torch.int32))\n"
+NAN = "logarithm(x)\n"
+KERNEL, CAPTURED = "scatter.py", "test_scatter_captured.py"
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    return make_repo(tmp_path, {KERNEL: SCATTER})
+
+
+def capture(repo: Path, script: str) -> Outcome:
+    given = ("capture", "--kernel", KERNEL, "--json", "--", sys.executable, "-c", script)
+    return tile_agent(repo, *given, env=dict(os.environ))
+
+
+@pytest.mark.full
+def test_places_are_drawn_distinct_and_what_differs_all_the_same_is_left_out(repo: Path) -> None:
+    done = capture(repo, BEGIN + TWICE + OTHER + NAN)
+    assert done.code == 0, done.err
+    text = (repo / CAPTURED).read_text()
+    assert "distinct((40,), torch.int32, below=40),  # place" in text
+    assert "def test_logarithm(" in text
+    assert "counted" not in text
+    distinct, left_out = (note for note in done.json["notes"] if "kind of calls" in note)
+    assert distinct.startswith("1 kind of calls differed from the same one again")
+    assert left_out.startswith("1 kind of calls left out, which differ from the same again: ")
+    assert "test_counted[40x6-40-float32]: AssertionError: Tensor-likes are not close!" in left_out
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", CAPTURED]
+    passed = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
+    assert passed.returncode == 0, passed.stdout  # NaN, where the origin has it
+    assert re.search(r"\b4 passed", passed.stdout)
+
+
+def test_where_nothing_else_is_left_nothing_is_written(repo: Path) -> None:
+    before = snapshot(repo)
+    done = capture(repo, BEGIN + OTHER)
+    assert done.code == 4
+    assert "every call differs from the same one again: test_counted" in done.json["error"]
+    assert snapshot(repo) == before
+
+
+def test_a_command_that_fails_after_its_calls_gives_their_tests(repo: Path) -> None:
+    """A benchmark that times everything, and then writes to its author's home."""
+    done = capture(repo, BEGIN + NAN + "open('/no/such/folder/results.json', 'w')\n")
+    assert done.code == 0, done.err
+    assert "def test_logarithm(" in (repo / CAPTURED).read_text()
+    (note,) = (note for note in done.json["notes"] if "failed" in note)
+    assert note.startswith("the command failed (exit code 1) after calls that are kept")
+
+
+@pytest.mark.full
+def test_a_run_begins_with_what_is_left(repo: Path) -> None:
+    command = f"{sys.executable} -c '{BEGIN}{OTHER}{TWICE}{NAN}'"
+    given = ("run", "--kernel", KERNEL, "--capture", command, "--time-budget-s", "1", "--json")
+    end = tile_agent(repo, *given, "--yes", env=dict(os.environ))
+    assert end.code == ExitCode.STOPPED, end.err
+    assert "tests      2 correctness, 2 perf" in end.err
+    assert any("1 kind of calls left out" in note for note in end.json["notes"])
