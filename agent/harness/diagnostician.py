@@ -77,8 +77,6 @@ class Diagnostician:
             (work, levels_ms[config] if config and self.gpu else 0.0)
             for config, work in _timed(works or observed_work(launches, levels_ms), levels_ms)
         )
-        # a test that cannot be run without its GPU's work is none to run under a profiler
-        counters = self._counters(checkout, timed, until) if works else NoCounters("")
         facts = Facts(
             kernel_class=classification.kernel_class,
             flop_per_byte=classification.flop_per_byte,
@@ -88,6 +86,10 @@ class Diagnostician:
             peaks=peaks_of(self.gpu.name) if self.gpu else None,
             gpu=self.gpu.name if self.gpu else "",
         )
+        # Ten seconds of profile tell nothing more of a launch that the memory's bandwidth bounds by
+        # its time alone. A test that cannot be run without its GPU's work is none to profile.
+        asked = works and view_of(facts).memory_busy is None
+        counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
             *_missing(compiled),
             *_several(facts),

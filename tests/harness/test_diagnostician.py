@@ -195,7 +195,7 @@ def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: P
     )
 
 
-def test_counters_are_not_read_unasked(
+def test_counters_are_not_read_unasked_nor_where_time_says_it_all(
     scale: tuple[Checkout, CompiledCommit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
@@ -203,6 +203,9 @@ def test_counters_are_not_read_unasked(
     checkout, made = scale
     levels_ms = {"test_kernel.py::test_perf_run": 0.0032}
     Diagnostician(wanted("triton"), H200, counters=False).diagnose(checkout, levels_ms, made)
+    near_the_bandwidth = {"test_kernel.py::test_perf_run": 0.0021}
+    found = Diagnostician(wanted("triton"), H200).diagnose(checkout, near_the_bandwidth, made)
+    assert found.cause is Cause.MEMORY
     assert not asked
     Diagnostician(wanted("triton"), H200).diagnose(checkout, levels_ms, made)
     assert asked
