@@ -103,6 +103,17 @@ def test_writing_replaces_the_table(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["perf_results.md"]  # noqa: PTH208
 
 
+def test_a_table_that_is_in_place_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "perf_results.md"
+    write(path, ROWS)
+    before = path.stat()
+    write(path, ROWS)
+    assert path.stat() == before
+    path.write_text("| by hand |\n")
+    write(path, ROWS)
+    assert path.read_text() == GOLDEN
+
+
 def test_a_new_table_can_be_read_by_others(tmp_path: Path) -> None:
     path = tmp_path / "perf_results.md"
     write(path, ROWS)

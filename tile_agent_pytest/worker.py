@@ -118,6 +118,7 @@ def _standing_arguments(scratch: str) -> list[str]:
         "--maxfail=0",  # `-x` would end the collection without a word on the import that failed
         "--capture=fd",
         "--color=no",
+        "--no-header",  # reads the metadata of every plugin
     ]
 
 

@@ -7,10 +7,12 @@ that was never timed has `nan` there, which pandas and people both read as 'no n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +57,12 @@ def _titled(row: Row) -> str:
 
 def render(rows: Sequence[Row]) -> str:
     """The table as Markdown, ending in one newline."""
+    return _rendered(tuple(rows))
+
+
+@lru_cache(maxsize=1)
+def _rendered(rows: tuple[Row, ...]) -> str:
+    """Made once for the two places of a table, and for all events that add no row."""
     found = frame(rows)
     cells = found.astype({"iteration": str})
     cells["optimization"] = found["optimization"].str.replace("|", "\\|", regex=False)
@@ -73,11 +81,14 @@ def render(rows: Sequence[Row]) -> str:
 
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Put the table in place at once, or not at all: a reader never sees half of it."""
-    text = render(rows)
+    text = render(rows).encode(errors="backslashreplace")
+    with contextlib.suppress(OSError):
+        if path.read_bytes() == text:
+            return
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o644
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

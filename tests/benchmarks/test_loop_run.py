@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from benchmarks.spec import Spec
 from tests.support.history import HISTORY, REACHING
 from tests.support.project import KERNEL, TEST
 from tests.support.repo import isolate, write
+from tests.support.warm_python import warm_interpreter
 
 
 def installed(distribution: str) -> bool:
@@ -42,7 +44,10 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spec:
 
 @needs_triton
 @pytest.mark.full
-def test_a_run_without_time_for_an_iteration_has_a_baseline(spec: Spec, tmp_path: Path) -> None:
+def test_a_run_without_time_for_an_iteration_has_a_baseline(
+    spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", warm_interpreter())
     record = run_loop(spec, tmp_path / "work", Limits(budget_s=1, deadline_s=300))
     assert "problem" not in record, record["log"]
     assert [row["optimization"] for row in record["rows"]] == ["baseline"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 from benchmarks import sources
 from benchmarks.source_cases import CASES, Case
 from tests.support.tiers import others_full
+from tests.support.warm_python import warm_interpreter
 
 needs_compiler = pytest.mark.skipif(
     probe().tileiras is None, reason="cuda-tile[tileiras] is not installed"
@@ -27,8 +29,12 @@ HISTOGRAM = CASES[-1]
 @needs_compiler
 @pytest.mark.parametrize("case", others_full([*reversed(CASES)]), ids=lambda case: case.name)
 def test_every_arm_is_right_on_the_cpu_and_compiles(
-    case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: Case,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(sys, "executable", warm_interpreter())
     assert sources.check(case, tmp_path), capsys.readouterr().out
 
 
@@ -41,7 +47,10 @@ def test_the_arms_differ(case: Case, tmp_path: Path) -> None:
     assert all(file.read_text() == arm.text for arm, file in arms)
 
 
-def test_a_wrong_arm_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_arm_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", warm_interpreter())
     wrong = replace(HISTOGRAM, expected=lambda bins: bins.bincount(minlength=1024) + 9)
     assert not sources.check(wrong, tmp_path)
     assert "relaxed-histogram: ValueError: its result is off by " in capsys.readouterr().out

@@ -15,6 +15,7 @@ import pytest
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import git, isolate, make_repo, snapshot, write
+from tests.support.warm_python import warm_interpreter
 
 COMMAND_FAILED, NO_LAUNCH = 3, 4
 OPERATORS = '''\
@@ -194,7 +195,7 @@ def capture(repo: Path, *command: str, options: Sequence[str] = ()) -> Outcome:
 
 
 def pytest_on(repo: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    command = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
 
 

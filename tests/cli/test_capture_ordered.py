@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.project import tile_agent
 from tests.support.repo import isolate, make_repo, write
+from tests.support.warm_python import warm_interpreter
 
 SUM = "tl.sum(weights * x[None, :], axis=1) - tl.sum(weights * x[:, None], axis=0)"
 SCAN = f'''\
@@ -67,7 +68,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def python(repo: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, *arguments]
+    command = [warm_interpreter(), *arguments]
     return subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.support.project import tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
 from tests.support.scripted import KERNEL, ScriptedRun, Step
 from tests.support.tiers import others_full
+from tests.support.warm_python import warm_interpreter
 
 ORIGIN = DOUBLE.replace(
     "BLOCK_SIZE = 256\n", "LATENCY_MS = 1.0\nBLOCK_SIZE = 256\n\nWARPS = 1\n\nSTAGES = 1\n"
@@ -83,7 +83,7 @@ def run_in(
         faded: the iterations that did not show their gain in its last comparisons.
         gained: what origin against best came to there, if not what the texts say.
     """
-    scripted = ScriptedRun(repo, steps, plan=PLAN, python=sys.executable)
+    scripted = ScriptedRun(repo, steps, plan=PLAN, python=warm_interpreter())
     run, journal = scripted.begin()
     effects = scripted.effects().table()
     run = drive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from agent.harness.compiling.cutile import compile_file  # noqa: E402
 from agent.syntax import Source  # noqa: E402
 from tests.support.rewriting import refusal, subject  # noqa: E402
 from tests.support.tile_cpu import module_of  # noqa: E402
+from tests.support.warm_python import warm_interpreter  # noqa: E402
 from tile_agent_pytest.tile_cpu import TileCpu  # noqa: E402
 
 ENTRY = "batched-launches"
@@ -136,6 +136,6 @@ def test_it_compiles_for_each_generation(tmp_path: Path) -> None:
     file.write_text(batched())
     targets = ("sm_80", "sm_90", "sm_100")
     source = Source(file.read_text())
-    found = compile_file(source, file, python=sys.executable, targets=targets, timeout_s=120)
+    found = compile_file(source, file, python=warm_interpreter(), targets=targets, timeout_s=120)
     assert found.ok, list(found.lines())
     assert "k: x_list, y_list: a list of 1-dimensional float16" in "\n".join(found.assumptions)

@@ -94,8 +94,8 @@ def _distributions(triton: Path | None) -> list[str]:
         return []
     found = {
         name: each.version
-        for each in metadata.distributions(path=[str(triton.parent)])
-        if (name := (each.name or "").lower().replace("_", "-")) in DISTRIBUTIONS
+        for name in DISTRIBUTIONS  # asked for by name: a folder's every METADATA takes 0.2 s to read
+        for each in metadata.distributions(name=name, path=[str(triton.parent)])
     }
     return [
         f"{name} {found[name]}"
