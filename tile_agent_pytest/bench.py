@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import statistics
+import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
@@ -118,6 +120,14 @@ def has_gpu() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+def open_gpu() -> None:
+    """Have CUDA's context, which takes half a second and more, before anybody waits for it."""
+    torch = sys.modules.get("torch")  # what has not imported it by now hardly times with it
+    if torch is not None and torch.cuda.is_available():
+        with suppress(RuntimeError):  # the test meets it again, and says what it is
+            torch.empty(1, device="cuda")
 
 
 def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Sampler, float]:

@@ -83,7 +83,7 @@ def _name_saved_runs() -> None:
     """Tell pytest-benchmark what a run that it saves is called: it would start git and hg for that
     in every worker, eight processes, though what a worker saves goes with it."""
     if benchmark := sys.modules.get("pytest_benchmark.plugin"):
-        vars(benchmark)["get_tag"] = lambda project_name=None: "worker"
+        vars(benchmark)["get_tag"] = lambda *_, **__: "worker"
 
 
 def preload_more(

@@ -40,7 +40,7 @@ from tile_agent_pytest import (
     timing_adapters,
     tuned,
 )
-from tile_agent_pytest.bench import Timing
+from tile_agent_pytest.bench import Timing, open_gpu
 from tile_agent_pytest.examining import comparer
 from tile_agent_pytest.examining.calls import ArgumentLayout, CallRecorder
 from tile_agent_pytest.examining.originals import Originals
@@ -70,10 +70,10 @@ def work(channel: Channel) -> int:
     `env` (variables to set), `limits` (`file_bytes`), `sandbox` (null, or what it may `write`, what
     it may `read` in any case, and what to `hide` from it) and perhaps `detect_launches` (tell of
     each test whether it launched a kernel of the file) and `repeat` (Triton launches that are
-    interpreted run twice; what differs comes back as `notes`). A job with `artifacts` is one for
-    `tile_agent_pytest.artifacts`, which says what it holds besides; its end is told as
-    {"event": "done"}. One with `compares` serves `tile_agent_pytest.examining.comparer` and imports
-    nothing of the user's.
+    interpreted run twice; what differs comes back as `notes`) and `opens_gpu` (before it is ready).
+    A job with `artifacts` is one for `tile_agent_pytest.artifacts`, which says what it holds
+    besides; its end is told as {"event": "done"}. One with `compares` serves
+    `tile_agent_pytest.examining.comparer` and imports nothing of the user's.
     """
     job = channel.receive()
     log = os.open(job["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -137,6 +137,7 @@ class PytestSession:
         self._is_timed = False
         self._within_s = math.inf
         self._wanted: list[str] | None = job["tests"]
+        self._opens_gpu = bool(job.get("opens_gpu"))
         self._kernel_name = Path(job["kernel"]).name
         self._collect_errors: list[Message] = []
         self._reports: list[pytest.TestReport] = []
@@ -200,6 +201,8 @@ class PytestSession:
         self._stay_alone()
         items = {item.nodeid: item for item in session.items}
         known = self._takeover.known if self._wanted is None else []  # else they have been chosen
+        if self._opens_gpu:
+            open_gpu()
         names = TimingNames(known, Path.cwd(), self._kernel_name)
         self._channel.send(
             {

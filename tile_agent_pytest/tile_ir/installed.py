@@ -94,7 +94,7 @@ def _distributions(triton: Path | None) -> list[str]:
         return []
     found = {
         name: each.version
-        for name in DISTRIBUTIONS  # asked for by name: a folder's every METADATA takes 0.2 s to read
+        for name in DISTRIBUTIONS  # asked for by name: reading every METADATA takes 0.2 s
         for each in metadata.distributions(name=name, path=[str(triton.parent)])
     }
     return [

@@ -99,6 +99,7 @@ class InterleavedScreen:
                         logs[name],
                         arguments=plan.arguments,
                         tests=plan.perf,
+                        opens_gpu=True,
                     )
             stack.pop_all()
 

@@ -76,4 +76,5 @@ class PairWorkers:
             self.logs / f"{next(self.numbers):04d}-{_NAMES[whose]}.log",
             arguments=self.plan.arguments,
             tests=self.plan.perf,
+            opens_gpu=True,
         )

@@ -70,6 +70,7 @@ class WorkerSession(CallOrders):
         tests: Sequence[str] | None,
         detect_launches: bool = False,
         repeat: bool = False,
+        opens_gpu: bool = False,
     ) -> None:
         """Start the session; it collects while the caller goes on.
 
@@ -82,6 +83,7 @@ class WorkerSession(CallOrders):
             detect_launches: look whether each test launches a kernel of the file, which makes
                 launches slower.
             repeat: have each launch of Triton's interpreter repeated, and note what differs.
+            opens_gpu: have it open the GPU, if there is one, before it waits for orders.
         """
         self.checkout = checkout
         self._log = log
@@ -97,6 +99,7 @@ class WorkerSession(CallOrders):
                 "kernel": checkout.kernel,
                 "detect_launches": detect_launches,
                 "repeat": repeat,
+                "opens_gpu": opens_gpu,
                 "tuned": str(kept.tuned),
                 "env": {
                     "PYTHONPATH": ":".join(str(path) for path in checkout.sys_path),
