@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.causes import Cause, Diagnosis
-from agent.diagnosis.rules import RULES, by_roof, source_line
+from agent.diagnosis.rules import RULES, by_roof, source_line, too_short
 from agent.diagnosis.symptoms import CAUSES, FAMILIES
 from agent.diagnosis.view import Facts, View, view_of
 
-__all__ = ["Facts", "diagnose"]
+__all__ = ["Facts", "diagnose", "is_plain"]
 
 
 def diagnose(facts: Facts) -> Diagnosis:
@@ -35,6 +35,13 @@ def diagnose(facts: Facts) -> Diagnosis:
         evidence=tuple(dict.fromkeys([*lines, *_standing(view), source_line(facts), *_gaps(view)])),
         families=tuple(families),
     )
+
+
+def is_plain(facts: Facts) -> bool:
+    """Whether the time of a launch alone says what bounds it, so that a profile would add nothing:
+    it is near the memory's bandwidth, or takes little more than a launch costs."""
+    view = view_of(facts)
+    return view.memory_busy is not None or too_short(view) is not None
 
 
 def _standing(view: View) -> Iterator[str]:

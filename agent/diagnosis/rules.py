@@ -80,7 +80,8 @@ def _spills(view: View) -> Observation | None:
     return None
 
 
-def _short(view: View) -> Observation | None:
+def too_short(view: View) -> Observation | None:
+    """A launch that takes a few times what it costs to start one."""
     if not 0 < view.latency_ms < SHORT_MS:
         return None
     line = f"measured: {view.latency_ms * 1e3:.1f} us"
@@ -244,7 +245,7 @@ RULES: tuple[Callable[[View], Observation | None], ...] = (
     _no_tensor_cores,
     _old_tensor_cores,
     _spills,
-    _short,
+    too_short,
     _few_blocks,
     _short_blocks,
     _low_occupancy,

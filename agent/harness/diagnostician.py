@@ -15,7 +15,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.wrapped import decorated
 from agent.backends import BACKENDS
 from agent.causes import Diagnosis
-from agent.diagnosis import Facts, diagnose
+from agent.diagnosis import Facts, diagnose, is_plain
 from agent.diagnosis.view import view_of
 from agent.environment import Gpu
 from agent.evidence.counters import Counters
@@ -86,9 +86,8 @@ class Diagnostician:
             peaks=peaks_of(self.gpu.name) if self.gpu else None,
             gpu=self.gpu.name if self.gpu else "",
         )
-        # Ten seconds of profile tell nothing more of a launch that the memory's bandwidth bounds by
-        # its time alone. A test that cannot be run without its GPU's work is none to profile.
-        asked = works and view_of(facts).memory_busy is None
+        # a test that cannot be run without its GPU's work is none to run under a profiler
+        asked = works and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
             *_missing(compiled),

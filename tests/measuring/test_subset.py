@@ -53,6 +53,10 @@ def test_what_is_left_out_is_named_and_counted() -> None:
     assert pair_s(SIXTEEN, subset) == 20
 
 
+def test_the_longest_goes_before_where_there_is_time_for_one() -> None:
+    assert configs(representative(SIXTEEN, 10)) == ("t[15]",)
+
+
 def test_one_in_any_case() -> None:
     assert configs(representative(SIXTEEN, 1)) == ("t[0]",)
 
@@ -66,7 +70,7 @@ def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
         "t[9]",
         "t[15]",
     )
-    assert configs(representative(SIXTEEN, 20, kernels=kernels)) == ("t[0]", "t[3]")
+    assert configs(representative(SIXTEEN, 20, kernels=kernels)) == ("t[3]", "t[15]")
     assert configs(representative(SIXTEEN, 1, kernels=kernels)) == ("t[0]",)
     same = {cost.nodeid: {"forward"} for cost in SIXTEEN}
     assert representative(SIXTEEN, 30, kernels=same) == representative(SIXTEEN, 30)

@@ -69,8 +69,9 @@ SCREEN_PAIR_S = 4.0
 incumbent, two and a half times that, and what follows of the better ones again."""
 
 
-LONGEST_SHARE = 0.7
-"""Of a pair of all that are compared, what the configs of a sweep may take with the longest."""
+BOTH_ENDS_SHARE = 0.7
+"""Of a pair of all that are compared, what the configs of a sweep may take with the shortest and
+the longest among them."""
 
 
 def chosen_configs(costs: Sequence[PerfTestCost], wanted: Sequence[str]) -> tuple[str, ...]:
@@ -110,8 +111,8 @@ def screened_subset(run: Run) -> Subset | None:
     if few is None:
         return run.subset
     latencies_ms = {name: ms for c in compared.costs for name, ms in c.latencies_ms.items()}
-    longest = max(latencies_ms, key=latencies_ms.__getitem__)  # the one that most is at stake in
-    both = of_names(compared.costs, {*few.configs, longest})
-    if compared.pair_s(both) > LONGEST_SHARE * compared.pair_s(None):
+    ends = {choose(latencies_ms, key=latencies_ms.__getitem__) for choose in (min, max)}
+    both = of_names(compared.costs, {*few.configs, *ends})
+    if compared.pair_s(both) > BOTH_ENDS_SHARE * compared.pair_s(None):
         return of_names(costs, few.configs)
-    return of_names(costs, {*few.configs, longest})
+    return of_names(costs, {*few.configs, *ends})
