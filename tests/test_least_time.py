@@ -8,22 +8,12 @@ import pytest
 
 from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import peaks_of
-from agent.evidence.roof import MeasuredRoof, NotMeasured
+from agent.evidence.roof import NotMeasured
 from agent.evidence.roofline import least_times_of
 from agent.least_time import LeastTime, LeastTimes
+from tests.evidence.test_roof import ROOF
 
 GB = 10**9
-ROOF = MeasuredRoof(
-    gpu="NVIDIA H200",
-    setting="",
-    copy_gb_s=4000.0,
-    read_gb_s=4200.0,
-    write_gb_s=3900.0,
-    tflops={"float32": 50.0, "tf32": 400.0, "bfloat16": 700.0, "float16": 680.0},
-    multiprocessors=132,
-    l2_bytes=50 * 2**20,
-    torch="2.11",
-)
 COPY = LeastTime("copy", memory_ms=0.5, compute_ms=0.0, tensor_bytes=2 * GB)
 TIMES = LeastTimes((COPY,), 4200.0, measured=True, l2_bytes=50 * 2**20)
 
@@ -44,8 +34,8 @@ def test_bytes_are_moved_at_the_best_rate_that_was_measured() -> None:
     found = least_times_of([("rows", rows)], peaks_of("NVIDIA H200"), ROOF, ())
     assert found is not None
     (least,) = found.configs
-    assert (found.bandwidth_gb_s, found.measured) == (4200.0, True)
-    assert least.memory_ms == pytest.approx(2 * 1024 * 4096 * 4 / 4200e9 * 1e3)
+    assert (found.bandwidth_gb_s, found.measured) == (ROOF.read_gb_s, True)
+    assert least.memory_ms == pytest.approx(2 * 1024 * 4096 * 4 / (ROOF.read_gb_s * 1e9) * 1e3)
     assert (least.compute_ms, least.certain, least.by_memory) == (0.0, True, True)
 
 
@@ -62,7 +52,7 @@ def test_a_product_has_the_higher_of_its_two_roofs() -> None:
     found = least_times_of([("mm", work(square, square, square))], None, ROOF, {"k"})
     assert found is not None
     (least,) = found.configs
-    assert least.compute_ms == pytest.approx(2 * 4096**3 / 700e12 * 1e3)
+    assert least.compute_ms == pytest.approx(2 * 4096**3 / (ROOF.tflops["bfloat16"] * 1e12) * 1e3)
     assert least.least_ms == least.compute_ms
     assert not least.by_memory
 
