@@ -21,7 +21,7 @@ async def classify(
     context: Context[Any, Any], kernel: Kernel, repository: Repository = None
 ) -> Annotated[CallToolResult, dict[str, Any]]:
     """Estimate what bounds a kernel, and order the optimizations by what helps there."""
-    return await answered(context, repository, "classify", options={"kernel": kernel})
+    return await _of_kernel(context, "classify", kernel, repository)
 
 
 async def diagnose(
@@ -31,8 +31,7 @@ async def diagnose(
     tests: Tests = None,
 ) -> Annotated[CallToolResult, dict[str, Any]]:
     """Say what holds a kernel back, with the evidence; times its perf tests where a GPU is."""
-    options: dict[str, Value] = {"kernel": kernel, "tests": tests}
-    return await answered(context, repository, "diagnose", options=options)
+    return await _of_kernel(context, "diagnose", kernel, repository, tests)
 
 
 async def plan(
@@ -42,8 +41,7 @@ async def plan(
     tests: Tests = None,
 ) -> Annotated[CallToolResult, dict[str, Any]]:
     """Say what a run would do before it begins: what applies, in which order, and what it costs."""
-    options: dict[str, Value] = {"kernel": kernel, "tests": tests}
-    return await answered(context, repository, "plan", options=options)
+    return await _of_kernel(context, "plan", kernel, repository, tests)
 
 
 async def verify(
@@ -53,8 +51,7 @@ async def verify(
     tests: Tests = None,
 ) -> Annotated[CallToolResult, dict[str, Any]]:
     """Run the correctness tests on the committed kernel, as a run does."""
-    options: dict[str, Value] = {"kernel": kernel, "tests": tests}
-    return await answered(context, repository, "verify", options=options)
+    return await _of_kernel(context, "verify", kernel, repository, tests)
 
 
 async def bench(
@@ -64,15 +61,14 @@ async def bench(
     tests: Tests = None,
 ) -> Annotated[CallToolResult, dict[str, Any]]:
     """Time the committed kernel once by its perf tests; a comparison needs a run."""
-    options: dict[str, Value] = {"kernel": kernel, "tests": tests}
-    return await answered(context, repository, "bench", options=options)
+    return await _of_kernel(context, "bench", kernel, repository, tests)
 
 
 async def lint(
     context: Context[Any, Any], kernel: Kernel, repository: Repository = None
 ) -> Annotated[CallToolResult, dict[str, Any]]:
     """Check a cuTile kernel by its source: what will not compile or launch, and what is slow."""
-    return await answered(context, repository, "lint", options={"kernel": kernel})
+    return await _of_kernel(context, "lint", kernel, repository)
 
 
 async def playbook_list(
@@ -94,3 +90,15 @@ async def playbook_show(
 
 
 TOOLS = (doctor, classify, diagnose, plan, verify, bench, lint, playbook_list, playbook_show)
+
+
+async def _of_kernel(
+    context: Context[Any, Any],
+    command: str,
+    kernel: str,
+    repository: str | None,
+    tests: list[str] | None = None,
+) -> CallToolResult:
+    """What a command says of a kernel."""
+    options: dict[str, Value] = {"kernel": kernel, "tests": tests}
+    return await answered(context, repository, command, options=options)

@@ -15,7 +15,7 @@ from mcp import Client, MCPError
 from agent.errors import ExitCode
 from tests.mcp.client import answer_of, connected, read, text_of
 from tests.support.pages import ROOT, blocks, rows
-from tests.support.project import PROJECT
+from tests.support.project import KERNEL, PROJECT
 from tests.support.repo import changed, isolate, make_repo, snapshot
 
 GUIDE = ROOT / "docs" / "mcp.md"
@@ -76,6 +76,23 @@ def test_the_views_change_nothing(repo: Path) -> None:
     before = snapshot(repo)
     connected(repo, use)
     assert changed(before, snapshot(repo)) == set()
+
+
+def test_tests_that_fail_are_an_answer(tmp_path: Path) -> None:
+    """Not an error: the tests were run, and what they say is what was asked for."""
+    wrong = KERNEL.replace("2 * tl.load", "3 * tl.load")
+    test = PROJECT["tests/test_double.py"].replace("x = torch.ones(1024)", "assert not double")
+    repo = make_repo(tmp_path, PROJECT | {"double.py": wrong, "tests/test_double.py": test})
+
+    async def use(client: Client) -> None:
+        verified = answer_of(await client.call_tool("verify", {"kernel": "double.py"}))
+        assert verified["correct"] is False
+        assert "test_double_triton" in verified["reason"], verified
+        timed = answer_of(await client.call_tool("bench", {"kernel": "double.py"}))
+        assert timed["correct"] is False
+        assert "test_perf_double_triton" in timed["reason"], timed
+
+    connected(repo, use)
 
 
 def test_an_error_says_how_to_mend_it(repo: Path, tmp_path: Path) -> None:
