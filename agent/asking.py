@@ -62,7 +62,7 @@ class Asking:
             doubts=proposal.doubts,
             usage=proposal.usage,
             saves=proposal.saves,
-            code=self._code(run, chosen[0].sha),
+            code=tuple(each for c in chosen for each in self._code(run, c.sha)),
         )
 
     def _filtered_out(self, run: Run, committed: Sequence[Candidate]) -> Mapping[str, str]:
@@ -88,6 +88,7 @@ class Asking:
                 (before.registers, after.registers),
                 (before.stack_bytes, after.stack_bytes),
                 (before.shared_bytes, after.shared_bytes),
+                sha,
             )
             for before, after in pairs(ours.results, theirs.results)
             if isinstance(before, Artifact) and isinstance(after, Artifact)

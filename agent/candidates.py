@@ -72,7 +72,10 @@ class Candidates:
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
         """One commit a variant, on the incumbent, under a ref that outlives the run."""
         made = []
-        first = run.attempt + 1 if run.phase is Phase.REPAIR else 1
+        judged = [attempt.proposal for attempt in run.earlier]
+        if run.phase is Phase.REPAIR and run.proposal is not None:
+            judged.append(run.proposal)
+        first = 1 + sum(len(each.candidates) + len(each.filtered_out) for each in judged)
         for number, variant in enumerate(proposal.variants, start=first):
             sha = self.workspace.commit_candidate(
                 run.incumbent_sha,

@@ -79,13 +79,15 @@ class FilteredOut:
 
 @dataclass(frozen=True)
 class CodeChange:
-    """What the compiler made of a launch of the incumbent, and of the candidate's."""
+    """What the compiler made of a launch of the incumbent, and of a candidate's."""
 
     kernel: str
     registers: tuple[int, int]
     """Before and after, a thread; so are the spilled bytes. Shared memory is that of a block."""
     spilled_bytes: tuple[int, int]
     shared_bytes: tuple[int, int]
+    sha: str = ""
+    """Of the candidate; empty in journals that tell of the first one alone."""
 
 
 # --- events: past participles, each a fact that the journal keeps -------------------------------
@@ -259,7 +261,7 @@ class Proposed(Event):
     saves: str = ""
     """What it saves that is no latency; it is kept where it is as fast."""
     code: tuple[CodeChange, ...] = ()
-    """Of the first candidate's launches, where they were compiled."""
+    """Of the candidates' launches, where they were compiled."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from agent.report.document import KernelTexts
 from agent.report.iterations import Iteration, iterations
 from agent.repository import Repository
 from agent.runs import find_runs, runs_folder
-from agent.state import Row, Run, started
+from agent.state import Run, started
 
 
 @dataclass(frozen=True)
@@ -98,29 +98,20 @@ def attempts(events: Sequence[Event]) -> Iterator[PastAttempt]:
     for iteration in iterations(events):
         if iteration.row is None:
             continue
-        for each in iteration.earlier:  # what was mended to the last attempt
-            assert each.verdict is not None
-            candidate = each.proposal.candidates[0]
-            yield PastAttempt(
-                run_id=run.started.run_id,
-                iteration=iteration,
-                title=candidate.title,
-                before=iteration.base_sha,
-                after=candidate.sha,
-                reason=each.verdict.reason,
-                status=each.verdict.status,
-                judged=True,
-                failed=_failed(each, each.verdict.status, rules),
-            )
-        yield from _last(run.started.run_id, iteration, iteration.row, rules)
+        for each in (*iteration.earlier, iteration):  # those before the last were mended to it
+            yield from _of_one(run.started.run_id, iteration, each, rules)
 
 
-def _last(run_id: str, iteration: Iteration, row: Row, rules: Rules) -> Iterator[PastAttempt]:
-    """Of the candidates that the row of an iteration is about."""
-    failed = _failed(iteration, row.status, rules)
-    shown = _judged(iteration, row)
-    reasons = {result.sha: result.reason for result in (*iteration.screened, *iteration.rejected)}
-    for candidate in iteration.proposal.candidates:
+def _of_one(
+    run_id: str, iteration: Iteration, each: Iteration, rules: Rules
+) -> Iterator[PastAttempt]:
+    """The candidates of one attempt of an iteration: one was judged, the others lost to it."""
+    assert each.verdict is not None
+    status = each.verdict.status
+    failed = _failed(each, status, rules)
+    shown = each.judged_sha or each.shown_sha
+    reasons = {result.sha: result.reason for result in (*each.screened, *each.rejected)}
+    for candidate in each.proposal.candidates:
         judged = candidate.sha == shown
         lost = "looked slower than another value"
         yield PastAttempt(
@@ -129,20 +120,11 @@ def _last(run_id: str, iteration: Iteration, row: Row, rules: Rules) -> Iterator
             title=candidate.title,
             before=iteration.base_sha,
             after=candidate.sha,
-            reason=row.reason if judged else reasons.get(candidate.sha) or lost,
-            status=row.status if judged else Status.REVERT,
+            reason=each.verdict.reason if judged else reasons.get(candidate.sha) or lost,
+            status=status if judged else Status.REVERT,
             judged=judged,
-            failed=failed if judged else failed or row.status is Status.KEEP,
+            failed=failed if judged else failed or status is Status.KEEP,
         )
-
-
-def _judged(iteration: Iteration, row: Row) -> str:
-    """The commit of the candidate that the row is about."""
-    candidates = iteration.proposal.candidates
-    if row.status is not Status.KEEP:
-        return row.sha
-    titles = {candidate.title: candidate.sha for candidate in candidates}
-    return titles.get(row.optimization, candidates[0].sha)
 
 
 def _failed(iteration: Iteration, status: Status, rules: Rules) -> bool:

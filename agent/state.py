@@ -27,6 +27,7 @@ from agent.least_time import LeastTimes
 from agent.measuring.decision import Gain, Status, Verdict, decide, percent
 from agent.measuring.measurement import Calibration
 from agent.measuring.pair_cost import PairCost
+from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
 from agent.options import ASSISTANT, Options
@@ -78,6 +79,8 @@ class Attempt:
     """A candidate that was judged and not kept, and the verdict on it."""
 
     candidate: Candidate
+    proposal: Proposed
+    """What it is of: the others are the variants beside which it looked best."""
     verdict: Verdict
     comparison: Comparison | None
 
@@ -116,6 +119,8 @@ class Run:
     """Of the current iteration, most promising first."""
     candidate: Candidate | None = None
     """The one that passed verification."""
+    looked_at: Mapping[str, ScreenResult] = field(default_factory=dict)
+    """Commit -> what a short look at a variant gave, or why its results were wrong."""
     candidate_launches: tuple[ObservedLaunch, ...] = ()
     comparison: Comparison | None = None
     verdict: Verdict | None = None
@@ -192,6 +197,11 @@ class Run:
     def attempt(self) -> int:
         """Which candidate of its iteration is under judgement, 1 for the first."""
         return len(self.earlier) + 1
+
+    @property
+    def shown(self) -> Candidate:
+        """The candidate that a verdict is on: of a sweep the one that was right and looked best."""
+        return self.candidate or self.candidates[0]
 
     @property
     def possible_attempts(self) -> int:

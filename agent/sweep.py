@@ -20,7 +20,7 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.screening import FAR_BEHIND, SHORT_QUADS, Look, halve
 from agent.measuring.subset import Subset
-from agent.state import Run
+from agent.state import Run, may_mend
 
 SHARE = 0.5
 """The part of an iteration's time that the variants of a sweep may take together."""
@@ -72,12 +72,15 @@ class Sweep:
             self.candidates.timed(run, {r.sha for r in results if r.latency_ms is not None})
             return Screened(results, ranking)
         reason = blamed.reason if blamed else results[0].reason
+        unmeasured = all(each.unmeasured for each in looks.failures)  # of none: out of time
         return Failed(
             Status.CRASH,
             correct=False,
             reason=f"none of {len(results)} variants could be timed: {reason}",
             incumbent=blamed is not None,
-            unmeasured=all(each.unmeasured for each in looks.failures),  # of none: out of time
+            unmeasured=unmeasured,
+            detail=looks.failures[0].detail if looks.failures else "",
+            mendable=may_mend(run) and blamed is None and not unmeasured,
         )
 
 

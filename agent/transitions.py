@@ -9,8 +9,8 @@ accepted it; an effect can therefore be repeated after a crash and must not mind
                                          |  +-> FINISH -> DONE                          |
                                          +----------------------------------------------+
 
-Where an assistant may mend a candidate that is not kept, VERIFY and MEASURE lead to REPAIR, and
-that to VERIFY with the next attempt, or to PROPOSE once it is given up.
+Where an assistant may mend a candidate that is not kept, SCREEN, VERIFY and MEASURE lead to REPAIR,
+and that to the next attempt as PROPOSE does, or to PROPOSE once it is given up.
 """
 
 from __future__ import annotations
@@ -112,7 +112,6 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.PROPOSE, Proposed():
             return replace(
                 _with_candidates(run, event),
-                phase=Phase.SCREEN if len(event.candidates) > 1 else Phase.VERIFY,
                 offer=None,
                 refusals=0,
                 tried={**run.tried, event.optimization: run.iteration},
@@ -124,7 +123,10 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.SCREEN, Screened():
             by_sha = {candidate.sha: candidate for candidate in run.candidates}
             return replace(
-                run, phase=Phase.VERIFY, candidates=tuple(by_sha[sha] for sha in event.order)
+                run,
+                phase=Phase.VERIFY,
+                candidates=tuple(by_sha[sha] for sha in event.order),
+                looked_at={result.sha: result for result in event.results},
             )
         case Phase.VERIFY, Verified():
             chosen = next(c for c in run.candidates if c.sha == event.sha)
@@ -134,6 +136,7 @@ def _step(run: Run, event: Event) -> Run:
                 candidate=chosen,
                 candidate_correct=True,
                 candidate_launches=event.launches,
+                looked_at={**run.looked_at, **{result.sha: result for result in event.rejected}},
             )
         case Phase.MEASURE, Measured():
             return replace(
@@ -156,7 +159,7 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.SETTLE, Settled():
             return _settle(run, event)
         case Phase.REPAIR, Proposed():
-            return replace(_with_candidates(_set_aside(run), event), phase=Phase.VERIFY)
+            return _with_candidates(_set_aside(run), event)
         case Phase.REPAIR, Skipped():  # not worth an attempt: another may be
             return run
         case Phase.REPAIR, GivenUp():
@@ -174,10 +177,12 @@ def _with_candidates(run: Run, event: Proposed) -> Run:
     """With what is under judgement from here on, and nothing of what was before."""
     return replace(
         run,
+        phase=Phase.SCREEN if len(event.candidates) > 1 else Phase.VERIFY,
         usage=run.usage + (event.usage or Usage()),
         proposal=event,
         candidates=event.candidates,
         candidate=None,
+        looked_at={},
         comparison=None,
         verdict=None,
         candidate_correct=False,
@@ -187,8 +192,8 @@ def _with_candidates(run: Run, event: Proposed) -> Run:
 
 def _set_aside(run: Run) -> Run:
     """With the attempt that was judged among the earlier ones."""
-    assert run.verdict is not None
-    judged = Attempt(run.candidates[0], run.verdict, run.comparison)
+    assert run.verdict is not None and run.proposal is not None
+    judged = Attempt(run.shown, run.proposal, run.verdict, run.comparison)
     return replace(run, earlier=(*run.earlier, judged))
 
 
@@ -240,7 +245,7 @@ def _settle(run: Run, event: Settled) -> Run:
     if run.comparison is not None:
         kept = event.sha != run.incumbent_sha  # what is kept is a commit of its own
         verdict = as_settled(verdict, run.comparison, run.options.rules, kept=kept)
-    shown = run.candidate or run.candidates[0]
+    shown = run.shown
     single = run.candidate is not None or len(run.candidates) == 1
     row = Row(
         iteration=run.iteration,

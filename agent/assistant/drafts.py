@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from agent.analysis.common.kernels import KernelClass
@@ -34,18 +35,50 @@ def subject_of(workspace: Workspace, run: Run) -> Subject:
     return Subject(source, kernel_class, hardware, run.launches)
 
 
-def forget_what_was_judged(workspace: Workspace, run: Run, draft: Draft, text: str = "") -> None:
+def judged_texts(workspace: Workspace, run: Run) -> dict[str, str]:
+    """What an iteration has judged so far, or the one before -> which attempt that was."""
+    assert run.started is not None
+    proposals = [attempt.proposal for attempt in run.earlier]
+    if run.proposal is not None:
+        proposals.append(run.proposal)
+    return {
+        workspace.repository.read(candidate.sha, run.started.kernel).decode(): (
+            f"attempt {number} as it was judged"
+        )
+        for number, proposal in enumerate(proposals, start=1)
+        for candidate in proposal.candidates
+    }
+
+
+def forget_what_was_judged(
+    workspace: Workspace,
+    run: Run,
+    draft: Draft,
+    texts: Collection[str] = (),
+    *,
+    for_next: bool = False,
+) -> None:
     """Begin anew from the incumbent, unless the draft holds what nobody has judged yet.
 
     What was judged is a commit of the run, kept or not.
+
+    Args:
+        workspace: of the run.
+        run: as it is now.
+        draft: the file that is edited in it.
+        texts: what was judged, too.
+        for_next: where a candidate may be mended, begin with that one.
     """
     started = run.started
     assert started is not None
     judged_shas = {row.sha for row in run.rows[-1:]} | {c.sha for c in run.candidates}
-    texts = {workspace.repository.read(sha, started.kernel) for sha in judged_shas}
-    texts.add(text.encode())
-    if draft.path.is_file() and not draft.path.is_symlink() and draft.path.read_bytes() in texts:
-        draft.reset(workspace.repository.read(run.incumbent_sha, started.kernel).decode())
+    next_sha = run.incumbent_sha
+    if for_next and run.phase is Phase.REPAIR:
+        judged_shas, next_sha = {*judged_shas, run.incumbent_sha}, run.shown.sha
+    known = {workspace.repository.read(sha, started.kernel) for sha in judged_shas}
+    known |= {text.encode() for text in texts}
+    if draft.path.is_file() and not draft.path.is_symlink() and draft.path.read_bytes() in known:
+        draft.reset(workspace.repository.read(next_sha, started.kernel).decode())
 
 
 def replace_draft(workspace: Workspace, run: Run, draft: Draft, text: str) -> None:

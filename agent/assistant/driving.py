@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
-from agent.assistant.drafts import draft_of, forget_what_was_judged, replace_draft, subject_of
+from agent.assistant.drafts import (
+    draft_of,
+    forget_what_was_judged,
+    judged_texts,
+    replace_draft,
+)
 from agent.assistant.found import led, open_on
+from agent.assistant.handed_over import handed_over
 from agent.assistant.leaving import give_up
 from agent.assistant.turn import BEGIN, DONE, EDIT, NEXT, TRY, Turn, append, pending
 from agent.errors import BaselineFailed, UsageError
@@ -13,7 +20,6 @@ from agent.events import Skipped, Stopped, StopReason
 from agent.journal import Journal
 from agent.loop import Observer, drive
 from agent.options import ASSISTANT, Request
-from agent.proposers.draft import Draft, DraftProposer
 from agent.repository import Repository
 from agent.session import Session, begin, held, opened, reopened
 from agent.state import Phase, Run, stop_reason
@@ -21,6 +27,7 @@ from agent.workspace import Workspace
 
 Observing = Callable[[Session], Observer]
 """Makes what is told of each event of a session."""
+NONE: Mapping[str, str] = MappingProxyType({})
 Say = Callable[[str], None]
 """Told in a line what is waited for."""
 
@@ -63,6 +70,7 @@ def attempt(
     observer: Observing,
     say: Say,
     text: str | None = None,
+    variants: Mapping[str, str] = NONE,
 ) -> Turn:
     """Judge the draft; or bring an iteration that was interrupted to its end.
 
@@ -73,6 +81,8 @@ def attempt(
         observer: is told of each event.
         say: is told in a line what is waited for.
         text: takes the place of the draft's; None: the draft as it stands.
+        variants: name -> text of what is to be tried beside the draft, with other values: the one
+            that looks best is judged.
 
     Raises:
         UsageError: the draft cannot be a candidate, or none is asked for; nothing is recorded.
@@ -86,7 +96,7 @@ def attempt(
         if do == NEXT:
             if text is not None:
                 replace_draft(workspace, run, draft, text)
-            proposer = _proposer(workspace, run, draft, message)
+            proposer = handed_over(workspace, run, draft, message, variants)
         elif not resumed:
             return Turn(run, do, reason)
     with reopened(repository, name, say) as (session, run, journal):
@@ -99,8 +109,10 @@ def attempt(
             return now.phase is Phase.DONE or at_rest or is_mendable
 
         run = drive(run, journal, effects.table(), observer(session), judged_once)
-        if run.phase is not Phase.REPAIR:
-            forget_what_was_judged(session.workspace, run, draft, proposer.text if proposer else "")
+        judged = {*judged_texts(session.workspace, first)}
+        if proposer and run.phase is not Phase.REPAIR:
+            judged |= {*proposer.texts}
+        forget_what_was_judged(session.workspace, run, draft, judged, for_next=True)
         session.workspace.close()
         last = journal.events[-1]
     do, reason = pending(run)
@@ -135,28 +147,6 @@ def finish_run(repository: Repository, run_id: str | None, observer: Observing, 
             run = _stopped(session.workspace, run, journal)
             run = drive(run, journal, effects.table(), observe)
     return Turn(run, DONE)
-
-
-def _proposer(workspace: Workspace, run: Run, draft: Draft, message: str) -> DraftProposer:
-    """Hands over the draft: as what was asked for, or as what a candidate was mended to.
-
-    Raises:
-        UsageError: it cannot be a candidate, none is asked for, or it is one that was judged.
-    """
-    if run.phase is not Phase.REPAIR:
-        if run.offer is None:
-            raise UsageError("no optimization has been asked for: `tile-agent next`")
-        return DraftProposer(run.offer, draft.checked(subject_of(workspace, run).source), message)
-    text = draft.checked(subject_of(workspace, run).source)
-    assert run.started is not None and run.proposal is not None
-    judged = [*(attempt.candidate for attempt in run.earlier), run.candidates[0]]
-    for number, candidate in enumerate(judged, start=1):
-        if workspace.repository.read(candidate.sha, run.started.kernel) == text.encode():
-            raise UsageError(
-                f"the draft is attempt {number} as it was judged: edit {draft.path}, or give it up "
-                "with `tile-agent next --decline WHY`"
-            )
-    return DraftProposer.mending(run.proposal, text, message)
 
 
 def _stopped(workspace: Workspace, run: Run, journal: Journal) -> Run:

@@ -91,7 +91,7 @@ def _mending(workspace: Workspace, run: Run, draft: Draft, reason: str) -> Turn:
     assert run.started is not None and run.proposal is not None
     subject, wanted = subject_of(workspace, run), run.proposal.optimization
     task = next((t for t in _tasks(run, subject, wanted) if t.optimization == wanted), None)
-    judged_text = workspace.repository.read(run.candidates[0].sha, run.started.kernel).decode()
+    judged_text = workspace.repository.read(run.shown.sha, run.started.kernel).decode()
     return Turn(
         run,
         EDIT,

@@ -82,6 +82,13 @@ def try_draft(
     draft: Annotated[
         Path | None, typer.Option(help="A file whose text takes the place of the draft's.")
     ] = None,
+    variant: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A file with the same optimization by another value; give several, and the one "
+            "that looks fastest beside the draft is judged."
+        ),
+    ] = None,
     run_id: RunId = None,
     as_json: Json = False,
 ) -> None:
@@ -91,11 +98,13 @@ def try_draft(
     from agent.repository import Repository
 
     repository = Repository.open(Path.cwd())
-    text = _text_of(draft) if draft else None
-    _show(attempt(repository, run_id, message, observer, output.progress, text), verdict=True)
+    text = _text_of("--draft", draft) if draft else None
+    variants = {f"--variant {file}": _text_of("--variant", file) for file in variant or ()}
+    turn = attempt(repository, run_id, message, observer, output.progress, text, variants)
+    _show(turn, verdict=True)
 
 
-def _text_of(file: Path) -> str:
+def _text_of(option: str, file: Path) -> str:
     """What a candidate is to be.
 
     Raises:
@@ -104,7 +113,7 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as problem:
-        raise UsageError(f"--draft {file}: give a file of text ({problem})") from None
+        raise UsageError(f"{option} {file}: give a file of text ({problem})") from None
 
 
 def finish(run_id: RunId = None, as_json: Json = False) -> None:

@@ -42,7 +42,8 @@ class _Editing(TurnAnswer):
         description="What the last candidate came to, where it was judged: 'number' of 'of', "
         "'status', 'reason', 'mismatch' (largest error and where), 'account' (all that the test or "
         "the compiler said), 'configs' with intervals, 'code' (registers and spilled bytes, before "
-        "and after). Where 'do' says 'edit', mend the draft and call 'try' again.",
+        "and after), 'variants' (the short look at each, which ranked them). Where 'do' says "
+        "'edit', mend the draft and call 'try' again.",
     )
 
 

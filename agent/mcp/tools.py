@@ -149,6 +149,17 @@ async def try_candidate(
             "yourself."
         ),
     ] = None,
+    variants: Annotated[
+        list[str] | None,
+        Field(
+            description="Files with the same optimization by other values: they are ranked with "
+            "the draft, and the one that looks fastest is judged."
+        ),
+    ] = None,
+    variant_sources: Annotated[
+        list[str] | None,
+        Field(description="The same as whole texts, where you cannot write files."),
+    ] = None,
 ) -> Annotated[CallToolResult, Tried]:
     """Judge the draft: test it, time it against the best so far, keep or revert it, record it.
 
@@ -161,10 +172,19 @@ async def try_candidate(
     options: dict[str, Value] = {"message": hypothesis, "run": run}
     with tempfile.TemporaryDirectory(prefix="tile-agent-draft-") as folder:
         if source is not None:
-            handed_over = Path(folder) / "draft.py"
-            handed_over.write_text(source, encoding="utf-8", errors="surrogatepass", newline="")
-            options["draft"] = str(handed_over)
+            options["draft"] = _written(Path(folder) / "draft.py", source)
+        texts = [
+            _written(Path(folder) / f"variant-{number}.py", text)
+            for number, text in enumerate(variant_sources or (), start=1)
+        ]
+        options["variant"] = [*(variants or ()), *texts]
         return await answered(context, repository, "try", options=options)
+
+
+def _written(file: Path, text: str) -> str:
+    """A file with what a client says, which may be no text."""
+    file.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+    return str(file)
 
 
 async def finish(

@@ -12,6 +12,7 @@ from agent.state import Run
 
 OWN_IDEA = "own-idea"
 """The optimization that no entry of the playbook describes."""
+AT_THE_END = "what was kept is the outermost of the values tried, and one beyond it may gain more"
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,21 @@ def agenda(
 ) -> tuple[Task, ...]:
     """The tasks that are left, most promising first.
 
-    What was tried is done with, unless it is `wanted`, or offered, once more: with another value.
+    What was tried is done with, unless it is `wanted`, or offered, once more: with another value;
+    or unless what was kept of it is the first or the last of the values that were tried.
 
     What fits, then `own-idea`, then what a program found not to apply. Within each, the order is
     that of `entries`, with the families that the diagnosis names first.
     """
     again = {wanted, run.offer.optimization if run.offer else ""}
+    again |= run.at_the_end
     left = [entry for entry in entries if entry.name not in run.tried or entry.name in again]
-    tasks = list(_tasks(subject, left))
+    tasks = [
+        replace(task, why=f"{AT_THE_END}; {task.why}", fits=True)
+        if task.optimization in run.at_the_end
+        else task
+        for task in _tasks(subject, left)
+    ]
     tasks.sort(key=lambda task: (not task.fits, run.family_rank(task.family)))
     tasks.insert(sum(task.fits for task in tasks), _OWN)
     if only := run.options.only:

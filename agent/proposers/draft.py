@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agent.analysis.common.subject import Subject
 from agent.errors import UsageError
@@ -13,6 +15,7 @@ from agent.events import Offered, Proposed
 from agent.proposers.agenda import OWN_IDEA
 from agent.proposers.answer import doubts, problems
 from agent.proposers.base import Proposal, ProposedVariant
+from agent.proposers.values import in_words, values_of
 from agent.state import Run
 from agent.syntax import Source
 
@@ -71,48 +74,64 @@ class Draft:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(text.encode())
 
-    def checked(self, before: Source) -> str:
-        """Its text, fit to be a candidate.
-
-        Raises:
-            UsageError: it is not, and what is to be mended.
-        """
-        text = self.text()
-        if text == before.text:
-            raise UsageError(f"the draft is the code as it stands: edit {self.path}")
-        if wrong := problems(before, text):
-            raise UsageError(f"the draft cannot be a candidate: {'; '.join(wrong)}")
-        return text
-
 
 @dataclass(frozen=True)
 class DraftProposer:
-    """Proposes the one text that an assistant has written."""
+    """Proposes what an assistant has written: one text, or several with other values as a sweep."""
 
     offer: Offered
-    text: str
+    texts: tuple[str, ...]
     message: str
     """The hypothesis, in the assistant's words; its first line names an idea of its own."""
 
     @classmethod
-    def mending(cls, before: Proposed, text: str, message: str) -> DraftProposer:
-        """The same optimization once more, by another text; the hypothesis stays if it holds."""
-        title = before.candidates[0].title.removesuffix(BY_ASSISTANT)
+    def mending(cls, before: Proposed, texts: tuple[str, ...], message: str) -> DraftProposer:
+        """The same optimization once more, by other texts; the hypothesis stays if it holds."""
+        first = before.candidates[0]
+        title = first.title.removesuffix(BY_ASSISTANT).removesuffix(_told(first.params))
         offer = Offered(before.optimization, before.family, title)
-        return cls(offer, text, message if message.strip() else before.hypothesis)
+        return cls(offer, texts, message if message.strip() else before.hypothesis)
 
     def propose(self, _run: Run, subject: Subject) -> Proposal:
-        """The draft, as the candidate for what was offered."""
+        """The draft, or the variants, as candidates for what was offered."""
         title = self.offer.title
         if self.offer.optimization == OWN_IDEA and self.message.strip():
-            title = _line(self.message.strip().splitlines()[0].replace("|", " "))[:60]
+            title = _title(self.message.strip().splitlines()[0])[:60]
+        found = (doubt for text in self.texts for doubt in doubts(subject.source, text))
         return Proposal(
             optimization=self.offer.optimization,
             family=self.offer.family,
             hypothesis=_line(self.message) or f"{self.offer.title}, by an assistant",
-            variants=(ProposedVariant({}, f"{title}{BY_ASSISTANT}", self.text),),
-            doubts=doubts(subject.source, self.text),
+            variants=tuple(
+                ProposedVariant(values, f"{title}{_told(values)}{BY_ASSISTANT}", text)
+                for values, text in zip(values_of(self.texts), self.texts, strict=True)
+            ),
+            doubts=tuple(dict.fromkeys(found)),
         )
+
+
+def check_text(before: Source, text: str, name: str) -> None:
+    """Check that a text may be a candidate.
+
+    Args:
+        before: the incumbent.
+        text: what is to be judged.
+        name: what the text is called where it may not.
+
+    Raises:
+        UsageError: it is not fit to be one, and what is to be mended.
+    """
+    if wrong := problems(before, text):
+        raise UsageError(f"{name} cannot be a candidate: {'; '.join(wrong)}")
+
+
+def _told(values: Mapping[str, Any]) -> str:
+    return f" {_title(in_words(values))}" if values else ""
+
+
+def _title(text: str) -> str:
+    """As it may stand in a table."""
+    return _line(text.replace("|", " "))
 
 
 def _line(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from agent.events import CodeChange
 from agent.journal import to_json
 from agent.measuring.decision import signed
+from agent.measuring.screening import ScreenResult
 from agent.report.mismatch import in_words, mismatch
 from agent.state import Phase, Run
 
@@ -28,12 +29,16 @@ def last_attempt(run: Run) -> dict[str, Any] | None:
         "status": verdict.status.value,
         "reason": verdict.reason,
         "correct": run.candidate_correct,
-        "sha": run.candidates[0].sha,
+        "sha": run.shown.sha,
         "mismatch": mismatch(failed.reason, failed.detail) if failed else None,
         "account": failed.detail if failed else "",
         "overall": to_json(found.overall) if found else None,
         "configs": to_json(found.configs) if found else [],
-        "code": to_json(proposal.code),
+        "code": to_json(_code(run)),
+        "variants": [
+            {"title": each.title, "sha": each.sha, **_look(run.looked_at.get(each.sha))}
+            for each in (run.candidates if len(run.candidates) > 1 else ())
+        ],
         "earlier": [
             {
                 "number": number,
@@ -60,8 +65,23 @@ def last_attempt_in_words(run: Run) -> list[str]:
             f"  {config.config}: {config.incumbent_ms:.6f} -> {config.candidate_ms:.6f} ms, "
             f"{signed(effect.improvement)} [{signed(effect.low)}, {signed(effect.high)}]"
         )
-    lines += [f"  {_in_words(change)}" for change in (run.proposal.code if run.proposal else ())]
+    lines += [f"  {_in_words(change)}" for change in _code(run)]
     return [*lines, *([found["account"]] if found["account"] else [])]
+
+
+def _code(run: Run) -> tuple[CodeChange, ...]:
+    """What the compiler made of the candidate that the verdict is on."""
+    changes = run.proposal.code if run.proposal else ()
+    return tuple(change for change in changes if change.sha in ("", run.shown.sha))
+
+
+def _look(seen: ScreenResult | None) -> dict[str, Any]:
+    """What a short look at a variant gave; it ranks them and decides nothing."""
+    return {
+        "latency_ms": seen.latency_ms if seen else None,
+        "improvement": seen.improvement if seen else None,
+        "reason": seen.reason if seen else "",
+    }
 
 
 def _in_words(change: CodeChange) -> str:

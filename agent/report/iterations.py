@@ -44,6 +44,8 @@ class Iteration:
     failure: Failed | None = None
     """What ended it in place of a comparison."""
     screened: tuple[ScreenResult, ...] = ()
+    judged_sha: str = ""
+    """Of its candidates the one that a verdict is on, where it came to that."""
     rejected: tuple[ScreenResult, ...] = ()
     """Variants that a sweep ranked higher, and whose results were wrong."""
     tests_passed: int | None = None
@@ -62,7 +64,9 @@ class Iteration:
     @property
     def shown_sha(self) -> str:
         """The commit to look at: what was kept, or the candidate that was judged."""
-        return self.row.sha if self.row else self.proposal.candidates[0].sha
+        if self.row:
+            return self.row.sha
+        return self.judged_sha or self.proposal.candidates[0].sha
 
 
 def iterations(events: Iterable[Event]) -> tuple[Iteration, ...]:
@@ -114,6 +118,9 @@ def _mended(current: Iteration, before: Run, event: Proposed) -> Iteration:
         proposal=event,
         comparison=None,
         failure=None,
+        screened=(),
+        judged_sha="",
+        rejected=(),
         tests_passed=None,
         launches_after=(),
         took_s={**current.took_s, phase: current.took_s.get(phase, 0.0) + event.took_s},
@@ -131,6 +138,7 @@ def _after(current: Iteration, before: Run, event: Event) -> Iteration:
         case Verified():
             return replace(
                 current,
+                judged_sha=event.sha,
                 tests_passed=event.passed,
                 rejected=event.rejected,
                 launches_after=event.launches,
@@ -138,7 +146,8 @@ def _after(current: Iteration, before: Run, event: Event) -> Iteration:
         case Measured():
             return replace(current, comparison=event.comparison)
         case Failed():
-            return replace(current, comparison=None, failure=event)
+            sha = before.shown.sha
+            return replace(current, comparison=None, failure=event, judged_sha=sha)
     return current
 
 

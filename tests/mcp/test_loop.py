@@ -11,7 +11,7 @@ import psutil
 import pytest
 from mcp import Client
 
-from tests.mcp.client import answer_of, connected, read
+from tests.mcp.client import answer_of, connected, read, text_of
 from tests.support.project import COUNTED
 from tests.support.repo import git, isolate, make_repo
 
@@ -54,9 +54,21 @@ def test_the_loop(repo: Path) -> None:
         assert refused.is_error
 
         larger = source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 1024")
-        turn = await call("try", hypothesis="one program instead of four", source=larger)
+        smaller = repo.parent / "smaller.py"
+        smaller.write_text(source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 64"))
+        odd = await client.call_tool("try", {"source": larger, "variant_sources": ["def f(:"]})
+        assert odd.is_error and "variant-1.py cannot be a candidate" in text_of(odd)
+        turn = await call(
+            "try",
+            hypothesis="one program instead of four",
+            source=smaller.read_text().replace("= 64", "= 16"),
+            variants=[str(smaller)],
+            variant_sources=[larger],
+        )
         assert draft.read_text() == larger
         assert (turn["row"]["iteration"], turn["row"]["status"]) == (1, "keep"), turn
+        assert "BLOCK_SIZE=1024" in turn["row"]["optimization"]
+        assert len(turn["attempt"]["variants"]) == 3
         assert 0 < turn["effect"]["low"] < turn["effect"]["improvement"] < turn["effect"]["high"]
 
         end = await call("finish")
