@@ -121,7 +121,7 @@ def test_what_does_not_compile_is_judged_where_it_may_be_mended(tmp_path: Path) 
     run = ScriptedRun(repo, steps, options, compiler=ScriptedCompiler()).finish()
     assert [(row.status, row.attempts) for row in run.rows[1:]] == [(Status.KEEP, 2)]
     assert run.proposal is not None
-    assert run.proposal.code == (CodeChange("kernel", (32, 32), (0, 0), (0, 0)),)
+    assert run.proposal.code == (CodeChange("kernel", (32, 32), (0, 0), (0, 0), run.shown.sha),)
 
 
 def test_an_attempt_that_compiles_to_the_incumbents_code_costs_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -644,12 +645,36 @@ def test_one_run_at_a_time(repo: Path, other_run: subprocess.Popen[str]) -> None
     found = lock_owner(workspace.repository, SOFTMAX)
     assert found is not None
     assert (found.pid, found.run_id, found.kernel) == (other_run.pid, "r1", SOFTMAX)
-    message = rf"another run \(r1, pid {other_run.pid}\) is alive on {SOFTMAX}: .*tile-agent stop"
+    who = rf"pid {other_run.pid}, for .+, pid {os.getpid()}"
+    message = rf"another run \(r1, {who}\) is alive on {SOFTMAX}: .*`tile-agent stop r1`"
     with pytest.raises(UsageError, match=message), workspace.lock(SOFTMAX):
         pass
     with workspace.lock("kernels/other.py"):
         assert lock_owner(workspace.repository, "kernels/other.py") is not None
     assert lock_owner(workspace.repository, "kernels/other.py") is None
+
+
+def test_who_is_in_the_way_is_told(
+    repo: Path, other_run: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call of one's own, another client at the same run, another machine, nobody to be seen."""
+
+    def told(run_id: str) -> str:
+        with pytest.raises(UsageError) as refused, open_workspace(repo, run_id).lock(SOFTMAX):
+            pass
+        return str(refused.value)
+
+    assert told("r1").startswith(f"run r1 is at work on {SOFTMAX} for another client (")
+    (note,) = (repo / ".git" / "tile-agent").glob("*.json")
+    owner = json.loads(note.read_text())
+    monkeypatch.setenv("TILE_AGENT_CLIENT", owner["client"])
+    for run_id in ("r1", "r2"):
+        assert told(run_id).startswith(f"your run r1 is at work on {SOFTMAX} in another call (")
+    note.write_text(json.dumps(owner | {"host": "far"}))
+    assert f"pid {other_run.pid} on far" in told("r2")
+    assert told("r2").endswith("or stop it there with `tile-agent stop r1`")
+    note.write_text(json.dumps(owner | {"started": 0.0}))
+    assert told("r2").endswith("not visible from here: wait for it to end")
 
 
 def test_after_kill_9_the_same_run_goes_on(repo: Path, other_run: subprocess.Popen[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,8 @@ from agent.mcp.views import View
 from agent.options import KERNEL, TESTS
 
 SEVERAL = "one or several"
+LOGGER = "tile-agent"
+"""Of the lines in the client's log."""
 
 Repository = Annotated[
     str | None,
@@ -62,7 +65,8 @@ async def ask(
         mend = "give one in the kernel's git checkout"
         return {"error": f"{folder} is no directory: {mend}", "exit_code": int(ExitCode.USAGE)}
     arguments = command_line(*words, options=options or {}, names=names)
-    return await call(arguments, folder, _reporter(context))
+    report, pulse = _reporters(context)
+    return await call(arguments, folder, report, pulse=pulse, client=_named(context))
 
 
 def result(value: dict[str, Any]) -> CallToolResult:
@@ -77,13 +81,24 @@ def result(value: dict[str, Any]) -> CallToolResult:
     )
 
 
-def _reporter(context: Context[Any, Any]) -> Report:
-    """Hands lines of progress to the client, which numbers them."""
+def _reporters(context: Context[Any, Any]) -> tuple[Report, Report]:
+    """What hands lines to the client, as progress and to its log, and what only says "alive"."""
     count = 0
 
-    async def report(line: str) -> None:
+    async def pulse(line: str) -> None:
         nonlocal count
         count += 1
         await context.report_progress(count, message=line)
 
-    return report
+    async def report(line: str) -> None:
+        await pulse(line)
+        await context.log("info", line, logger_name=LOGGER)
+
+    return report, pulse
+
+
+def _named(context: Context[Any, Any]) -> str:
+    """The client for whom a command is run, as others are told of it."""
+    known = context.session.client_params
+    name = known.client_info.name if known else "a client"
+    return f"{name} over MCP, server {os.getpid()}"

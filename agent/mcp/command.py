@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from collections import deque
@@ -13,6 +14,7 @@ from typing import Any
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
+from agent.lock import CLIENT
 from agent.settings import as_words
 
 EXIT_TIMEOUT_S = 30.0
@@ -40,7 +42,14 @@ def command_line(*words: str, options: Mapping[str, Value], names: Sequence[str]
     return [*words, "--json", *given, *(["--", *names] if names else [])]
 
 
-async def call(arguments: Sequence[str], folder: Path, report: Report) -> dict[str, Any]:
+async def call(
+    arguments: Sequence[str],
+    folder: Path,
+    report: Report,
+    *,
+    pulse: Report | None = None,
+    client: str = "",
+) -> dict[str, Any]:
     """Run `tile-agent ARGUMENTS` in a folder and wait for its answer.
 
     What goes wrong is an answer too: `error` says what and how to mend it, in one line, and
@@ -52,14 +61,17 @@ async def call(arguments: Sequence[str], folder: Path, report: Report) -> dict[s
     Args:
         arguments: as `command_line` makes them.
         folder: where a relative path among the arguments starts.
-        report: called with every line that the command writes to stderr, and with the last one
-            again while it is silent.
+        report: called with every line that the command writes to stderr.
+        pulse: called with the last one again while it is silent; `report` where left out.
+        client: for whom it is run; others that meet it are told.
     """
+    pulse = pulse or report
     # -P: a folder `agent` of the user's, where the command runs, must not be taken for this one.
     # A session of its own: a signal for the server's group reaches it once, from the server.
     process = await anyio.open_process(
         [sys.executable, "-P", str(_CHILD), *arguments],
         cwd=folder,
+        env=os.environ | ({CLIENT: client} if client else {}),
         stdin=None,  # the null device: the server reads its client through another descriptor
         start_new_session=True,
     )
@@ -71,22 +83,22 @@ async def call(arguments: Sequence[str], folder: Path, report: Report) -> dict[s
             last.append(line)
             await report(line)
 
-    async def pulse() -> None:
+    async def pulses() -> None:
         begin = anyio.current_time()
         while True:
             await anyio.sleep(PULSE_S)
             said = last[-1] if last else "working"
-            await report(f"{said} ({anyio.current_time() - begin:.0f} s so far)")
+            await pulse(f"{said} ({anyio.current_time() - begin:.0f} s so far)")
 
     async with process:
         try:
-            async with anyio.create_task_group() as pulses:
-                pulses.start_soon(pulse)
+            async with anyio.create_task_group() as beating:
+                beating.start_soon(pulses)
                 async with anyio.create_task_group() as group:
                     group.start_soon(follow, process.stderr)
                     printed = b"".join([chunk async for chunk in process.stdout])
                     code = await process.wait()
-                pulses.cancel_scope.cancel()
+                beating.cancel_scope.cancel()
         finally:
             if process.returncode is None:
                 await _interrupt(process)

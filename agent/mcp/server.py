@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
+from mcp.shared.exceptions import MCPDeprecationWarning
 
 from agent import __version__
 from agent.mcp import resources, tools
@@ -25,6 +27,8 @@ Each answer says in "do" what comes next. If you lost track, or a call was cut o
 
 def make() -> MCPServer[Any]:
     """The server with its tools and resources."""
+    # Later protocols send logs on request alone and call them deprecated; many clients show them.
+    warnings.simplefilter("ignore", MCPDeprecationWarning)
     server: MCPServer[Any] = MCPServer(
         "tile-agent", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )

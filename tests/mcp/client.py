@@ -25,18 +25,23 @@ def connected(
     With `legacy` the client speaks the protocol of before 2026-07-28, as many assistants do. What
     the server starts are children of this process where `python` is the tests' own.
     """
+
+    async def session() -> T:
+        with anyio.fail_after(TIMEOUT_S):
+            async with client_in(folder, legacy=legacy, python=python) as client:
+                return await use(client)
+
+    return anyio.run(session)
+
+
+def client_in(folder: Path, *, legacy: bool = False, python: str = "", **more: Any) -> Client:
+    """One that starts a server in a folder when it is entered; `more` is the SDK's."""
     server = StdioServerParameters(
         command=python or warm_interpreter(),
         args=["-m", "agent", "mcp", "--repository", str(folder)],
         env=dict(os.environ),
     )
-
-    async def session() -> T:
-        with anyio.fail_after(TIMEOUT_S):
-            async with Client(server, mode="legacy" if legacy else "auto") as client:
-                return await use(client)
-
-    return anyio.run(session)
+    return Client(server, mode="legacy" if legacy else "auto", **more)
 
 
 def text_of(result: CallToolResult) -> str:
