@@ -26,7 +26,7 @@ from tests.support.project import KERNEL
 
 KEY = "sk-test-0123456789abcdef0123"
 FASTER = KERNEL.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 1024")
-FORMATS = {"chat": "openai", "messages": "anthropic"}
+FORMATS = {"chat": "openai", "responses": "openai-responses", "messages": "anthropic"}
 TASK = Task(
     optimization="block-size",
     family="tiles",
@@ -167,15 +167,15 @@ def test_what_is_out_of_place_is_a_doubt(provider: str, tmp_path: Path) -> None:
     assert "`torch.cuda.synchronize` has no place beside a launch" in doubt
 
 
-def test_the_responses_of_openai(keys: None, tmp_path: Path) -> None:
-    refusing = Reply(refusal="I will not.")
-    with LlmServer(GOOD, Reply(text="no"), GOOD, refusing, replace(GOOD, plain=True)) as server:
-        asked = writer(server, "openai-responses", tmp_path)
-        first, mended, refused, plain = (asked.write(BRIEF, Run()) for _ in range(4))
-    assert {received.path for received in server.received} == {"/v1/responses"}
-    assert [x.source for x in (first, mended, plain) if isinstance(x, Written)] == [FASTER] * 3
-    assert isinstance(refused, Refused)
-    assert refused.reason.startswith("the model refused: ")
+def test_each_format_is_asked_for_where_it_is_served(provider: str, tmp_path: Path) -> None:
+    with LlmServer(GOOD) as server:
+        writer(server, provider, tmp_path).write(BRIEF, Run())
+    served = {
+        "openai": "chat/completions",
+        "openai-responses": "responses",
+        "anthropic": "messages",
+    }
+    assert [received.path for received in server.received] == [f"/v1/{served[provider]}"]
 
 
 @pytest.mark.full

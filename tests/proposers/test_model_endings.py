@@ -160,6 +160,39 @@ def test_a_replay_needs_neither_url_nor_key(
     assert written.source == FASTER
 
 
+GONE: Mapping[str, tuple[str, Reply, str]] = {
+    "no such name": ("openai", Reply(status=404), "answers 404"),
+    "HTML": ("openai-responses", Reply(raw=b"<!doctype html><p>Hi"), "answers HTML"),
+    "silence": ("anthropic", Reply(silent=True), SILENT),
+    "errors": ("openai", Reply(status=500), "answers 500"),
+}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("provider", "reply", "told"), GONE.values(), ids=GONE)
+def test_a_run_ends_where_its_model_is_gone(
+    provider: str, reply: Reply, told: str, tmp_path: Path
+) -> None:
+    repo = make_repo(tmp_path, COUNTED)
+    with LlmServer(READY, reply) as server:
+        options = model(server, provider)
+        at = ["--model", options.model, "--base-url", options.base_url, "--json", "--yes"]
+        at += [
+            "--python",
+            warm_interpreter(),
+            "--proposer",
+            "model",
+            "--model-request-timeout-s",
+            "2",
+        ]
+        ended = tile_agent(repo, "run", *at, "--kernel", "double.py")
+    assert ended.code == ExitCode.ESCALATED, ended.err
+    assert ended.json["stop"]["reason"] == StopReason.UNANSWERED
+    assert told in ended.json["stop"]["detail"]
+    assert "exhausted" not in ended.out + ended.err
+    assert "no improvement found" not in ended.err
+
+
 @pytest.mark.parametrize("provider", FORMATS)
 def test_a_run_is_refused_or_says_that_nobody_answers(provider: str, tmp_path: Path) -> None:
     """A wrong key at first; then one that is withdrawn once the run has begun."""
