@@ -123,10 +123,10 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
     lines = [_row(HEAD), _row(["---"] * len(HEAD)), *map(_row, map(_figures, records))]
     lines += [
         "",
-        "Tried: candidates of the first run and of the second, each variant of a sweep counted.",
-        "Failed: those of the first run that were not kept. Tried again: of these in the second run;",
-        "their comparison had left a gain possible, unless they stand under failed again. Seconds are",
-        "those of the commands, from start to end.",
+        "Tried: candidates of the first run and of the second, with each variant of a sweep.",
+        "Failed: those of the first run that were not kept. Tried again: these in the second run;",
+        "their comparison had left a gain possible, unless they stand under failed again.",
+        "Seconds are those of the commands, from start to end.",
     ]
     return "\n".join(lines) + "\n"
 
