@@ -199,6 +199,8 @@ class Calibrated(Event):
     """What compiling the incumbent took, 0 where nothing is compiled; None: not known."""
     least_times: LeastTimes | None = None
     """What the GPU needs for the configs at least, as far as that is known."""
+    known_from: str = ""
+    """The earlier run that measured it; empty: this one did."""
 
 
 @dataclass(frozen=True)

@@ -189,6 +189,9 @@ class Effects:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
+        memory, setting = self.candidates.memory, self.judge.setting()
+        if memory is not None and (known := memory.calibrated(run, setting)) is not None:
+            return known
         budget = MeasuringBudget.of(run.options)
         until = deadline_in(budget.calibration_s)
         if self.diagnostician is not None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.environment import describe
 from agent.errors import JournalError, TransitionError, UsageError
-from agent.events import Event, Started
+from agent.events import Calibrated, Event, Started
 from agent.journal import read, replay
 from agent.measuring.decision import Rules, Status
+from agent.measuring.measurement import Calibration
 from agent.options import PLAYBOOK
 from agent.playbook import find
 from agent.playbook.base import Optimization
@@ -25,6 +26,9 @@ from agent.report.iterations import Iteration, iterations
 from agent.repository import Repository
 from agent.runs import find_runs, runs_folder
 from agent.state import Run, started
+
+CALIBRATION_HOLDS_S = 24 * 3600.0
+"""For so long the noise of a machine is taken for what it was."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,8 @@ class PastRun:
     """Iteration -> the commit that it began with; one more for the code that the run left."""
     keeps: tuple[tuple[int, str], ...]
     """Iteration and family of each step that was kept."""
+    calibrated: Calibrated | None = None
+    """What the origin compared with itself gave, where this run looked itself."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> PastRun:
@@ -170,6 +176,7 @@ class PastRun:
                 for step in steps
                 if step.row and step.row.status is Status.KEEP
             ),
+            next((e for e in events if isinstance(e, Calibrated) and not e.known_from), None),
         )
 
     def failed_at(self, iteration: int) -> Iterator[PastAttempt]:
@@ -236,6 +243,31 @@ class PastRuns:
                         titles[attempt.optimization, attempt.title] = _reason(attempt, now)
         return Failures(texts, titles)
 
+    def calibrated(self, run: Run, setting: str) -> Calibrated | None:
+        """What an earlier run measured of the same files on this machine, as far as that holds now.
+
+        It holds for a day, under the same driver and limits, while the baseline takes as long.
+
+        Args:
+            run: the one that asks, with its baseline.
+            setting: driver, clock and power limits now.
+        """
+        now, files = started(run), self.repository.files
+        for past in reversed(self._comparable_to(now)):
+            found, then = past.calibrated, past.started
+            if (
+                found is not None
+                and found.calibration.setting == setting
+                and 0 <= now.began_at_s - then.began_at_s < CALIBRATION_HOLDS_S
+                and (then.environment, then.python) == (now.environment, now.python)
+                and then.options.calibration_budget_s == now.options.calibration_budget_s
+                and then.options.counters == now.options.counters
+                and files(then.origin_sha) == files(run.incumbent_sha)
+                and _takes_as_long(run, found.calibration)
+            ):
+                return replace(found, known_from=then.run_id, took_s=0.0, touched=())
+        return None
+
     def tried(self, run: Run) -> tuple[JudgedEdit, ...]:
         """What was judged on this kernel, the latest first; of the same edit the latest counts."""
         now, told = started(run), dict[str, JudgedEdit]()
@@ -292,6 +324,16 @@ class PastRuns:
             options.allow_precision_loss,
             options.tested_shapes_only,
         )
+
+
+def _takes_as_long(run: Run, then: Calibration) -> bool:
+    """Whether the baseline is as fast as the origin was when it was calibrated."""
+    records = run.baseline.records if run.baseline else ()
+    now = {record.config: record.latency_ms for record in records}
+    return all(
+        config in now and abs(now[config] / level_ms - 1) <= then.band
+        for config, level_ms in then.levels_ms.items()
+    )
 
 
 def _reason(attempt: PastAttempt, now: Started) -> str:

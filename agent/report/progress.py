@@ -67,6 +67,11 @@ def lines(run: Run, event: Event) -> list[str]:
     return [*_of_what_happened(run, event), *([told] if event.touched else [])]
 
 
+def _when_known(event: Calibrated) -> str:
+    """What finding out took, or who found it out before."""
+    return f"as run {event.known_from} had it" if event.known_from else f"{event.took_s:.0f} s"
+
+
 def _of_what_happened(run: Run, event: Event) -> list[str]:
     match event:
         case Baselined():
@@ -81,7 +86,7 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
             text = describe_resolution(event.calibration, run.options.rules)
             return [
                 *_compared(run, event),
-                f"noise      {text} ({event.took_s:.0f} s)",
+                f"noise      {text} ({_when_known(event)})",
                 *_plan(run),
                 *_diagnosed(event.diagnosis),
             ]
