@@ -1,8 +1,9 @@
 """What the runs on a kernel tried: nobody tries it again in vain, and who thinks may read it.
 
 An attempt is known to have failed where its results were wrong, where it did not run, or where it
-gained too little beyond doubt; a comparison that left a good step possible says nothing. What was
-found holds for the same edit of the same text under the same conditions: tests, machine, rules.
+gained too little beyond doubt. A comparison that left a good step possible says nothing once the
+noise is less: until then another one would leave as much open. What was found holds for the same
+edit of the same text under the same conditions: tests, machine, rules.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Any
 
 from agent.environment import describe
@@ -29,6 +31,8 @@ from agent.state import Run, started
 
 CALIBRATION_HOLDS_S = 24 * 3600.0
 """For so long the noise of a machine is taken for what it was."""
+FINER = 0.75
+"""A calibration that tells gains apart that are so much smaller has more to say of an edit."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ class PastAttempt:
     """Rather than set aside by a cheap look."""
     failed: bool
     """It is known not to be worth another try."""
+    left_open: bool = False
+    """Its comparison found no gain, and was too coarse to leave none possible."""
 
     @property
     def optimization(self) -> str:
@@ -128,6 +134,7 @@ def _of_one(
             status=status if judged else Status.REVERT,
             judged=judged,
             failed=failed if judged else failed or status is Status.KEEP,
+            left_open=status is Status.REVERT and each.comparison is not None and not failed,
         )
 
 
@@ -154,7 +161,7 @@ class PastRun:
     keeps: tuple[tuple[int, str], ...]
     """Iteration and family of each step that was kept."""
     calibrated: Calibrated | None = None
-    """What the origin compared with itself gave, where this run looked itself."""
+    """What the origin compared with itself gave."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> PastRun:
@@ -176,7 +183,7 @@ class PastRun:
                 for step in steps
                 if step.row and step.row.status is Status.KEEP
             ),
-            next((e for e in events if isinstance(e, Calibrated) and not e.known_from), None),
+            next((event for event in events if isinstance(event, Calibrated)), None),
         )
 
     def failed_at(self, iteration: int) -> Iterator[PastAttempt]:
@@ -235,8 +242,10 @@ class PastRuns:
                 if text is None or attempt.iteration.number > max(here):
                     continue
                 texts.pop(text, None)  # the latest word counts
-                if attempt.failed:  # against an incumbent that was no faster than this one
-                    texts[text] = _reason(attempt, now)
+                # against an incumbent that was no faster than this one
+                if attempt.failed or (attempt.left_open and _sees_no_more(run, past)):
+                    more = "" if attempt.failed else "; one now would tell no more"
+                    texts[text] = f"{_reason(attempt, now)}{more}"
             if past.started.run_id != now.run_id and run.proposer == PLAYBOOK:
                 for attempt in past.failed_at(max(here)):
                     if attempt.iteration.proposer == PLAYBOOK:
@@ -257,6 +266,7 @@ class PastRuns:
             found, then = past.calibrated, past.started
             if (
                 found is not None
+                and not found.known_from
                 and found.calibration.setting == setting
                 and 0 <= now.began_at_s - then.began_at_s < CALIBRATION_HOLDS_S
                 and (then.environment, then.python) == (now.environment, now.python)
@@ -324,6 +334,16 @@ class PastRuns:
             options.allow_precision_loss,
             options.tested_shapes_only,
         )
+
+
+def _sees_no_more(run: Run, past: PastRun) -> bool:
+    """Whether a comparison now would leave as much open as one of an earlier run."""
+    if run.calibration is None or past.calibrated is None or past.started == run.started:
+        return False
+    now, then = (
+        list(each.resolvable.values()) for each in (run.calibration, past.calibrated.calibration)
+    )
+    return bool(now and then) and median(now) > FINER * median(then)
 
 
 def _takes_as_long(run: Run, then: Calibration) -> bool:

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
-from agent.events import Event, Failed, Measured, Proposed, Settled, StopReason, Verified
+from agent.events import (
+    Calibrated,
+    Event,
+    Failed,
+    Measured,
+    Proposed,
+    Settled,
+    StopReason,
+    Verified,
+)
 from agent.journal import read
+from agent.loop import drive
 from agent.measuring.decision import Status
 from agent.memory import PastAttempt, PastRun, PastRuns, attempts
 from agent.options import Options
 from agent.proposers.agenda import agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
-from agent.state import Run
+from agent.state import Phase, Run
 from agent.syntax import Source
 from tests.support.history import HISTORY, comparison, proposed
 from tests.support.project import PROJECT
@@ -78,6 +89,80 @@ def test_the_values_of_a_sweep_that_lost_are_passed_over_with_the_best(tmp_path:
     )
     assert [out.title for out in proposed.filtered_out] == ["sweep (n=0)", "sweep (n=2)"]
     assert "looked slower than another value" in proposed.filtered_out[0].reason
+
+
+OPEN = Step("open", (kernel(1.001),))
+
+
+@pytest.mark.parametrize(("noise", "again_tried"), [(0.05, []), (0.04, []), (0.03, ["open (n=0)"])])
+def test_what_a_comparison_left_open_is_tried_where_one_now_tells_more(
+    tmp_path: Path, noise: float, again_tried: list[str]
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
+    first = ScriptedRun(repo, [OPEN], ENDLESS, noise=0.05)
+    assert tried(first.finish()) == ["open (n=0)"]
+    write(repo, {"notes": "so that it is calibrated anew"})
+    git(repo, "add", "notes")
+    git(repo, "commit", "-qm", "Note")
+    second = replace(again(first), noise=noise).finish()
+    assert tried(second) == again_tried
+    if not again_tried:
+        assert second.skipped[0].reason.endswith("; one now would tell no more")
+
+
+def calibrated(scripted: ScriptedRun) -> Calibrated:
+    """What it knows of its noise."""
+    events = (entry.event for entry in read(scripted.folder / "journal.jsonl"))
+    return next(event for event in events if isinstance(event, Calibrated))
+
+
+def test_the_calibration_of_a_known_kernel_is_taken_over(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0), "tests": "# the test\n"})
+    first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
+    first.finish()
+    for number in (2, 3):  # the third from the first too, so that its age is known
+        run = again(first, number)
+        run.finish()
+        assert calibrated(run).known_from == "kernel-1"
+        assert calibrated(run).calibration == calibrated(first).calibration
+
+
+@pytest.mark.parametrize(
+    "change", ["--retry", "another machine", "a day", "another file", "another budget"]
+)
+def test_a_calibration_is_made_anew_where_it_may_not_hold(tmp_path: Path, change: str) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0), "helper.py": "# one\n"})
+    first = ScriptedRun(repo, [Step("slower", (kernel(1.2),))], ENDLESS)
+    first.finish()
+    second = again(first)
+    changes: dict[str, dict[str, Any]] = {
+        "--retry": {"options": replace(ENDLESS, retry=True)},
+        "another machine": {"torch": "2.1"},
+        "a day": {"began_at_s": first.began_at_s + 24 * 3600},
+        "another budget": {"options": replace(ENDLESS, calibration_budget_s=7.0)},
+    }
+    if change == "another file":
+        write(repo, {"helper.py": "# two\n"})
+        git(repo, "commit", "-qam", "Another helper")
+    second = replace(second, **changes.get(change, {}))
+    second.finish()
+    assert calibrated(second).known_from == ""
+
+
+def test_a_calibration_holds_under_its_limits_while_the_kernel_is_as_fast(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0)})
+    first = ScriptedRun(repo, [], ENDLESS)
+    first.finish()
+    run, journal = again(first).begin()
+    effects = again(first).effects().table()
+    run = drive(run, journal, effects, lambda *_: None, lambda run: run.phase is Phase.CALIBRATE)
+    journal.close()
+    past = PastRuns(first.repository)
+    assert past.calibrated(run, "") is not None
+    assert past.calibrated(run, "another limit of power") is None
+    assert run.baseline is not None
+    slower = tuple(replace(r, latency_ms=1.2 * r.latency_ms) for r in run.baseline.records)
+    assert past.calibrated(replace(run, baseline=replace(run.baseline, records=slower)), "") is None
 
 
 def test_an_edit_of_other_code_is_tried(tmp_path: Path) -> None:

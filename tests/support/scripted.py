@@ -65,6 +65,7 @@ class ScriptedJudge:
     """Exact, repeatable verdicts; `noise` spreads the pairs."""
 
     launching: tuple[str, ...] = ("test_kernel.py::test_right",)
+    noise: float | None = None
 
     def leave_out(self, nodeids: Collection[str]) -> None:
         assert not nodeids
@@ -116,7 +117,8 @@ class ScriptedJudge:
         after_first: Callable[[PairTime], None] = lambda _: None,
         until: float = math.inf,
     ) -> Calibration | Failure:
-        return Calibration(0.001, {"c": _latency(checkout)}, band=0.1, pairs=8)
+        resolvable = {"c": self.noise} if self.noise else {}
+        return Calibration(0.001, {"c": _latency(checkout)}, 0.1, 8, resolvable)
 
     def setting(self) -> str:
         return ""
@@ -149,7 +151,9 @@ class ScriptedJudge:
         if "SICK" in _text(candidate):
             return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
         before, after = _latency(incumbent), _latency(candidate)
-        pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in (0.999, 1.0, 1.001, 1.0)]
+        noise = self.noise or 0.001
+        wobbles = (1 - noise, 1.0, 1 + noise, 1.0)
+        pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in wobbles]
         return compare(pairs, alpha=0.0125 / attempts)
 
 
@@ -258,6 +262,8 @@ class ScriptedRun:
     """Its version, on the machine of the run."""
     plan: TestPlan = PLAN
     python: str = "python3"
+    began_at_s: int = 1_700_000_000
+    noise: float | None = None
 
     def __post_init__(self) -> None:
         self.repository = Repository.open(self.repo)
@@ -277,7 +283,7 @@ class ScriptedRun:
             kernel_class=KernelClass.MEMORY.value,
             branch=self.branch,
             origin_sha=origin,
-            began_at_s=1_700_000_000,
+            began_at_s=self.began_at_s,
             python=self.python,
             tests=self.plan,
             environment={"gpus": [], "versions": {"torch": self.torch}},
@@ -301,7 +307,9 @@ class ScriptedRun:
             candidates=Candidates(
                 self.workspace, lambda root: (root,), self.compiler, PastRuns(self.repository)
             ),
-            judge=ScriptedJudge() if self.plan is PLAN else ScriptedJudge(self.plan.correctness),
+            judge=ScriptedJudge(noise=self.noise)
+            if self.plan is PLAN
+            else ScriptedJudge(self.plan.correctness, self.noise),
             proposers={
                 "playbook": ScriptedProposer(self.steps),
                 "assistant": ScriptedAssistant(self.steps),
