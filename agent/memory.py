@@ -17,7 +17,7 @@ from typing import Any
 from agent.environment import describe
 from agent.errors import JournalError, TransitionError, UsageError
 from agent.events import Calibrated, Event, Started
-from agent.journal import read, replay
+from agent.journal import read, replay, to_json
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Calibration
 from agent.options import PLAYBOOK
@@ -269,7 +269,8 @@ class PastRuns:
                 and not found.known_from
                 and found.calibration.setting == setting
                 and 0 <= now.began_at_s - then.began_at_s < CALIBRATION_HOLDS_S
-                and (then.environment, then.python) == (now.environment, now.python)
+                and to_json(then.environment) == to_json(now.environment)
+                and then.python == now.python
                 and then.options.calibration_budget_s == now.options.calibration_budget_s
                 and then.options.counters == now.options.counters
                 and files(then.origin_sha) == files(run.incumbent_sha)

@@ -38,5 +38,6 @@ def test_what_failed_is_passed_over(tmp_path: Path) -> None:
     again = tile_agent(repo, *run, "second")
     assert again.code == ExitCode.NO_IMPROVEMENT, again.err
     assert len(again.json["rows"]) == 1
+    assert "as run double-" in again.err, "its calibration was not taken over"
     (why,) = (each["reason"] for each in again.json["skipped"] if "tried before" in each["reason"])
     assert "(run double-" in why
