@@ -50,11 +50,19 @@ class Assistant:
     def draft(self) -> Path:
         return Path(self.ask(*CHOOSE)["file"])
 
-    def end(self) -> tuple[str, float, list[str]]:
-        """The kernel on the branch, how much faster it is, and what became of the iterations."""
+    def end(self) -> tuple[float, dict[str, Any]]:
+        """How much faster the kernel is, and all else that two runs of one outcome share."""
         result = self.ask("finish", "--json")
-        kept = git(self.repo, "show", f"{result['branch']}:double.py")
-        return kept, result["speedup"], [row["status"] for row in result["rows"]]
+        (known,) = self.ask("status", "--json")["runs"]
+        return result["speedup"], {
+            "kernel": git(self.repo, "show", f"{result['branch']}:double.py"),
+            "rows": [(row["optimization"], row["status"]) for row in result["rows"]],
+            "commits": git(self.repo, "log", "--format=%s", result["branch"]),
+            "stop": result["stop"],
+            "state": (known["phase"], known["standing"]),
+            "checkout": git(self.repo, "status", "--porcelain"),
+            "worktrees": len(git(self.repo, "worktree", "list").splitlines()),
+        }
 
 
 def careful(assistant: Assistant) -> None:
@@ -111,7 +119,9 @@ def test_ten_mistakes_cost_nothing_but_attempts(tmp_path: Path) -> None:
     sure, clumsy = Assistant(tmp_path, "sure"), Assistant(tmp_path, "clumsy")
     careful(sure)
     assert len(list(mistakes(clumsy))) == 10
-    (text, speedup, statuses), (same, as_fast, found) = sure.end(), clumsy.end()
-    assert text == same == FASTER.strip()
+    (speedup, wanted), (as_fast, found) = sure.end(), clumsy.end()
+    assert found == wanted
     assert as_fast == pytest.approx(speedup, rel=0.01)
-    assert statuses == found == ["keep", "keep"]
+    assert found["kernel"] == FASTER.strip()
+    assert [status for _, status in found["rows"]] == ["keep", "keep"]
+    assert (found["checkout"], found["worktrees"]) == ("", 1)
