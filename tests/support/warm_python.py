@@ -27,6 +27,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -228,6 +229,7 @@ def _import(names: tuple[str, ...]) -> bool:
             if each != READS_ITS_VARIABLES:
                 with contextlib.suppress(ImportError):  # of an optional dependency
                     importlib.import_module(each)
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # 50 ms at each fork's end
     gc.collect()
     gc.freeze()
     return True
