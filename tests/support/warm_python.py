@@ -46,7 +46,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
 AGENT = str(Path(PACKAGE).parent / "agent")
 IMPORTS = {
-    "command-line": ("agent.*", "pandas", "scipy.special"),
+    "command-line": ("agent.*", "git", "pandas", "scipy.special"),
     "interpreter": (*preloading.PRELOADED, *preloading.EXTRAS),
     "compiler": (*preloading.PRELOADED, *preloading.EXTRAS),
 }
