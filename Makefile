@@ -50,8 +50,9 @@ PYTEST := $(BIN)/python -m pytest -n $(shell expr $$(nproc) + 1) --dist workstea
 test: $(VENV)/.dev
 	$(PYTEST) -m "not full"
 
-test-all: test
-	$(PYTEST) -m full
+# In one session: a second one would import and collect all of it again in every worker.
+test-all: $(VENV)/.dev
+	$(PYTEST)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

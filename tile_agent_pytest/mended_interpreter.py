@@ -44,6 +44,9 @@ def mend() -> None:
     convert = getattr(interpreter, "_implicit_cvt", None)
     if convert is not None and isinstance(convert(0.0), float):
         interpreter._implicit_cvt = _with_floats(interpreter, convert)
+    element = getattr(interpreter, "_get_np_dtype", None)
+    if element is not None and not hasattr(element, "by_name"):
+        interpreter._get_np_dtype = _remembering(element)
     if hasattr(interpreter, "interpreter_semantic"):
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
@@ -62,6 +65,20 @@ def _with_floats(interpreter: Any, convert: Any) -> Any:
         return interpreter.tl.tensor(interpreter.TensorHandle(number, float32), float32)
 
     return implicit_cvt
+
+
+def _remembering(element: Any) -> Any:
+    """NumPy's type of one of Triton's, whose name says all of it; Triton makes a table a call."""
+    by_name: dict[str, Any] = {}
+
+    def get_np_dtype(kind: Any) -> Any:
+        if kind.name not in by_name:
+            by_name[kind.name] = element(kind)
+        return by_name[kind.name]
+
+    remembering: Any = get_np_dtype
+    remembering.by_name = by_name
+    return remembering
 
 
 def _mend_booleans(interpreter: Any) -> None:

@@ -149,6 +149,35 @@ def test_masks_are_combined_element_by_element_as_the_compiler_does(
     assert "`or` between tiles" in told
 
 
+USE_TYPES = """
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+from tile_agent_pytest import mended_interpreter
+
+original = interpreter._get_np_dtype
+mended_interpreter.mend()
+scalars = [value for value in vars(tl).values() if isinstance(value, tl.dtype)]
+wrong, told = [], 0
+for scalar in [*scalars, *map(tl.pointer_type, scalars)]:
+    for kind in (scalar, tl.block_type(scalar, [4]), tl.block_type(scalar, [2, 8])):
+        try:
+            expected = original(kind)
+        except KeyError:
+            continue
+        for _ in range(2):
+            told += 1
+            if interpreter._get_np_dtype(kind) != expected:
+                wrong.append(kind)
+print(interpreter._get_np_dtype is not original, told > 50, wrong)
+"""
+
+
+def test_numpys_types_are_remembered_as_they_are() -> None:
+    done = run_python(USE_TYPES, environment={**os.environ, "TRITON_INTERPRET": "1"})
+    assert (done.returncode, done.stdout) == (0, "True True []\n"), done.stderr
+
+
 COMPUTED = {
     "__nv_tanhf": ((0.3,), math.tanh(0.3)),
     "__nv_erf": ((0.3,), math.erf(0.3)),

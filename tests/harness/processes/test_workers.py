@@ -250,6 +250,23 @@ def test_the_samples_of_pytest_benchmark_arrive(project: Project, server: ForkSe
         assert all(0.002 <= sample < 0.1 for sample in test.benchmark_s)
 
 
+def test_a_worker_starts_no_program_by_itself(project: Project, tmp_path: Path) -> None:
+    """As pytest-benchmark does, which asks git and hg what a saved run is called."""
+    pytest.importorskip("pytest_benchmark")
+    tools, started = tmp_path / "tools", tmp_path / "started"
+    tools.mkdir()
+    for name in ("git", "hg"):
+        (tools / name).write_text(f"#!/bin/sh\necho {name} >> {started}\n")
+        (tools / name).chmod(0o755)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    only_this = "import os, subprocess\n\ndef test(benchmark):\n"
+    with start_server(tmp_path / "server.log", write=[tmp_path], PATH=path) as server:
+        test = only(project, server, f"{only_this}    benchmark.pedantic(int, rounds=2)\n")
+        assert (test.outcome, started.exists()) == ("passed", False)
+        only(project, server, f"{only_this}    subprocess.run(['git'], check=True)\n")
+    assert started.read_text() == "git\n"
+
+
 def test_a_hundred_thousand_samples_are_thinned(project: Project, server: ForkServer) -> None:
     pytest.importorskip("pytest_benchmark")
     body = "def test(benchmark):\n    benchmark.pedantic(lambda: None, rounds=100_000)\n"
