@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,16 +82,28 @@ def test_another_size_and_an_interruption(repo: Path) -> None:
     assert all("\x1b[?25h" in drawing for drawing in drawings)  # however it had ended
 
 
-def test_a_run_in_another_terminal_is_followed(repo: Path) -> None:
+def test_a_run_is_followed_in_another_terminal_and_in_plain_lines_without_one(repo: Path) -> None:
     process = start(repo, until="noise")
-    with OnTerminal(repo, "status", "--follow") as terminal:
+    with ThreadPoolExecutor() as pool, OnTerminal(repo, "status", "--follow") as terminal:
+        without = pool.submit(tile_agent, repo, "status", "--follow")
         terminal.until(lambda text: "\ntrying " in text)
-        finish(process)
+        said = finish(process)
         assert terminal.until_it_ends() == process.returncode == ExitCode.DONE
         text = terminal.screen.text
+        followed = without.result()
     assert lines_beginning(text, VIEW) == []
     assert lines_beginning(text, ("baseline", "noise"))
     assert text.count("faster in the interpreter") == 1
+
+    assert followed.code == ExitCode.DONE
+    assert "\x1b" not in followed.out + followed.err
+    assert followed.err == ""
+    tried = lines_beginning(said, ("", "["))
+    assert tried
+    assert all(line in followed.out for line in tried)
+    as_json = tile_agent(repo, "status", "--follow", str(only_run(repo)["run"]), "--json")
+    assert as_json.json["run"] == only_run(repo)["run"]
+    assert as_json.err.splitlines()[0].startswith("baseline ")
 
 
 @pytest.mark.full
@@ -104,21 +117,6 @@ def test_who_follows_is_told_of_an_interruption(repo: Path) -> None:
         text = terminal.screen.text
     assert f"tile-agent resume {only_run(repo)['run']}" in text.replace("\n", "")
     assert lines_beginning(text, VIEW) == []
-
-
-def test_without_a_terminal_it_is_followed_in_plain_lines(repo: Path) -> None:
-    process = start(repo, until="noise")
-    followed = tile_agent(repo, "status", "--follow")
-    said = finish(process)
-    assert followed.code == process.returncode == ExitCode.DONE
-    assert "\x1b" not in followed.out + followed.err
-    assert followed.err == ""
-    tried = lines_beginning(said, ("", "["))
-    assert tried
-    assert all(line in followed.out for line in tried)
-    as_json = tile_agent(repo, "status", "--follow", str(only_run(repo)["run"]), "--json")
-    assert as_json.json["run"] == only_run(repo)["run"]
-    assert as_json.err.splitlines()[0].startswith("baseline ")
 
 
 def test_nothing_is_followed_where_nothing_goes_on(repo: Path) -> None:
