@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +34,7 @@ from agent.journal import read, replay
 from agent.redaction import redact_values
 from agent.report.document import document
 from agent.report.page import markdown
+from agent.report.result import exit_code
 from agent.repository import Repository
 from agent.state import Phase, Run
 from agent.workspace import SANDBOX, Workspace
@@ -119,6 +120,14 @@ class Fleet:
         return f"{refs_of(self.fleet_id)}{_COMMIT}"
 
 
+def spent(standings: Iterable[KernelStanding], gpus_per_run: int, hours: float | None) -> str:
+    """Why nothing more may begin: the GPU hours are spent; empty while they are not."""
+    if hours is None:
+        return ""
+    found = sum(each.spent_s for each in standings) * gpus_per_run / 3600
+    return f"{found:.2f} of {hours:g} GPU hours are spent" if found >= hours else ""
+
+
 def fleets_folder(repository: Repository) -> Path:
     """Where the fleets of a repository are kept."""
     return repository.root / SANDBOX / "fleet"
@@ -181,13 +190,6 @@ class Home:
     def standing(self, name: str) -> KernelStanding:
         """How a kernel stands."""
         return _structured(self.folder / name / STANDING, KernelStanding)
-
-    def spent(self, hours: float | None) -> str:
-        """Why nothing more may begin: the GPU hours are spent; empty while they are not."""
-        if hours is None:
-            return ""
-        spent = sum(each.spent_s for each in self.standings()) * self.fleet().gpus_per_run / 3600
-        return f"{spent:.2f} of {hours:g} GPU hours are spent" if spent >= hours else ""
 
     def grant(self, fleet: Fleet) -> None:
         """Write down what was asked for; again where it has other hours or another address."""
@@ -269,6 +271,14 @@ class Home:
         if interrupted and (run is None or run.phase is not Phase.DONE):
             return FleetOutcome.WAITING
         return FleetOutcome.ENDED
+
+    def ended(self, name: str) -> KernelStanding | None:
+        """How a kernel stands whose journal came home to its end; None where it did not."""
+        run = self.run(name)
+        if run is None or run.phase is not Phase.DONE:
+            return None
+        now = replace(self.standing(name), outcome=FleetOutcome.ENDED, reason="")
+        return self.write(replace(now, code=int(exit_code(run))))
 
     def run(self, name: str) -> Run | None:
         """The run of a kernel as its journal tells it; None where none can be read."""

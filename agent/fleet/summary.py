@@ -14,13 +14,12 @@ from agent.report.result import to_result
 _COLUMNS = ("kernel", "standing", "origin_ms", "best_ms", "gain", "kept", "GPU h", "branch")
 
 
-def to_row(home: Home, standing: KernelStanding, *, alive: bool = True) -> dict[str, Any]:
-    """A kernel as plain JSON values; `alive` says whether somebody drives its fleet."""
+def _to_row(home: Home, standing: KernelStanding, gpus: int, *, alive: bool) -> dict[str, Any]:
+    """A kernel as plain JSON values; `gpus` are those of a run."""
     running = standing.outcome is FleetOutcome.RUNNING
     run = home.run(standing.name)
     result = to_result(run) if run else {}
     final = run.finished.comparison if run and run.finished else None
-    gpus = home.fleet().gpus_per_run
     return {
         "name": standing.name,
         "kernel": standing.kernel,
@@ -47,17 +46,23 @@ def to_row(home: Home, standing: KernelStanding, *, alive: bool = True) -> dict[
 
 
 def to_result_of(home: Home, *, alive: bool = True) -> dict[str, Any]:
-    """A fleet as plain JSON values, what gained most first."""
-    rows = [to_row(home, standing, alive=alive) for standing in home.standings()]
+    """A fleet as plain JSON values, what gained most first.
+
+    Args:
+        home: the fleet.
+        alive: whether somebody drives it.
+    """
+    fleet, standings = home.fleet(), home.standings()
+    rows = [_to_row(home, each, fleet.gpus_per_run, alive=alive) for each in standings]
     rows.sort(key=lambda row: (-(row["gain"] or 0.0), row["name"]))
     return {
         "fleet": home.fleet_id,
-        "sha": home.fleet().sha,
+        "sha": fleet.sha,
         "folder": str(home.folder),
         "kernels": rows,
         "kept": sum(row["kept"] > 0 for row in rows),
         "gpu_h": sum(row["gpu_h"] for row in rows),
-        "exit_code": int(exit_code(home.standings(), rows)),
+        "exit_code": int(exit_code(standings, rows)),
     }
 
 

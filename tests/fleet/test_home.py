@@ -11,7 +11,7 @@ from agent.environment import Environment
 from agent.errors import ExitCode, UsageError
 from agent.events import Event
 from agent.fleet.bundles import bundled, packed, unpacked
-from agent.fleet.home import Fleet, FleetOutcome, Home, KernelStanding, branch_of
+from agent.fleet.home import Fleet, FleetOutcome, Home, KernelStanding, branch_of, spent
 from agent.fleet.jobs import Ended, KernelJob, Placed, Progressed, RefusedByMachine, ResumePoint
 from agent.fleet.summary import headline, table, to_result_of
 from agent.journal import Journal
@@ -173,8 +173,8 @@ def test_hours_add_up_over_tasks_and_count_once(home: Home, tmp_path: Path) -> N
 def test_hours_are_spent_when_those_of_all_kernels_are(home: Home) -> None:
     for standing in home.standings():
         home.write(replace(standing, held_before_s=1800.0, held_s=900.0))
-    assert home.spent(None) == home.spent(1.6) == ""
-    assert home.spent(1.5) == "1.50 of 1.5 GPU hours are spent"
+    assert spent(home.standings(), 1, None) == spent(home.standings(), 1, 1.6) == ""
+    assert spent(home.standings(), 1, 1.5) == "1.50 of 1.5 GPU hours are spent"
     home.grant(replace(home.fleet(), gpu_hours=2.0))
     assert home.fleet().gpu_hours == 2.0
 
