@@ -10,14 +10,14 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.environment import Environment
 from agent.errors import Interrupted, UsageError
-from agent.fleet.bundles import packed
+from agent.fleet.bundles import packed, past_journals
 from agent.fleet.home import FleetOutcome, Home, KernelStanding, spent
 from agent.fleet.jobs import (
     KernelJob,
@@ -121,13 +121,17 @@ def _asked_to_end() -> Iterator[list[int]]:
 
 
 def _on_node(
-    job: KernelJob, source: PackedRepository, begun_on: Environment, point: ResumePoint | None
+    job: KernelJob,
+    source: PackedRepository,
+    begun_on: Environment,
+    point: ResumePoint | None,
+    past: Sequence[bytes],
 ) -> Iterator[Told]:
     """What the task of a kernel is."""
     import ray
 
     node_id = ray.get_runtime_context().get_node_id()
-    yield from attempt(job, source, begun_on, point, node_id)
+    yield from attempt(job, source, begun_on, point, node_id, past)
 
 
 @dataclass
@@ -152,6 +156,7 @@ class Driver:
         self._fleet = fleet = self.home.fleet()
         self._standings = {each.name: each for each in self.home.standings()}
         self._remote = ray.remote(num_gpus=fleet.gpus_per_run, max_retries=0)(self.task)
+        self._past = past_journals(self.home.repository)
         self._source: Any = None
         self._running: dict[Any, KernelJob] = {}
         self._withheld: set[Any] = set()
@@ -216,7 +221,8 @@ class Driver:
         try:
             if self._source is None:
                 self._source = ray.put(packed(self.home.repository, self._fleet.ref))
-            generator = task.remote(job, self._source, self._fleet.begun_on, point)
+            past = self._past.get(job.kernel, ())
+            generator = task.remote(job, self._source, self._fleet.begun_on, point, past)
         except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError):
             return False
         self._running[generator] = job

@@ -10,13 +10,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agent.environment import Environment, describe
 from agent.errors import JournalError, UsageError
-from agent.fleet.bundles import bundled, point_of, restored, unpacked
+from agent.fleet.bundles import bundled, point_of, remembered, restored, unpacked
 from agent.fleet.fitness import unfit
 from agent.fleet.jobs import (
     Ended,
@@ -45,6 +45,7 @@ def attempt(
     begun_on: Environment,
     point: ResumePoint | None,
     node_id: str = "",
+    past: Sequence[bytes] = (),
 ) -> Iterator[Told]:
     """Run a job, or go on with it, and tell what becomes of it.
 
@@ -54,6 +55,7 @@ def attempt(
         begun_on: the machine that the fleet was begun on.
         point: from what to go on; None to begin.
         node_id: as Ray names this node.
+        past: the journals of earlier runs on the kernel.
     """
     begin = time.monotonic()
     host = socket.gethostname()
@@ -74,6 +76,7 @@ def attempt(
         root = Path(scratch) / "repository"
         root.mkdir()
         repository = unpacked(source, root)
+        remembered(repository, past)
         if point:
             restored(repository, point, job.branch, source.sha)
         yield from _followed(job, repository, source.sha, point, begin)
@@ -83,7 +86,7 @@ def _followed(
     job: KernelJob, repository: Repository, base: str, point: ResumePoint | None, begin: float
 ) -> Iterator[Told]:
     log = repository.root.parent / "log.txt"
-    journal = len(point.journal) if point else 0
+    told = (point.journal if point else b"", dict[str, bytes]())
     words = ("resume", point.run_id) if point else ("run", "--yes", *job.words)
     with running_program(
         [sys.executable, "-P", "-m", "agent", *words],
@@ -95,30 +98,27 @@ def _followed(
         code = None
         while code is None:
             code = program.wait(POLL_S)
-            found = _point(job, repository, base)
-            if found and len(found.journal) > journal:
-                journal = len(found.journal)
-                yield Progressed(found, time.monotonic() - begin, _files(repository, found.run_id))
+            if (found := _point(repository)) is None:
+                continue
+            if (now := (found.journal, _files(repository, found.run_id))) != told:
+                told = now
+                # After the journal: the commits that it speaks of are there when its line is.
+                commits = bundled(repository, found.run_id, job.branch, base)
+                whole = replace(found, bundle=commits)
+                yield Progressed(whole, time.monotonic() - begin, now[1])
     text = log.read_bytes()
     said = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
     last = said[-1].removeprefix("tile-agent: ") if said else "nothing"
     yield Ended(code, last, time.monotonic() - begin, text)
 
 
-def _point(job: KernelJob, repository: Repository, base: str) -> ResumePoint | None:
-    """Where the run stands; None before it has begun, and after it has been taken back.
-
-    The journal is read before the refs: what a journal speaks of is there when its line is.
-    """
+def _point(repository: Repository) -> ResumePoint | None:
+    """Where the run stands, without its commits; None before it has begun, or if taken back."""
     try:
         (run_id,) = find_runs(repository)
-        journal = runs_folder(repository) / run_id / "journal.jsonl"
-        if (point := point_of(run_id, journal, b"")) is None:
-            return None
+        return point_of(run_id, runs_folder(repository) / run_id / "journal.jsonl", b"")
     except (ValueError, OSError, JournalError):
         return None
-    bundle = bundled(repository, run_id, job.branch, base)
-    return ResumePoint(run_id, point.latency_meaning, point.journal, bundle)
 
 
 def _files(repository: Repository, run_id: str) -> dict[str, bytes]:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.fleet import held_run
 from tests.support.project import COUNTED
+from tests.support.warm_python import warm_interpreter
 
 STORE_BYTES = 80 * 2**20
 """Of each node's object store; Ray takes no smaller one."""
@@ -19,6 +21,24 @@ NOT_TO_DISK = {"local_fs_capacity_threshold": 0.0, "automatic_object_spilling_en
 """What a store does that is full, as if the disk were full, too."""
 INTERPRETED = {"TRITON_INTERPRET": "1"}
 """Of a node whose GPUs Ray is only told of."""
+
+
+_STARTED = """\
+#!/bin/sh
+if [ "$2 $3" = "-m agent" ]; then
+    shift 3
+    exec {warm} {held_run} "$@"
+fi
+exec {warm} "$@"
+"""
+
+
+def scripted_python(folder: Path) -> Path:
+    """A Python that runs tile-agent with scripted timings, and has made its imports before."""
+    path = folder / "python"
+    path.write_text(_STARTED.format(warm=warm_interpreter(), held_run=held_run.__file__))
+    path.chmod(0o755)
+    return path
 
 
 def files_of(*names: str) -> dict[str, str]:
