@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -90,6 +90,10 @@ class KernelStanding:
     """Seconds for which earlier tasks held their GPUs, as far as they told."""
     held_s: float = 0.0
     """Of the task that was placed last."""
+    card: str = ""
+    """The UUID of the GPU that it ended on."""
+    attained: Mapping[str, float] = field(default_factory=dict)
+    """Unit -> what that GPU attains, where it was measured."""
     refused_by: tuple[str, ...] = ()
     """Ray's names of the nodes that cannot do it."""
 
@@ -255,6 +259,8 @@ class Home:
                     code=told.code,
                     reason="" if judged else told.said,
                     held_s=told.held_s,
+                    card=told.card,
+                    attained=told.attained,
                 )
         return self.write(now)
 

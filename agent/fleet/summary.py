@@ -8,14 +8,17 @@ from typing import Any
 
 from agent.errors import ExitCode
 from agent.fleet.home import FleetOutcome, Home, KernelStanding
+from agent.fleet.slow_cards import slow_cards
 from agent.measuring.decision import signed
 from agent.report.result import to_result
 
 _COLUMNS = ("kernel", "standing", "origin_ms", "best_ms", "gain", "kept", "GPU h", "branch")
 
 
-def _to_row(home: Home, standing: KernelStanding, gpus: int, *, alive: bool) -> dict[str, Any]:
-    """A kernel as plain JSON values; `gpus` are those of a run."""
+def _to_row(
+    home: Home, standing: KernelStanding, gpus: int, slow: str | None, *, alive: bool
+) -> dict[str, Any]:
+    """A kernel as plain JSON values; `gpus` are those of a run, `slow` is what its card is."""
     running = standing.outcome is FleetOutcome.RUNNING
     run = home.run(standing.name)
     result = to_result(run) if run else {}
@@ -40,6 +43,7 @@ def _to_row(home: Home, standing: KernelStanding, gpus: int, *, alive: bool) -> 
         "attempts": standing.attempts,
         "gpu_h": standing.spent_s * gpus / 3600,
         "spent_s": round(standing.spent_s, 1),
+        "slow_card": slow,
         "notes": result.get("notes", []),
         "exit_code": standing.code,
     }
@@ -53,7 +57,8 @@ def to_result_of(home: Home, *, alive: bool = True) -> dict[str, Any]:
         alive: whether somebody drives it.
     """
     fleet, standings = home.fleet(), home.standings()
-    rows = [_to_row(home, each, fleet.gpus_per_run, alive=alive) for each in standings]
+    gpus, slow = fleet.gpus_per_run, slow_cards(standings)
+    rows = [_to_row(home, each, gpus, slow.get(each.name), alive=alive) for each in standings]
     rows.sort(key=lambda row: (-(row["gain"] or 0.0), row["name"]))
     return {
         "fleet": home.fleet_id,
@@ -86,7 +91,12 @@ def table(result: dict[str, Any]) -> str:
         for row in rows
     ]
     lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
-    told = [f"{row['kernel']}: {row['reason']}" for row in result["kernels"] if row["reason"]]
+    told = [
+        f"{row['kernel']}: {row[key]}"
+        for row in result["kernels"]
+        for key in ("reason", "slow_card")
+        if row[key]
+    ]
     return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
 
 

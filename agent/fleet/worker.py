@@ -30,6 +30,7 @@ from agent.fleet.jobs import (
 )
 from agent.harness.processes.interpreter import environment_of
 from agent.harness.processes.program import running_program
+from agent.harness.roof import known_roof
 from agent.repository import Repository
 from agent.runs import find_runs, runs_folder
 from agent.workspace import state_dir
@@ -79,7 +80,16 @@ def attempt(
         remembered(repository, past)
         if point:
             restored(repository, point, job.branch, source.sha)
-        yield from _followed(job, repository, source.sha, point, begin)
+        for told in _followed(job, repository, source.sha, point, begin):
+            yield _with_card(told, here) if isinstance(told, Ended) else told
+
+
+def _with_card(told: Ended, here: Environment) -> Ended:
+    """The end of a run with what is known of its GPU."""
+    if here.gpu is None or (roof := known_roof(here.gpu)) is None:
+        return told
+    attained = {"GB/s": roof.attained().bandwidth_gb_s, "TFLOP/s": roof.attained().half_tflops}
+    return replace(told, card=here.gpu.uuid, attained=attained)
 
 
 def _followed(

@@ -17,8 +17,13 @@ from tests.support.warm_python import warm_interpreter
 
 STORE_BYTES = 80 * 2**20
 """Of each node's object store; Ray takes no smaller one."""
-NOT_TO_DISK = {"local_fs_capacity_threshold": 0.0, "automatic_object_spilling_enabled": False}
-"""What a store does that is full, as if the disk were full, too."""
+SETTINGS = {
+    "local_fs_capacity_threshold": 0.0,
+    "automatic_object_spilling_enabled": False,  # a store that is full does not go on to the disk
+    "enable_worker_prestart": False,
+    "prestart_worker_first_driver": False,  # each process of a worker's imports Ray
+}
+"""Of the cluster."""
 INTERPRETED = {"TRITON_INTERPRET": "1"}
 """Of a node whose GPUs Ray is only told of."""
 
@@ -84,7 +89,7 @@ class Machines:
 
 @contextmanager
 def machines(folder: Path) -> Iterator[Machines]:
-    """Such a cluster while the block lasts; a store that is full does not go on to the disk.
+    """Such a cluster while the block lasts.
 
     Args:
         folder: for what its nodes write.
@@ -109,7 +114,7 @@ def machines(folder: Path) -> Iterator[Machines]:
                 include_dashboard=False,
                 include_log_monitor=False,
                 no_monitor=True,
-                _system_config=NOT_TO_DISK,
+                _system_config=SETTINGS,
                 env_vars=environment,
             )
             yield Machines(cluster, environment)
