@@ -269,8 +269,8 @@ def _drive(home: Home, fleet: Fleet, begin: Any) -> None:
                 raise
     result = to_result_of(home)
     if result["exit_code"] == ExitCode.STOPPED:
-        more = f"tile-agent fleet resume {home.fleet_id} --gpu-hours {2 * (fleet.gpu_hours or 1):g}"
-        output.progress(f"what waits goes on with more GPU hours in all, such as: {more}")
+        more = "" if fleet.gpu_hours is None else f" --gpu-hours {2 * (fleet.gpu_hours or 1):g}"
+        output.progress(f"what waits goes on with: tile-agent fleet resume {home.fleet_id}{more}")
     text = f"{headline(result)}\n\n{table(result)}"
     (home.folder / "summary.md").write_text(text, encoding="utf-8")
     output.result(result, text)

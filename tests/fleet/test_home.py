@@ -15,6 +15,7 @@ from agent.fleet.home import Fleet, FleetOutcome, Home, KernelStanding, branch_o
 from agent.fleet.jobs import Ended, KernelJob, Placed, Progressed, RefusedByMachine, ResumePoint
 from agent.fleet.summary import headline, table, to_result_of
 from agent.journal import Journal
+from agent.report.result import exit_code
 from agent.repository import Repository
 from agent.state import Phase
 from agent.workspace import Workspace
@@ -157,6 +158,19 @@ def test_an_end_is_the_end_or_an_interruption(
 ) -> None:
     home.heard("softmax", progressed(home, tmp_path, tuple(REACHING[phase])))
     assert home.heard("softmax", Ended(int(code), "why", 1.0, b"")).outcome is outcome
+
+
+def test_a_run_has_ended_whose_journal_came_home_to_its_end(home: Home, tmp_path: Path) -> None:
+    """Its machine was lost before it told the exit code."""
+    assert home.ended("softmax") is None
+    home.heard("softmax", progressed(home, tmp_path, tuple(REACHING[Phase.MEASURE])))
+    assert home.ended("softmax") is None
+    home.heard("softmax", progressed(home, tmp_path, HISTORY, ONCE))
+    now = home.ended("softmax")
+    assert now is not None and now == home.standing("softmax")
+    run = home.run("softmax")
+    assert run is not None
+    assert (now.outcome, now.code) == (FleetOutcome.ENDED, int(exit_code(run)))
 
 
 def test_hours_add_up_over_tasks_and_count_once(home: Home, tmp_path: Path) -> None:
