@@ -12,6 +12,7 @@ from tests.fleet.project import Machines, machines
 @pytest.fixture(scope="package")
 def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     """A head alone, which runs nothing."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'tile-agent[fleet]'")
     with machines(tmp_path_factory.mktemp("machines")) as made:
         yield made
 

@@ -27,7 +27,6 @@ def test_longest_first_keeps_the_gpus_busy(kernels: int, gpus: int, least: float
 
 
 def test_a_simulated_fleet_takes_no_less_than_its_runs_would(cluster: Machines) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'tile-agent[fleet]'")
     cluster.add(2)
     lengths_s = recorded_s()[:4]
     with connected(cluster.address, 0):
