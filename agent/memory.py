@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -26,7 +27,7 @@ from agent.playbook.base import Optimization
 from agent.report.document import KernelTexts
 from agent.report.iterations import Iteration, iterations
 from agent.repository import Repository
-from agent.runs import find_runs, runs_folder
+from agent.runs import journals, runs_folder
 from agent.state import Run, started
 
 CALIBRATION_HOLDS_S = 24 * 3600.0
@@ -301,18 +302,16 @@ class PastRuns:
     def _others_than(self, now: Started) -> list[PastRun]:
         """The other runs on this kernel, oldest first."""
         if self._others is None:
-            names = (name for name in find_runs(self.repository) if name != now.run_id)
-            found = (past for name in names for past in self._past(name))
-            self._others = [past for past in found if past.started.kernel == now.kernel]
+            found = (past for path in journals(self.repository) for past in _past(path))
+            self._others = [
+                past
+                for past in found
+                if past.started.kernel == now.kernel and past.started.run_id != now.run_id
+            ]
         return self._others
 
     def _past(self, run_id: str) -> list[PastRun]:
-        """A run; none where its journal cannot be read."""
-        try:
-            lines = read(runs_folder(self.repository) / run_id / "journal.jsonl")
-            return [PastRun.of([line.event for line in lines])]
-        except (JournalError, TransitionError):
-            return []
+        return _past(runs_folder(self.repository) / run_id / "journal.jsonl")
 
     def _text(self, sha: str, kernel: str) -> str | None:
         if (sha, kernel) not in self._seen:
@@ -355,6 +354,14 @@ def _takes_as_long(run: Run, then: Calibration) -> bool:
         config in now and abs(now[config] / level_ms - 1) <= then.band
         for config, level_ms in then.levels_ms.items()
     )
+
+
+def _past(journal: Path) -> list[PastRun]:
+    """A run; none where its journal cannot be read."""
+    try:
+        return [PastRun.of([line.event for line in read(journal)])]
+    except (JournalError, TransitionError):
+        return []
 
 
 def _reason(attempt: PastAttempt, now: Started) -> str:

@@ -72,6 +72,13 @@ def find_runs(repository: Repository) -> tuple[str, ...]:
     return tuple(p.parent.name for p in sorted(journals, key=lambda p: p.stat().st_mtime))
 
 
+def journals(repository: Repository) -> list[Path]:
+    """Of the repository's runs, those of fleets among them, oldest first."""
+    sandbox = repository.root / SANDBOX
+    found = (*sandbox.glob("runs/*/journal.jsonl"), *sandbox.glob("fleet/*/*/journal.jsonl"))
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
 def chosen_run(repository: Repository, name: str | None) -> str:
     """The id of a run that there is; of the latest where none is named.
 

@@ -172,17 +172,20 @@ def resume(
     _check_installed()
     from dataclasses import replace
 
+    from agent.fleet.home import spent
+
     home = _home(fleet_id)
     fleet = home.fleet()
     if owner := _owner(home):
         raise UsageError(f"fleet {home.fleet_id} is under way (pid {owner.pid}): wait for it")
-    if all(standing.outcome.final for standing in home.standings()):
+    standings = home.standings()
+    if all(standing.outcome.final for standing in standings):
         raise UsageError(
             f"fleet {home.fleet_id} is done: see `tile-agent fleet status {home.fleet_id}`"
         )
     hours = fleet.gpu_hours if gpu_hours is None else gpu_hours
-    if spent := home.spent(hours):
-        raise UsageError(f"{spent}: give the fleet more in all with --gpu-hours")
+    if problem := spent(standings, fleet.gpus_per_run, hours):
+        raise UsageError(f"{problem}: give the fleet more in all with --gpu-hours")
     going_on = replace(fleet, address=address or fleet.address, gpu_hours=hours)
     _drive(home, going_on, lambda: home.grant(going_on))
 
@@ -266,8 +269,8 @@ def _drive(home: Home, fleet: Fleet, begin: Any) -> None:
                 raise
     result = to_result_of(home)
     if result["exit_code"] == ExitCode.STOPPED:
-        more = f"tile-agent fleet resume {home.fleet_id} --gpu-hours {2 * (fleet.gpu_hours or 1):g}"
-        output.progress(f"what waits goes on with more GPU hours in all, such as: {more}")
+        more = "" if fleet.gpu_hours is None else f" --gpu-hours {2 * (fleet.gpu_hours or 1):g}"
+        output.progress(f"what waits goes on with: tile-agent fleet resume {home.fleet_id}{more}")
     text = f"{headline(result)}\n\n{table(result)}"
     (home.folder / "summary.md").write_text(text, encoding="utf-8")
     output.result(result, text)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from agent.errors import UsageError
+from agent.errors import JournalError, UsageError
+from agent.events import Started
 from agent.fleet.jobs import PackedRepository, ResumePoint
 from agent.journal import read
 from agent.repository import Repository
-from agent.runs import runs_folder
-from agent.workspace import Workspace
+from agent.runs import journals, runs_folder
+from agent.workspace import SANDBOX, Workspace
 
 BRANCHES = "refs/heads/"
+_TRIED = "refs/tile-agent/*"
+"""The commits of all runs, those of fleets among them."""
 _CHECKED_OUT = "main"
 """In a clone; not the user's, for it may be that of a run, which could not move it then."""
 
@@ -39,11 +44,11 @@ def check_whole(repository: Repository) -> None:
 
 
 def packed(repository: Repository, ref: str) -> PackedRepository:
-    """The repository at the commit that `ref` keeps."""
+    """The repository at the commit that `ref` keeps, with what runs of it have tried."""
     who = (repository.ask("config", f"user.{key}").text for key in ("name", "email"))
     name, email = who
     return PackedRepository(
-        bundle=repository.git("bundle", "create", "--quiet", "-", ref).out,
+        bundle=repository.git("bundle", "create", "--quiet", "-", ref, f"--glob={_TRIED}").out,
         sha=repository.git("rev-parse", f"{ref}^{{commit}}").text,
         ref=ref,
         identity=(name, email),
@@ -61,6 +66,29 @@ def unpacked(source: PackedRepository, folder: Path) -> Repository:
     unbundled(repository, source.bundle)
     git("checkout", "--quiet", "-B", _CHECKED_OUT, source.sha)
     return repository
+
+
+# --- earlier runs ---------------------------------------------------------------------------------
+
+
+def past_journals(repository: Repository) -> dict[str, tuple[bytes, ...]]:
+    """Kernel -> the journals of the runs on it, oldest first."""
+    found: dict[str, tuple[bytes, ...]] = {}
+    for path in journals(repository):
+        with suppress(JournalError, OSError):
+            lines = read(path)
+            if lines and isinstance(began := lines[0].event, Started):
+                found[began.kernel] = (*found.get(began.kernel, ()), path.read_bytes())
+    return found
+
+
+def remembered(repository: Repository, past: Sequence[bytes]) -> None:
+    """Have the runs in a clone know earlier ones, as of another fleet."""
+    Workspace(repository, "past").exclude_sandbox()
+    for number, journal in enumerate(past):
+        folder = repository.root / SANDBOX / "fleet" / "past" / f"{number:04}"
+        folder.mkdir(parents=True)
+        (folder / "journal.jsonl").write_bytes(journal)
 
 
 # --- a run ----------------------------------------------------------------------------------------

@@ -10,15 +10,15 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.environment import Environment
 from agent.errors import Interrupted, UsageError
-from agent.fleet.bundles import packed
-from agent.fleet.home import FleetOutcome, Home, KernelStanding
+from agent.fleet.bundles import packed, past_journals
+from agent.fleet.home import FleetOutcome, Home, KernelStanding, spent
 from agent.fleet.jobs import (
     KernelJob,
     PackedRepository,
@@ -31,6 +31,9 @@ from agent.fleet.worker import attempt
 
 MOST_LOSSES = 3
 """So often in a row a task may be lost without its run getting any further."""
+MOST_TRIES = 12
+"""So often in a row Ray's object store may have no room, while no run may make some."""
+_FULL = "Ray's object store is full"
 _REACH_S = 10.0
 _LOOK_S = 1.0
 """How soon somebody is heard who wants the fleet to end."""
@@ -118,13 +121,17 @@ def _asked_to_end() -> Iterator[list[int]]:
 
 
 def _on_node(
-    job: KernelJob, source: PackedRepository, begun_on: Environment, point: ResumePoint | None
+    job: KernelJob,
+    source: PackedRepository,
+    begun_on: Environment,
+    point: ResumePoint | None,
+    past: Sequence[bytes],
 ) -> Iterator[Told]:
     """What the task of a kernel is."""
     import ray
 
     node_id = ray.get_runtime_context().get_node_id()
-    yield from attempt(job, source, begun_on, point, node_id)
+    yield from attempt(job, source, begun_on, point, node_id, past)
 
 
 @dataclass
@@ -135,6 +142,8 @@ class Driver:
     say: Callable[[str], None]
     task: Callable[..., Iterator[Told]] = _on_node
     """What Ray is handed for each kernel."""
+    again_s: float = 10.0
+    """After so long a run is handed over again for which Ray's object store had no room."""
 
     def drive(self) -> None:
         """Run what has not ended yet.
@@ -144,41 +153,91 @@ class Driver:
         """
         import ray
 
-        fleet = self.home.fleet()
-        self._gpus, self._hours = fleet.gpus_per_run, fleet.gpu_hours
-        self._begun_on = ray.put(fleet.begun_on)
-        self._source = ray.put(packed(self.home.repository, fleet.ref))
-        self._remote = ray.remote(num_gpus=self._gpus, max_retries=0)(self.task)
+        self._fleet = fleet = self.home.fleet()
+        self._standings = {each.name: each for each in self.home.standings()}
+        self._remote = ray.remote(num_gpus=fleet.gpus_per_run, max_retries=0)(self.task)
+        self._past = past_journals(self.home.repository)
+        self._source: Any = None
         self._running: dict[Any, KernelJob] = {}
         self._withheld: set[Any] = set()
+        self._without_room: list[KernelJob] = []
+        self._tries = 0
         for job in fleet.jobs:
-            if not self.home.standing(job.name).outcome.final:
+            if not self._standings[job.name].outcome.final:
                 self._submit(job)
-        if self._running and ray.cluster_resources().get("GPU", 0) < self._gpus:
-            self.say(f"no node has {self._gpus} GPU yet: the runs wait for one")
+        if self._running and ray.cluster_resources().get("GPU", 0) < fleet.gpus_per_run:
+            self.say(f"no node has {fleet.gpus_per_run} GPU yet: the runs wait for one")
         with _asked_to_end() as asked:
             try:
-                while self._running and not asked:
-                    ready, _ = ray.wait([*self._running], num_returns=1, timeout=_LOOK_S)
-                    for generator in ready:
-                        self._listen(generator)
+                while (self._running or self._without_room) and not asked:
+                    self._look()
             finally:
                 self._cancel()
         if asked:
             raise Interrupted("stopped; what came home of the runs is kept")
 
+    def _look(self) -> None:
+        """Hear what has been told, and hand over again what found no room."""
+        import ray
+
+        if self._running:
+            ready, _ = ray.wait([*self._running], num_returns=1, timeout=_LOOK_S)
+            for generator in ready:
+                self._listen(generator)
+        else:
+            time.sleep(min(_LOOK_S, self.again_s))
+        if self._without_room and time.monotonic() >= self._again_at:
+            waiting, self._without_room = self._without_room, []
+            for job in waiting:
+                self._submit(job)
+
+    # --- handing over -----------------------------------------------------------------------------
+
     def _submit(self, job: KernelJob) -> None:
-        standing = self.home.standing(job.name)
-        spent = self.home.spent(self._hours)
-        self.home.write(replace(standing, outcome=FleetOutcome.WAITING, reason=spent))
+        if ended := self.home.ended(job.name):  # what was lost had only its exit code to tell
+            self._standings[job.name] = ended
+            self.say(f"{job.name}: {_told(self._take_in(job))}")
+            return
+        spent = self._spent()
+        self._keep(job, outcome=FleetOutcome.WAITING, reason=spent)
         if spent:
             self.say(f"{job.name}: not begun, {spent}")
-            return
-        refused = standing.refused_by
+        elif not self._without_room and self._has_room(job):
+            self._tries = 0
+        elif self._without_room or self._running or self._tries < MOST_TRIES:
+            self._wait_for_room(job)
+        else:
+            self._keep(job, reason=_FULL)
+            self.say(f"{job.name}: not begun, {_FULL}")
+
+    def _has_room(self, job: KernelJob) -> bool:
+        """Have Ray begin a job when it can, unless its object store has no room for that."""
+        import ray
+
+        refused = self._standings[job.name].refused_by
         selector = {_NODE: f"!in({','.join(refused)})"} if refused else None
         task = self._remote.options(name=f"tile-agent {job.name}", label_selector=selector)
         point = self.home.point(job.name)
-        self._running[task.remote(job, self._source, self._begun_on, point)] = job
+        try:
+            if self._source is None:
+                self._source = ray.put(packed(self.home.repository, self._fleet.ref))
+            past = self._past.get(job.kernel, ())
+            generator = task.remote(job, self._source, self._fleet.begun_on, point, past)
+        except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError):
+            return False
+        self._running[generator] = job
+        return True
+
+    def _wait_for_room(self, job: KernelJob) -> None:
+        self._keep(job, reason=_FULL)
+        if not self._without_room:
+            self._tries += 1
+            self._again_at = time.monotonic() + self.again_s
+            if self._tries == 1:
+                self.say(f"{job.name}: {_FULL}; what waits is handed over again and again")
+        self._without_room.append(job)
+
+    # --- hearing ----------------------------------------------------------------------------------
 
     def _listen(self, generator: Any) -> None:
         """Take the next thing that a task tells, or its end."""
@@ -193,8 +252,12 @@ class Driver:
             told = ray.get(next(generator))
         except StopIteration:
             del self._running[generator]
-            if not self.home.standing(job.name).outcome.final:
+            if not self._standings[job.name].outcome.final:
                 self._lost(job, "its process was ended")
+        except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError):
+            del self._running[generator]
+            ray.cancel(generator, recursive=False)  # what was full may be the store of this machine
+            self._lost(job, "the object store of its machine was full")
         except ray.exceptions.RayTaskError as problem:
             del self._running[generator]
             self._end(job, FleetOutcome.LOST, f"a fault of tile-agent: {_cause(problem)}")
@@ -206,8 +269,8 @@ class Driver:
 
     def _heard(self, generator: Any, told: Told) -> None:
         job = self._running[generator]
-        before = self.home.standing(job.name)
-        now = self.home.heard(job.name, told)
+        before = self._standings[job.name]
+        now = self._standings[job.name] = self.home.heard(job.name, told)
         if isinstance(told, RefusedByMachine):
             del self._running[generator]
             self._elsewhere(job, now)
@@ -215,8 +278,8 @@ class Driver:
             doing = "goes on" if before.run_id else "begins"
             self.say(f"{job.name}: {doing} on {now.host} ({now.machine})")
         elif now.outcome.final:
-            self.say(f"{job.name}: {_told(self.home.take_in(job))}")
-        if not isinstance(told, Placed) and (spent := self.home.spent(self._hours)):
+            self.say(f"{job.name}: {_told(self._take_in(job))}")
+        if not isinstance(told, Placed) and (spent := self._spent()):
             self._withhold(spent)
 
     def _withhold(self, spent: str) -> None:
@@ -224,11 +287,11 @@ class Driver:
         import ray
 
         for generator, job in self._running.items():
-            now = self.home.standing(job.name)
-            if now.outcome is FleetOutcome.WAITING and generator not in self._withheld:
+            waiting = self._standings[job.name].outcome is FleetOutcome.WAITING
+            if waiting and generator not in self._withheld:
                 self._withheld.add(generator)
                 ray.cancel(generator, recursive=False)
-                self.home.write(replace(now, reason=spent))
+                self._keep(job, reason=spent)
                 self.say(f"{job.name}: not begun, {spent}")
 
     def _elsewhere(self, job: KernelJob, now: KernelStanding) -> None:
@@ -240,7 +303,7 @@ class Driver:
             for node in ray.nodes()
             if node["Alive"]
             and node["NodeID"] not in now.refused_by
-            and node["Resources"].get("GPU", 0) >= self._gpus
+            and node["Resources"].get("GPU", 0) >= self._fleet.gpus_per_run
             and node["Resources"].get("CPU", 0) >= 1
         ]
         if others:
@@ -250,8 +313,7 @@ class Driver:
             self._end(job, FleetOutcome.REFUSED, now.reason)
 
     def _lost(self, job: KernelJob, why: str) -> None:
-        now = self.home.standing(job.name)
-        now = self.home.write(replace(now, losses=now.losses + 1, reason=why))
+        now = self._keep(job, losses=self._standings[job.name].losses + 1, reason=why)
         if now.losses < MOST_LOSSES:
             self.say(f"{job.name}: {why}; it goes on elsewhere")
             self._submit(job)
@@ -259,9 +321,8 @@ class Driver:
             self._end(job, FleetOutcome.LOST, f"{why}, {now.losses} times without getting further")
 
     def _end(self, job: KernelJob, outcome: FleetOutcome, reason: str) -> None:
-        now = self.home.standing(job.name)
-        self.home.write(replace(now, outcome=outcome, reason=reason))
-        self.home.take_in(job)
+        self._keep(job, outcome=outcome, reason=reason)
+        self._take_in(job)
         self.say(f"{job.name}: {reason}")
 
     def _cancel(self) -> None:
@@ -269,8 +330,8 @@ class Driver:
         import ray
 
         for job in self._running.values():
-            if not (now := self.home.standing(job.name)).outcome.final:
-                self.home.write(replace(now, outcome=FleetOutcome.WAITING))
+            if not self._standings[job.name].outcome.final:
+                self._keep(job, outcome=FleetOutcome.WAITING)
         left, deadline = [*self._running], time.monotonic() + _CANCEL_S
         for generator in left:
             ray.cancel(generator, recursive=False)
@@ -278,6 +339,22 @@ class Driver:
             for generator in ray.wait(left, num_returns=1, timeout=seconds)[0]:
                 if _has_ended(generator):
                     left.remove(generator)
+
+    # --- how the kernels stand --------------------------------------------------------------------
+
+    def _spent(self) -> str:
+        return spent(self._standings.values(), self._fleet.gpus_per_run, self._fleet.gpu_hours)
+
+    def _keep(self, job: KernelJob, **changes: Any) -> KernelStanding:
+        before = self._standings[job.name]
+        now = replace(before, **changes)
+        if now != before:
+            self._standings[job.name] = self.home.write(now)
+        return now
+
+    def _take_in(self, job: KernelJob) -> KernelStanding:
+        now = self._standings[job.name] = self.home.take_in(job)
+        return now
 
 
 def _has_ended(generator: Any) -> bool:

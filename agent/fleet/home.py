@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -34,6 +34,7 @@ from agent.journal import read, replay
 from agent.redaction import redact_values
 from agent.report.document import document
 from agent.report.page import markdown
+from agent.report.result import exit_code
 from agent.repository import Repository
 from agent.state import Phase, Run
 from agent.workspace import SANDBOX, Workspace
@@ -89,6 +90,10 @@ class KernelStanding:
     """Seconds for which earlier tasks held their GPUs, as far as they told."""
     held_s: float = 0.0
     """Of the task that was placed last."""
+    card: str = ""
+    """The UUID of the GPU that it ended on."""
+    attained: Mapping[str, float] = field(default_factory=dict)
+    """Unit -> what that GPU attains, where it was measured."""
     refused_by: tuple[str, ...] = ()
     """Ray's names of the nodes that cannot do it."""
 
@@ -117,6 +122,14 @@ class Fleet:
     def ref(self) -> str:
         """What keeps the commit."""
         return f"{refs_of(self.fleet_id)}{_COMMIT}"
+
+
+def spent(standings: Iterable[KernelStanding], gpus_per_run: int, hours: float | None) -> str:
+    """Why nothing more may begin: the GPU hours are spent; empty while they are not."""
+    if hours is None:
+        return ""
+    found = sum(each.spent_s for each in standings) * gpus_per_run / 3600
+    return f"{found:.2f} of {hours:g} GPU hours are spent" if found >= hours else ""
 
 
 def fleets_folder(repository: Repository) -> Path:
@@ -182,13 +195,6 @@ class Home:
         """How a kernel stands."""
         return _structured(self.folder / name / STANDING, KernelStanding)
 
-    def spent(self, hours: float | None) -> str:
-        """Why nothing more may begin: the GPU hours are spent; empty while they are not."""
-        if hours is None:
-            return ""
-        spent = sum(each.spent_s for each in self.standings()) * self.fleet().gpus_per_run / 3600
-        return f"{spent:.2f} of {hours:g} GPU hours are spent" if spent >= hours else ""
-
     def grant(self, fleet: Fleet) -> None:
         """Write down what was asked for; again where it has other hours or another address."""
         _replace_file(self.folder / FLEET, _json(asdict(fleet)))
@@ -253,6 +259,8 @@ class Home:
                     code=told.code,
                     reason="" if judged else told.said,
                     held_s=told.held_s,
+                    card=told.card,
+                    attained=told.attained,
                 )
         return self.write(now)
 
@@ -269,6 +277,14 @@ class Home:
         if interrupted and (run is None or run.phase is not Phase.DONE):
             return FleetOutcome.WAITING
         return FleetOutcome.ENDED
+
+    def ended(self, name: str) -> KernelStanding | None:
+        """How a kernel stands whose journal came home to its end; None where it did not."""
+        run = self.run(name)
+        if run is None or run.phase is not Phase.DONE:
+            return None
+        now = replace(self.standing(name), outcome=FleetOutcome.ENDED, reason="")
+        return self.write(replace(now, code=int(exit_code(run))))
 
     def run(self, name: str) -> Run | None:
         """The run of a kernel as its journal tells it; None where none can be read."""

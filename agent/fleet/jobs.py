@@ -95,6 +95,10 @@ class Ended:
     """The last line that it printed."""
     held_s: float
     log: bytes
+    card: str = ""
+    """The GPU's UUID; empty without one."""
+    attained: Mapping[str, float] = field(default_factory=dict)
+    """Unit -> what the GPU was measured to attain; empty where nobody measured it."""
 
 
 Told = Placed | RefusedByMachine | Progressed | Ended

@@ -8,19 +8,21 @@ from typing import Any
 
 from agent.errors import ExitCode
 from agent.fleet.home import FleetOutcome, Home, KernelStanding
+from agent.fleet.slow_cards import slow_cards
 from agent.measuring.decision import signed
 from agent.report.result import to_result
 
 _COLUMNS = ("kernel", "standing", "origin_ms", "best_ms", "gain", "kept", "GPU h", "branch")
 
 
-def to_row(home: Home, standing: KernelStanding, *, alive: bool = True) -> dict[str, Any]:
-    """A kernel as plain JSON values; `alive` says whether somebody drives its fleet."""
+def _to_row(
+    home: Home, standing: KernelStanding, gpus: int, slow: str | None, *, alive: bool
+) -> dict[str, Any]:
+    """A kernel as plain JSON values; `gpus` are those of a run, `slow` is what its card is."""
     running = standing.outcome is FleetOutcome.RUNNING
     run = home.run(standing.name)
     result = to_result(run) if run else {}
     final = run.finished.comparison if run and run.finished else None
-    gpus = home.fleet().gpus_per_run
     return {
         "name": standing.name,
         "kernel": standing.kernel,
@@ -41,23 +43,31 @@ def to_row(home: Home, standing: KernelStanding, *, alive: bool = True) -> dict[
         "attempts": standing.attempts,
         "gpu_h": standing.spent_s * gpus / 3600,
         "spent_s": round(standing.spent_s, 1),
+        "slow_card": slow,
         "notes": result.get("notes", []),
         "exit_code": standing.code,
     }
 
 
 def to_result_of(home: Home, *, alive: bool = True) -> dict[str, Any]:
-    """A fleet as plain JSON values, what gained most first."""
-    rows = [to_row(home, standing, alive=alive) for standing in home.standings()]
+    """A fleet as plain JSON values, what gained most first.
+
+    Args:
+        home: the fleet.
+        alive: whether somebody drives it.
+    """
+    fleet, standings = home.fleet(), home.standings()
+    gpus, slow = fleet.gpus_per_run, slow_cards(standings)
+    rows = [_to_row(home, each, gpus, slow.get(each.name), alive=alive) for each in standings]
     rows.sort(key=lambda row: (-(row["gain"] or 0.0), row["name"]))
     return {
         "fleet": home.fleet_id,
-        "sha": home.fleet().sha,
+        "sha": fleet.sha,
         "folder": str(home.folder),
         "kernels": rows,
         "kept": sum(row["kept"] > 0 for row in rows),
         "gpu_h": sum(row["gpu_h"] for row in rows),
-        "exit_code": int(exit_code(home.standings(), rows)),
+        "exit_code": int(exit_code(standings, rows)),
     }
 
 
@@ -81,7 +91,12 @@ def table(result: dict[str, Any]) -> str:
         for row in rows
     ]
     lines.insert(1, f"|{'|'.join('-' * (width + 2) for width in widths)}|")
-    told = [f"{row['kernel']}: {row['reason']}" for row in result["kernels"] if row["reason"]]
+    told = [
+        f"{row['kernel']}: {row[key]}"
+        for row in result["kernels"]
+        for key in ("reason", "slow_card")
+        if row[key]
+    ]
     return "\n".join([*lines, *([""] if told else []), *told]) + "\n"
 
 

@@ -10,13 +10,13 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from agent.environment import Environment, describe
 from agent.errors import JournalError, UsageError
-from agent.fleet.bundles import bundled, point_of, restored, unpacked
+from agent.fleet.bundles import bundled, point_of, remembered, restored, unpacked
 from agent.fleet.fitness import unfit
 from agent.fleet.jobs import (
     Ended,
@@ -30,6 +30,7 @@ from agent.fleet.jobs import (
 )
 from agent.harness.processes.interpreter import environment_of
 from agent.harness.processes.program import running_program
+from agent.harness.roof import known_roof
 from agent.repository import Repository
 from agent.runs import find_runs, runs_folder
 from agent.workspace import state_dir
@@ -45,6 +46,7 @@ def attempt(
     begun_on: Environment,
     point: ResumePoint | None,
     node_id: str = "",
+    past: Sequence[bytes] = (),
 ) -> Iterator[Told]:
     """Run a job, or go on with it, and tell what becomes of it.
 
@@ -54,6 +56,7 @@ def attempt(
         begun_on: the machine that the fleet was begun on.
         point: from what to go on; None to begin.
         node_id: as Ray names this node.
+        past: the journals of earlier runs on the kernel.
     """
     begin = time.monotonic()
     host = socket.gethostname()
@@ -74,16 +77,26 @@ def attempt(
         root = Path(scratch) / "repository"
         root.mkdir()
         repository = unpacked(source, root)
+        remembered(repository, past)
         if point:
             restored(repository, point, job.branch, source.sha)
-        yield from _followed(job, repository, source.sha, point, begin)
+        for told in _followed(job, repository, source.sha, point, begin):
+            yield _with_card(told, here) if isinstance(told, Ended) else told
+
+
+def _with_card(told: Ended, here: Environment) -> Ended:
+    """The end of a run with what is known of its GPU."""
+    if here.gpu is None or (roof := known_roof(here.gpu)) is None:
+        return told
+    attained = {"GB/s": roof.attained().bandwidth_gb_s, "TFLOP/s": roof.attained().half_tflops}
+    return replace(told, card=here.gpu.uuid, attained=attained)
 
 
 def _followed(
     job: KernelJob, repository: Repository, base: str, point: ResumePoint | None, begin: float
 ) -> Iterator[Told]:
     log = repository.root.parent / "log.txt"
-    journal = len(point.journal) if point else 0
+    told = (point.journal if point else b"", dict[str, bytes]())
     words = ("resume", point.run_id) if point else ("run", "--yes", *job.words)
     with running_program(
         [sys.executable, "-P", "-m", "agent", *words],
@@ -95,30 +108,27 @@ def _followed(
         code = None
         while code is None:
             code = program.wait(POLL_S)
-            found = _point(job, repository, base)
-            if found and len(found.journal) > journal:
-                journal = len(found.journal)
-                yield Progressed(found, time.monotonic() - begin, _files(repository, found.run_id))
+            if (found := _point(repository)) is None:
+                continue
+            if (now := (found.journal, _files(repository, found.run_id))) != told:
+                told = now
+                # After the journal: the commits that it speaks of are there when its line is.
+                commits = bundled(repository, found.run_id, job.branch, base)
+                whole = replace(found, bundle=commits)
+                yield Progressed(whole, time.monotonic() - begin, now[1])
     text = log.read_bytes()
     said = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
     last = said[-1].removeprefix("tile-agent: ") if said else "nothing"
     yield Ended(code, last, time.monotonic() - begin, text)
 
 
-def _point(job: KernelJob, repository: Repository, base: str) -> ResumePoint | None:
-    """Where the run stands; None before it has begun, and after it has been taken back.
-
-    The journal is read before the refs: what a journal speaks of is there when its line is.
-    """
+def _point(repository: Repository) -> ResumePoint | None:
+    """Where the run stands, without its commits; None before it has begun, or if taken back."""
     try:
         (run_id,) = find_runs(repository)
-        journal = runs_folder(repository) / run_id / "journal.jsonl"
-        if (point := point_of(run_id, journal, b"")) is None:
-            return None
+        return point_of(run_id, runs_folder(repository) / run_id / "journal.jsonl", b"")
     except (ValueError, OSError, JournalError):
         return None
-    bundle = bundled(repository, run_id, job.branch, base)
-    return ResumePoint(run_id, point.latency_meaning, point.journal, bundle)
 
 
 def _files(repository: Repository, run_id: str) -> dict[str, bytes]:

@@ -28,7 +28,8 @@ from tests.support.warm_python import warm_interpreter
 GPU = "an NVIDIA GPU that runs cuTile"
 INDEX = "a package index, and an environment that it may change"
 KEY = "the key of a model's provider"
-RAY = "Ray; tests/fleet runs these where it is installed"
+GPUS = "GPUs; tests/fleet has Ray run such fleets on ones that it is only told of"
+TIME = "minutes of all processors; tests/fleet simulates a fleet of four kernels"
 LACKING = {
     "make demo": f"{INDEX}; .ci/run makes it",
     "make test": "the time of the tests, of which this is one; .ci/run makes it",
@@ -39,13 +40,13 @@ LACKING = {
     "pip install 'tile-agent[mcp]'": INDEX,
     "pip install 'tile-agent[model]'": INDEX,
     "pip install 'tile-agent[fleet]'": INDEX,
-    "tile-agent fleet run --kernels 'src/**/ops/*.py'": RAY,
-    "tile-agent fleet run --targets targets.toml --max-iterations 10 --yes": RAY,
-    "tile-agent fleet status": RAY,
-    "tile-agent fleet stop": RAY,
-    "tile-agent fleet resume": RAY,
-    "python -m benchmarks.fleet_simulation --kernels 16 --gpus 8 --scale 15 --longest-first": RAY,
-    "python -m benchmarks.fleet_simulation --kernels 200 --gpus 64 --scale 8 --longest-first": RAY,
+    "tile-agent fleet run --kernels 'src/**/ops/*.py'": GPUS,
+    "tile-agent fleet run --targets targets.toml --max-iterations 10 --yes": GPUS,
+    "tile-agent fleet status": GPUS,
+    "tile-agent fleet stop": GPUS,
+    "tile-agent fleet resume": GPUS,
+    "python -m benchmarks.fleet_simulation --kernels 16 --gpus 8 --scale 15 --longest-first": TIME,
+    "python -m benchmarks.fleet_simulation --kernels 200 --gpus 64 --scale 8 --longest-first": TIME,
     "claude mcp add --scope project tile-agent -- tile-agent mcp": "the program claude",
     "tile-agent run --kernel softmax.py --proposer playbook,command "
     "--command 'claude -p --permission-mode acceptEdits'": "the program claude",

@@ -1,67 +1,136 @@
-"""A fleet on Ray's own raylets: a machine that does not fit, one that is lost, a lost driver.
+"""Fleets on Ray's own processes: machines that are lost at every phase, and a lost driver.
 
-The GPUs are logical, and the kernels run in Triton's interpreter.
+The GPUs are logical, and the kernels run in Triton's interpreter with scripted timings.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.errors import ExitCode
-from agent.fleet.home import Home, fleets_folder
+from agent.fleet.home import fleets_folder
 from agent.journal import read
 from agent.repository import Repository
-from agent.workspace import state_dir
-from tests.fleet.project import files_of
+from tests.fleet.held_run import HOLDS
+from tests.fleet.project import INTERPRETED, Machines, files_of, scripted_python
+from tests.fleet.warm_task import PROGRAM
 from tests.support.project import Outcome as CommandEnd
+from tests.support.project import tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
+from tests.support.warm_python import warm_interpreter
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'tile-agent[fleet]'")
 
 pytestmark = pytest.mark.full
 DEADLINE_S = 240.0
-FITS = {"TRITON_INTERPRET": "1"}
-DOES_NOT_FIT = {"TRITON_INTERPRET": "0"}
-"""Ray believes that it has a GPU, and nothing says that this is meant so."""
+COMMAND = """\
+from functools import partial
+
+from agent.cli import main
+from agent.fleet import cluster
+from tests.fleet.warm_task import on_node
+
+cluster.Driver = partial(cluster.Driver, task=on_node)
+main()
+"""
+KERNELS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+KINDS = {
+    "alpha": ("alpha", "gamma", "epsilon"),  # faster with a larger block
+    "beta": ("beta", "delta"),  # as fast with any
+    "zeta": ("zeta",),  # wrong with any other
+}
+"""Kernel -> those that are the same but for their names, and end as it does."""
+FIRST = {
+    "alpha": "begun",
+    "beta": "Started",
+    "gamma": "Baselined",
+    "delta": "Calibrated",
+    "epsilon": "Proposed",
+    "zeta": "Screened",
+}
+SECOND = {
+    "alpha": "Verified",
+    "beta": "Measured",
+    "gamma": "Settled",
+    "delta": "Stopped",
+    "epsilon": "Finished",
+}
+"""Kernel -> where its run stands when its machine is lost for the first, and the second time."""
+THIRD = {"alpha": "Settled"}
+"""The same when the driver is lost; the others have ended."""
+OPTIONS = ("--only=block-size", "--max-iterations=1", "--tested-shapes-only", "--yes")
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A head that runs nothing, and a node that does not fit."""
-    from ray.cluster_utils import Cluster
-
-    patch = pytest.MonkeyPatch()
-    isolate(patch, tmp_path_factory.mktemp("machine"))
-    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    patch.setenv("RAY_AUTH_MODE", "disabled")
-    made = Cluster()
-    try:
-        made.add_node(num_cpus=0, num_gpus=0, include_dashboard=False)
-        made.add_node(num_cpus=1, num_gpus=1, env_vars=DOES_NOT_FIT)
-        yield made
-    finally:
-        made.shutdown()
-        patch.undo()
+def files() -> dict[str, str]:
+    """Six kernels that end in three ways."""
+    made = files_of(*KERNELS)
+    for name in KINDS["beta"]:
+        made[f"ops/{name}.py"] += "\n\nEVEN = True\n"
+    for name in KINDS["zeta"]:
+        right = f'    assert {name}.__globals__["BLOCK_SIZE"] == 256\n'
+        made[f"tests/test_{name}.py"] = made[f"tests/test_{name}.py"].replace(
+            f"def test_{name}_triton():\n", f"def test_{name}_triton():\n{right}"
+        )
+    return made
 
 
-class Driver:
-    """A fleet's command in a process of its own."""
+@dataclass
+class Holds:
+    """Where runs are to stand still."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.log = folder.parent / f"driver-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-P", "-m", "agent", "fleet", *arguments]
+    folder: Path
+
+    def want(self, moments: dict[str, str]) -> None:
+        for name, moment in moments.items():
+            (self.folder / f"{name}.{moment}").touch()
+
+    def reached(self, moments: dict[str, str]) -> bool:
+        return all(
+            (self.folder / f"{name}.{moment}.reached").exists() for name, moment in moments.items()
+        )
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What Ray's workers start as their own Python."""
+    isolate(monkeypatch, tmp_path)
+    return scripted_python(tmp_path)
+
+
+@pytest.fixture
+def holds(tmp_path: Path) -> Holds:
+    folder = tmp_path / "holds"
+    folder.mkdir()
+    return Holds(folder)
+
+
+@dataclass
+class Command:
+    """`tile-agent fleet` in a process of its own."""
+
+    folder: Path
+    words: tuple[str, ...]
+    log: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = self.folder.parent / f"driver-{time.monotonic_ns()}.log"
         with self.log.open("w") as file:
             self.process = subprocess.Popen(
-                command, cwd=folder, stdout=subprocess.PIPE, stderr=file, text=True
+                [sys.executable, "-c", COMMAND, "fleet", *self.words],
+                cwd=self.folder,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
             )
 
     def ended(self) -> CommandEnd:
@@ -77,66 +146,100 @@ class Driver:
         while not what():
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.2)
+            time.sleep(0.1)
 
 
-def events(home: Home, name: str) -> list[str]:
-    journal = home.folder / name / "journal.jsonl"
-    return [type(line.event).__name__ for line in read(journal)] if journal.exists() else []
+def events(journal: Path) -> list[str]:
+    return [type(line.event).__name__ for line in read(journal)]
 
 
-def test_what_is_lost_goes_on_elsewhere_and_counts_once(cluster: Any, tmp_path: Path) -> None:
-    """Two kernels, so that both nodes are asked; the tests of one refuse it."""
-    files = files_of("alpha", "beta")
-    files["tests/test_beta.py"] = files["tests/test_beta.py"].replace("2 * x)", "3 * x)")
-    repo = make_repo(tmp_path, files)
+def ends_alone(program: Path, repo: Path) -> dict[str, tuple[list[str], str]]:
+    """Kernel -> the events of its run by itself, and its text at the best commit."""
+    found = {}
+    for first, names in KINDS.items():
+        words = ("run", f"--kernel=ops/{first}.py", f"--branch=alone/{first}", *OPTIONS)
+        python = f"--python={warm_interpreter()}"
+        done = subprocess.run(
+            [program, "-P", "-m", "agent", *words, python],
+            cwd=repo,
+            env=os.environ | INTERPRETED,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == ExitCode.STOPPED, done.stderr
+        (journal,) = (repo / "sandbox" / "runs").glob(f"{first}-*/journal.jsonl")
+        text = git(repo, "show", f"alone/{first}:ops/{first}.py")
+        found |= {name: (events(journal), text.replace(first, name)) for name in names}
+    return found
+
+
+def test_machines_lost_at_every_phase_and_a_lost_driver_change_no_end(
+    cluster: Machines,
+    program: Path,
+    holds: Holds,
+    tmp_path: Path,
+) -> None:
+    repo = make_repo(tmp_path, files())
     before = snapshot(repo)
-    doomed = cluster.add_node(num_cpus=1, num_gpus=1, env_vars=FITS)
-    options = ("--gpus-per-run", "1", "--only", "block-size", "--max-iterations", "1")
-    where = ("--address", cluster.address, "--yes", "--json")
-    driver = Driver(repo, "run", "--kernels", "ops/*.py", *options, *where)
+    expected = ends_alone(program, make_repo(tmp_path, files(), name="alone"))
+    own = INTERPRETED | {PROGRAM: str(program), HOLDS: str(holds.folder)}
+    where = ("--address", cluster.address, "--json")
+    python = ("--python", warm_interpreter())
 
-    driver.wait_for(lambda: bool([*fleets_folder(Repository.open(repo)).glob("*/fleet.json")]))
-    (folder,) = fleets_folder(Repository.open(repo)).iterdir()
-    home = Home(Repository.open(repo), folder.name)
-    driver.wait_for(lambda: "Calibrated" in events(home, "alpha"))
-    cluster.remove_node(doomed, allow_graceful=False)
-    driver.wait_for(lambda: "it goes on elsewhere" in driver.log.read_text())
-    cluster.add_node(num_cpus=1, num_gpus=1, env_vars=FITS)
-    driver.wait_for(lambda: "alpha: goes on" in driver.log.read_text())
-    driver.wait_for(lambda: "Proposed" in events(home, "alpha"))
+    def at_home(name: str) -> list[str]:
+        (journal,) = fleets_folder(Repository.open(repo)).glob(f"*/{name}/journal.jsonl")
+        return events(journal)
+
+    node = cluster.add(6, own)
+    holds.want(FIRST)
+    driver = Command(repo, ("run", "--kernels", "ops/*.py", *OPTIONS, *where, *python))
+    for moments in (FIRST, SECOND):
+        driver.wait_for(lambda wanted=moments: holds.reached(wanted))
+        if moments is SECOND:
+            driver.wait_for(
+                lambda: "Finished" in at_home("epsilon") and "Finished" in at_home("zeta")
+            )
+        holds.want(SECOND if moments is FIRST else THIRD)
+        following = cluster.add(6, own)
+        cluster.lose(node)
+        node = following
+    driver.wait_for(lambda: holds.reached(THIRD))
+    driver.wait_for(lambda: driver.log.read_text().count(": ended") == len(KERNELS) - 1)
     driver.kill()
-    resumed = Driver(repo, "resume", "--address", cluster.address, "--json").ended()
+    end = Command(repo, ("resume", *where)).ended()
 
-    assert resumed.code == ExitCode.DONE, resumed.err
-    alpha, beta = resumed.json["kernels"]
-    assert (alpha["standing"], alpha["kept"], alpha["attempts"]) == ("ended", 1, 3)
-    told = Counter(events(home, "alpha"))
-    assert {told[each] for each in ("Started", "Baselined", "Settled", "Finished")} == {1}
-    assert alpha["gain_low"] > 0.5
-    assert git(repo, "log", "--format=%s", f"main..{alpha['branch']}").count("\n") == 0
-    assert home.standing("alpha").held_before_s > 0
-    assert (beta["standing"], beta["exit_code"], beta["branch"]) == ("refused", 2, None)
-    assert "test_beta" in beta["reason"]
-    refused = {*home.standing("alpha").refused_by, *home.standing("beta").refused_by}
-    assert len(refused) == 1, "the node that does not fit was not asked"
+    assert end.code == ExitCode.DONE, end.err
+    rows = {row["name"]: row for row in end.json["kernels"]}
+    assert {row["standing"] for row in rows.values()} == {"ended"}
+    for name, (happened, text) in expected.items():
+        row = rows[name]
+        assert Counter(at_home(name)) == Counter(happened), name
+        assert row["exit_code"] == ExitCode.STOPPED, name
+        assert git(repo, "show", f"{row['branch'] or 'main'}:ops/{name}.py") == text, name
+        assert row["kept"] == (name in KINDS["alpha"]), name
+    assert [rows[name]["attempts"] for name in KERNELS] == [4, 3, 3, 3, 2, 2]
     mine = {k for k in changed(before, snapshot(repo)) if not k.startswith(("refs/", "sandbox"))}
     assert mine <= {"git info/exclude"}
 
 
-def test_a_fleet_that_is_stopped_leaves_nothing_behind(cluster: Any, tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, files_of("gamma"))
-    cluster.add_node(num_cpus=1, num_gpus=1, env_vars=FITS)
-    options = ("--kernels", "ops/gamma.py", "--address", cluster.address, "--yes")
-    driver = Driver(repo, "run", *options)
-    driver.wait_for(lambda: "gamma: begins on" in driver.log.read_text())
-    stopped = Driver(repo, "stop").ended()
+def test_a_fleet_that_is_stopped_leaves_nothing_behind(
+    cluster: Machines, program: Path, holds: Holds, tmp_path: Path
+) -> None:
+    repo = make_repo(tmp_path, files_of("theta"))
+    cluster.add(1, INTERPRETED | {PROGRAM: str(program), HOLDS: str(holds.folder)})
+    holds.want({"theta": "begun"})
+    where = ("--address", cluster.address, "--yes", "--python", warm_interpreter())
+    driver = Command(repo, ("run", "--kernels", "ops/theta.py", *where))
+    driver.wait_for(lambda: holds.reached({"theta": "begun"}))
+    clones = Path(cluster.environment["TILE_AGENT_STATE_DIR"]) / "fleet"
+    assert [*clones.glob("theta-*")], "it works in a clone"
+    stopped = tile_agent(repo, "fleet", "stop")
     end = driver.ended()
 
     assert stopped.code == 0, stopped.err
     assert end.code == ExitCode.STOPPED and "Traceback" not in end.err
     assert end.err.splitlines()[-1] == "tile-agent: stopped; what came home of the runs is kept"
-    assert [*(state_dir() / "fleet").glob("gamma-*")] == []
-    status = Driver(repo, "status", "--json").ended().json
+    assert [*clones.glob("theta-*")] == []
+    status = tile_agent(repo, "fleet", "status", "--json").json
     assert [row["standing"] for row in status["kernels"]] == ["waiting"]
     assert status["next"].startswith("tile-agent fleet resume fleet-")

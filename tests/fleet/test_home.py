@@ -11,10 +11,11 @@ from agent.environment import Environment
 from agent.errors import ExitCode, UsageError
 from agent.events import Event
 from agent.fleet.bundles import bundled, packed, unpacked
-from agent.fleet.home import Fleet, FleetOutcome, Home, KernelStanding, branch_of
+from agent.fleet.home import Fleet, FleetOutcome, Home, KernelStanding, branch_of, spent
 from agent.fleet.jobs import Ended, KernelJob, Placed, Progressed, RefusedByMachine, ResumePoint
 from agent.fleet.summary import headline, table, to_result_of
 from agent.journal import Journal
+from agent.report.result import exit_code
 from agent.repository import Repository
 from agent.state import Phase
 from agent.workspace import Workspace
@@ -159,6 +160,19 @@ def test_an_end_is_the_end_or_an_interruption(
     assert home.heard("softmax", Ended(int(code), "why", 1.0, b"")).outcome is outcome
 
 
+def test_a_run_has_ended_whose_journal_came_home_to_its_end(home: Home, tmp_path: Path) -> None:
+    """Its machine was lost before it told the exit code."""
+    assert home.ended("softmax") is None
+    home.heard("softmax", progressed(home, tmp_path, tuple(REACHING[Phase.MEASURE])))
+    assert home.ended("softmax") is None
+    home.heard("softmax", progressed(home, tmp_path, HISTORY, ONCE))
+    now = home.ended("softmax")
+    assert now is not None and now == home.standing("softmax")
+    run = home.run("softmax")
+    assert run is not None
+    assert (now.outcome, now.code) == (FleetOutcome.ENDED, int(exit_code(run)))
+
+
 def test_hours_add_up_over_tasks_and_count_once(home: Home, tmp_path: Path) -> None:
     home.heard("softmax", Placed("node-1", "an H200"))
     told = progressed(home, tmp_path, HISTORY[:5], held_s=1800.0)
@@ -173,8 +187,8 @@ def test_hours_add_up_over_tasks_and_count_once(home: Home, tmp_path: Path) -> N
 def test_hours_are_spent_when_those_of_all_kernels_are(home: Home) -> None:
     for standing in home.standings():
         home.write(replace(standing, held_before_s=1800.0, held_s=900.0))
-    assert home.spent(None) == home.spent(1.6) == ""
-    assert home.spent(1.5) == "1.50 of 1.5 GPU hours are spent"
+    assert spent(home.standings(), 1, None) == spent(home.standings(), 1, 1.6) == ""
+    assert spent(home.standings(), 1, 1.5) == "1.50 of 1.5 GPU hours are spent"
     home.grant(replace(home.fleet(), gpu_hours=2.0))
     assert home.fleet().gpu_hours == 2.0
 

@@ -25,9 +25,8 @@ from agent.fleet.worker import attempt
 from agent.journal import read
 from agent.repository import Repository
 from agent.workspace import state_dir
-from tests.fleet.project import files_of
+from tests.fleet.project import files_of, scripted_python
 from tests.support.repo import isolate, make_repo
-from tests.support.warm_python import warm_interpreter
 
 BRANCH = "tile-agent/fleet-1/alpha"
 WORDS = ("--kernel=ops/alpha.py", f"--branch={BRANCH}", "--only=block-size", "--max-iterations=1")
@@ -37,7 +36,7 @@ JOB = KernelJob("alpha", "ops/alpha.py", "triton", BRANCH, WORDS, ".", "", gpus=
 @pytest.fixture(autouse=True)
 def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
-    monkeypatch.setattr(sys, "executable", str(warm_interpreter()))
+    monkeypatch.setattr(sys, "executable", str(scripted_python(tmp_path)))
 
 
 @pytest.fixture(scope="module")

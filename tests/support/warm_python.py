@@ -45,6 +45,7 @@ MARK = "TILE_AGENT_TEST_STARTED_BY"
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(tile_agent_pytest.__file__).parent)
 AGENT = str(Path(PACKAGE).parent / "agent")
+FLEET = str(ROOT / "tests" / "fleet")
 IMPORTS = {
     "command-line": ("agent.*", "git", "pandas", "scipy.special"),
     "interpreter": (*preloading.PRELOADED, *preloading.EXTRAS),
@@ -65,7 +66,7 @@ files = [0, 1, 2]
 kind = ""
 is_program = program.startswith({package!r}) and first != "program"
 of_agent = program == "-m" and first.partition(".")[0] in ("agent", "benchmarks")
-if of_agent or program.startswith({agent!r}):
+if of_agent or program.startswith(({agent!r}, {fleet!r})):
     kind = "command-line"
 elif "TILE_AGENT_RECORDER" in os.environ:
     pass  # the recorder has to be there before Triton is imported
@@ -159,7 +160,8 @@ def _folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tile-agent-tests-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     python = folder / "python"
-    text = PYTHON.format(python=sys.executable, agent=AGENT, package=PACKAGE, folder=str(folder))
+    places = {"agent": AGENT, "fleet": FLEET, "package": PACKAGE, "folder": str(folder)}
+    text = PYTHON.format(python=sys.executable, **places)
     python.write_text(text, encoding="utf-8")
     python.chmod(0o755)
     interpreter = sys.executable if _has_gpu() else str(python)
