@@ -29,6 +29,7 @@ from agent.measuring.measurement import Calibration
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Blocks, Comparison, compare
+from tests.support.scripted import ScriptedLineUps
 
 HOLDS = "TILE_AGENT_TEST_HOLDS"
 WOBBLE = (0.999, 1.0, 1.001, 1.0)
@@ -52,10 +53,10 @@ class ScriptedTimings(PytestJudge):
         before, after = _latency_ms(incumbent), _latency_ms(variant)
         return Look(math.log(before / after), after)
 
-    def interleaved_screen(
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], quads: int, deadline: float
-    ) -> Mapping[str, Look]:
-        return {n: self.quick_compare(incumbent, v, quads, deadline) for n, v in variants.items()}
+    def line_ups(  # type: ignore[override]
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
+    ) -> ScriptedLineUps:
+        return ScriptedLineUps(self, incumbent, variants)  # type: ignore[arg-type]
 
     def compare(
         self,

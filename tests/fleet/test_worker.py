@@ -25,6 +25,7 @@ from agent.fleet.worker import attempt
 from agent.journal import read
 from agent.repository import Repository
 from agent.workspace import state_dir
+from tests.fleet.held_run import HOLDS
 from tests.fleet.project import files_of, scripted_python
 from tests.support.repo import isolate, make_repo
 
@@ -84,8 +85,12 @@ def test_a_run_that_cannot_begin_ends_as_the_command_does(
 
 
 @pytest.mark.full
-def test_a_run_that_is_lost_goes_on_elsewhere(tmp_path: Path, here: Environment) -> None:
+def test_a_run_that_is_lost_goes_on_elsewhere(
+    tmp_path: Path, here: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It ends as one that nobody disturbed: the same commits, and each event once."""
+    (tmp_path / "alpha.Verified").touch()
+    monkeypatch.setenv(HOLDS, str(tmp_path))
     source = source_of(tmp_path, files_of("alpha"))
     first = attempt(JOB, source, here, None)
     reached: Told = next(first)
