@@ -268,11 +268,13 @@ class PastRuns:
             if (
                 found is not None
                 and not found.known_from
+                and found.subset is None  # of a part, the time that it was given chose which
+                and not (run.baseline and run.baseline.compared)
                 and found.calibration.setting == setting
                 and 0 <= now.began_at_s - then.began_at_s < CALIBRATION_HOLDS_S
                 and to_json(then.environment) == to_json(now.environment)
                 and then.python == now.python
-                and then.options.calibration_budget_s == now.options.calibration_budget_s
+                and _time_for_pairs(then) == _time_for_pairs(now)
                 and then.options.counters == now.options.counters
                 and files(then.origin_sha) == files(run.incumbent_sha)
                 and _takes_as_long(run, found.calibration)
@@ -344,6 +346,12 @@ def _sees_no_more(run: Run, past: PastRun) -> bool:
         list(each.resolvable.values()) for each in (run.calibration, past.calibrated.calibration)
     )
     return bool(now and then) and median(now) > FINER * median(then)
+
+
+def _time_for_pairs(of: Started) -> tuple[float | None, ...]:
+    """What decides how many configs and pairs a calibration has time for."""
+    given = of.options
+    return given.calibration_budget_s, given.comparison_budget_s, given.time_budget_s
 
 
 def _takes_as_long(run: Run, then: Calibration) -> bool:

@@ -82,7 +82,7 @@ def test_places_are_drawn_distinct_and_what_differs_all_the_same_is_left_out(rep
     assert "counted" not in text
     distinct, left_out = (note for note in done.json["notes"] if "kind of calls" in note)
     assert distinct.startswith("1 kind of calls differed from the same one again")
-    assert left_out.startswith("1 kind of calls left out, which differ from the same again: ")
+    assert left_out.startswith("1 kind of calls left out, which fail on the code itself: ")
     assert "test_counted[40x6-40-float32]: AssertionError: Tensor-likes are not close!" in left_out
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", CAPTURED]
     passed = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
@@ -94,7 +94,7 @@ def test_where_nothing_else_is_left_nothing_is_written(repo: Path) -> None:
     before = snapshot(repo)
     done = capture(repo, BEGIN + OTHER)
     assert done.code == 4
-    assert "every call differs from the same one again: test_counted" in done.json["error"]
+    assert "every call fails on the code itself: test_counted" in done.json["error"]
     assert snapshot(repo) == before
 
 
