@@ -128,7 +128,7 @@ def test_the_calibration_of_a_known_kernel_is_taken_over(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "change", ["--retry", "another machine", "a day", "another file", "another budget"]
+    "change", ["--retry", "another machine", "a day", "another file", "another budget", "less time"]
 )
 def test_a_calibration_is_made_anew_where_it_may_not_hold(tmp_path: Path, change: str) -> None:
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0), "helper.py": "# one\n"})
@@ -140,6 +140,7 @@ def test_a_calibration_is_made_anew_where_it_may_not_hold(tmp_path: Path, change
         "another machine": {"torch": "2.1"},
         "a day": {"began_at_s": first.began_at_s + 24 * 3600},
         "another budget": {"options": replace(ENDLESS, calibration_budget_s=7.0)},
+        "less time": {"options": replace(ENDLESS, time_budget_s=1e4)},
     }
     if change == "another file":
         write(repo, {"helper.py": "# two\n"})
@@ -163,6 +164,8 @@ def test_a_calibration_holds_under_its_limits_while_the_kernel_is_as_fast(tmp_pa
     assert run.baseline is not None
     slower = tuple(replace(r, latency_ms=1.2 * r.latency_ms) for r in run.baseline.records)
     assert past.calibrated(replace(run, baseline=replace(run.baseline, records=slower)), "") is None
+    chosen = replace(run.baseline, compared=("c",))  # by the user
+    assert past.calibrated(replace(run, baseline=chosen), "") is None
 
 
 def test_an_edit_of_other_code_is_tried(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.capture.calls import CallTime, Capture, CapturedCall
+from agent.capture.cases import entries
+from agent.capture.test_file import CapturedSource
+from agent.captured import NOT_CHECKED, CapturedTests, CaptureFiles, without_failing
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
@@ -105,6 +109,27 @@ def test_a_command_that_fails_after_its_calls_gives_their_tests(repo: Path) -> N
     assert "def test_logarithm(" in (repo / CAPTURED).read_text()
     (note,) = (note for note in done.json["notes"] if "failed" in note)
     assert note.startswith("the command failed (exit code 1) after calls that are kept")
+
+
+def test_what_could_not_be_run_again_is_not_called_mended(tmp_path: Path) -> None:
+    """The first look finds what fails, the second ends without an answer."""
+    shape = {"shape": [4], "strides": [1], "offset": 0, "aligned": True, "on_cpu": True}
+    fact = {
+        **shape,
+        "kind": "tensor",
+        "dtype": "int32",
+        "requires_grad": False,
+        "memory": 0,
+        "contents": {"kind": "integers", "low": 0, "high": 3, "values": [0, 1, 1, 3]},
+    }
+    times = (CallTime(1), CallTime(), 1)
+    call = CapturedCall("m", "f", (fact,), {}, ("x",), None, False, "", ("k",), *times)
+    seen = Capture((call,), "", False, 0, (), False, ())
+    places = CaptureFiles.of(tmp_path / "m.py", tmp_path / "test_m.py")
+    source = CapturedSource("m.py", "", "c", "today", "m_origin.py")
+    found = CapturedTests(places, source, b"", seen, entries(seen))
+    answers = iter([{("test_f", "4-int32"): "differs"}, None])
+    assert without_failing(found, lambda _: next(answers)).notes == (NOT_CHECKED,)
 
 
 @pytest.mark.full
