@@ -216,8 +216,8 @@ class Options:
     time_budget_s: Annotated[
         float | None,
         Option(
-            "Stop after so many seconds; a baseline that is not done by then ends, "
-            "but has a minute.",
+            "Stop after so many seconds, those of the last comparison counted in; an iteration "
+            "under way goes on. A baseline that is not done by then ends, but has a minute.",
             min=0,
             form=ValueForm.SECONDS,
         ),

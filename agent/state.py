@@ -25,6 +25,7 @@ from agent.events import (
 from agent.launches import ObservedLaunch, by_cost
 from agent.least_time import LeastTimes
 from agent.measuring.decision import Gain, Status, Verdict, decide, percent
+from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
@@ -265,12 +266,22 @@ def is_at_roof(run: Run) -> bool:
     return run.least_times.reached(run.calibration.levels_ms, run.options.rules.minor)
 
 
+def final_s(run: Run) -> float:
+    """What the comparisons at the end of a run take, about; 0 where nothing was kept.
+
+    The best is compared with the origin and, of several kept steps, each with the one before.
+    """
+    comparisons = len(run.kept) + (len(run.kept) > 1)
+    pair_s = run.calibration.pair_s if run.calibration else 0.0
+    return comparisons * ComparisonPlan().looks[0] * pair_s
+
+
 def stop_reason(run: Run) -> StopReason | None:
     """Whether the run must stop before its next iteration, and why; the playbook aside."""
     options = run.options
     if run.escalation:
         return StopReason.ESCALATED
-    if options.time_budget_s is not None and run.spent_s >= options.time_budget_s:
+    if options.time_budget_s is not None and run.spent_s + final_s(run) >= options.time_budget_s:
         return StopReason.TIME
     if run.iteration > options.max_iterations:
         return StopReason.ITERATIONS

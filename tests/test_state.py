@@ -269,6 +269,22 @@ def test_when_a_run_stops(
     assert stop_reason(run) is reason
 
 
+@pytest.mark.parametrize(("kept", "comparisons"), [(0, 0), (1, 1), (2, 3)])
+def test_the_last_comparisons_count_in_the_time_of_a_run(kept: int, comparisons: int) -> None:
+    """Of the best with the origin and, of several kept steps, each with the one before: 5 pairs."""
+
+    def after(budget_s: float) -> Run:
+        calibration = replace(CALIBRATED.calibration, pair_s=2.0)
+        run = advance(started(time_budget_s=budget_s), replace(CALIBRATED, calibration=calibration))
+        for _ in range(kept):
+            run = iterate(run, 0.1)
+        return run
+
+    whole_s = after(1e6).spent_s + 10.0 * comparisons
+    assert stop_reason(after(whole_s)) is StopReason.TIME
+    assert stop_reason(after(whole_s + 0.1)) is None
+
+
 def test_a_run_stops_where_the_bandwidth_leaves_nothing_to_gain() -> None:
     least = LeastTime("c", memory_ms=0.5, compute_ms=0.0, tensor_bytes=2**31)
     times = LeastTimes((least,), 4200.0, measured=True, l2_bytes=2**25)

@@ -94,8 +94,13 @@ class Calibration:
 class PairSource(Protocol):
     """Where pairs come from."""
 
-    def pair(self, number: int) -> RawPair | Failure:
-        """Take one process pair; even numbers begin with ABBA, odd ones with BAAB."""
+    def pair(self, number: int, following: int) -> RawPair | Failure:
+        """Take one process pair; even numbers begin with ABBA, odd ones with BAAB.
+
+        Args:
+            number: of the pair.
+            following: how many more are to be expected before a look that may well be the last.
+        """
 
     def has_time(self) -> bool:
         """Whether another pair can be taken before the deadline."""
@@ -121,7 +126,7 @@ def measure(
     comparison: Comparison | None = None
     early = {n for n in (*plan.early_looks, plan.sure_after) if n < plan.looks[0]}
     for look in sorted({*plan.looks, *early}):
-        if failure := taken.up_to(look):
+        if failure := taken.up_to(look, plan.sure_after):
             return failure
         try:
             comparison = plan.compare(taken.pairs, plan.alpha)
@@ -157,10 +162,16 @@ class _Undisturbed:
     pairs: list[RawPair] = field(default_factory=list)
     disturbed: int = 0
 
-    def up_to(self, count: int) -> Failure | None:
-        """Take pairs until there are `count`, or time runs out; why there are too few, if so."""
+    def up_to(self, count: int, expecting: int = 0) -> Failure | None:
+        """Take pairs until there are `count`, or time runs out; why there are too few, if so.
+
+        Args:
+            count: of pairs.
+            expecting: so many in all, as a rule.
+        """
         while len(self.pairs) < count and self._has_time():
-            raw = self.source.pair(len(self.pairs) + self.disturbed)
+            following = max(count, expecting) - len(self.pairs) - 1
+            raw = self.source.pair(len(self.pairs) + self.disturbed, following)
             if isinstance(raw, Failure):
                 return raw
             names = {config.config for config in raw.configs}
@@ -207,7 +218,7 @@ def calibrate(
         within_budget: asked before each pair beyond the fewest that are a comparison.
     """
     undisturbed = _Undisturbed(source, plan, None, within_budget)
-    if failure := undisturbed.up_to(1):
+    if failure := undisturbed.up_to(1, plan.calibration_looks[0]):
         return failure
     after_first()
     for look in plan.calibration_looks:

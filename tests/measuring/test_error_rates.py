@@ -163,9 +163,9 @@ def test_a_large_gain_needs_few_pairs(takes: float, pairs: int) -> None:
     calls = []
 
     class Counting(SimulatedPairs):
-        def pair(self, number: int):  # type: ignore[no-untyped-def]
+        def pair(self, number: int, following: int):  # type: ignore[no-untyped-def]
             calls.append(number)
-            return super().pair(number)
+            return super().pair(number, following)
 
     comparison = measure(Counting(TYPICAL, {"c": takes}, seed=1), Rules(), ComparisonPlan())
     assert not isinstance(comparison, Failure)
@@ -237,9 +237,9 @@ def test_an_incumbent_that_is_not_what_it_was_is_no_verdict() -> None:
 
 def test_a_disturbance_that_passes_costs_nothing_but_time() -> None:
     class Passing(SimulatedPairs):
-        def pair(self, number: int):  # type: ignore[no-untyped-def]
+        def pair(self, number: int, following: int):  # type: ignore[no-untyped-def]
             self.telemetry = Telemetry(1200, 700, 90, 0x40) if number < 3 else COOL
-            return super().pair(number)
+            return super().pair(number, following)
 
     outcome = measure(Passing(TYPICAL, {"c": 0.8}, seed=1), Rules(), ComparisonPlan())
     assert not isinstance(outcome, Failure)

@@ -58,7 +58,7 @@ class SimulatedPairs:
     def __post_init__(self) -> None:
         self._random = np.random.default_rng(self.seed)
 
-    def pair(self, number: int) -> RawPair | Failure:
+    def pair(self, number: int, following: int = 0) -> RawPair | Failure:
         """Blocks in the order that the real source takes them."""
         order = [False, True, True, False] if number % 2 else [True, False, False, True]
         placed = {whose: self._normal(self.surroundings.process) for whose in (True, False)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 SEVERAL, SEVERAL_QUADS = 3, 3
@@ -32,13 +34,33 @@ class BlockTiming:
     least_slow_samples: int = 3
     """For kernels of more than `slow_ms`."""
     slow_ms: float = 5.0
-    flush_ms: float = 0.1
-    """About what overwriting the L2 cache adds to a sample."""
 
-    def count(self, budget_ms: float, estimate_ms: float) -> int:
-        """How many samples a block of `budget_ms` takes."""
-        least = self.least_slow_samples if estimate_ms > self.slow_ms else self.least_samples
-        return max(least, min(1000, int(budget_ms / (estimate_ms + self.flush_ms))))
+    def settle(self, take: Callable[[int], object], estimate_ms: float) -> float:
+        """Have uncounted work done, for a clock to settle.
+
+        Args:
+            take: takes so many samples.
+            estimate_ms: of a launch.
+
+        Returns:
+            The wall time of a sample, in ms. It is more than that of its launch: the host queues
+            it, the L2 cache is overwritten, and a sample of a graph is many launches.
+        """
+        taken, begin, spent_ms = 0, time.perf_counter(), 0.0
+        count = self._least(estimate_ms)
+        while count > 0:
+            take(count)
+            taken += count
+            spent_ms = (time.perf_counter() - begin) * 1e3
+            count = int((self.settle_ms - spent_ms) * taken / max(spent_ms, 1e-3))
+        return max(spent_ms, 1e-3) / taken
+
+    def count(self, estimate_ms: float, sample_ms: float) -> int:
+        """How many samples a block takes, where a launch and a sample take so long."""
+        return max(self._least(estimate_ms), min(1000, int(self.block_ms / sample_ms)))
+
+    def _least(self, estimate_ms: float) -> int:
+        return self.least_slow_samples if estimate_ms > self.slow_ms else self.least_samples
 
     def of_several(self, configs: int, before: int) -> BlockTiming:
         """The same for one of several configs that a pair measures, after so many others.

@@ -90,11 +90,15 @@ def chosen_configs(costs: Sequence[PerfTestCost], wanted: Sequence[str]) -> tupl
 
 
 def final_subset(run: Run) -> Subset | None:
-    """What the last comparison measures: all configs, or as many as an iteration's time allows."""
+    """What the last comparison measures: all configs, or as many as there is time for: that of an
+    iteration, or what is left of the run's."""
     subset, cost = run.subset, run.pair_cost
     if subset is None or cost is None or run.baseline is None:
         return None
-    most_pair_s = run.options.iteration_timeout_s / USUAL_PAIRS
+    most_s = run.options.iteration_timeout_s
+    if run.options.time_budget_s is not None:
+        most_s = min(most_s, max(0.0, run.options.time_budget_s - run.spent_s))
+    most_pair_s = most_s / USUAL_PAIRS
     whole = cost.fitting(most_pair_s, run.baseline.kernels)
     return whole if whole is None or len(whole.configs) >= len(subset.configs) else subset
 

@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -204,9 +205,12 @@ class InterleavedScreen:
 
     def _take_blocks(self, estimate_ms: Mapping[str, float], timing: BlockTiming) -> None:
         """Blocks of all that wait at a config, forward and back."""
-        for name, arm in self._each() if timing.settle_ms else ():
+        counts = {}
+        for name, arm in self._each():
             with self._may_leave(name):
-                arm.block(timing.count(timing.settle_ms, estimate_ms[name]), self._deadline)
+                take = partial(arm.block, deadline=self._deadline)
+                sample_ms = timing.settle(take, estimate_ms[name])
+                counts[name] = timing.count(estimate_ms[name], sample_ms)
         slow = any(estimate_ms[name] > timing.slow_ms for name, _ in self._each())
         block_ms: dict[str, list[float]] = {name: [] for name in estimate_ms}
         for _ in range(1 if slow else timing.quads):
@@ -214,8 +218,7 @@ class InterleavedScreen:
             for name in (*there, *reversed(there)):
                 if name in self._arms:
                     with self._may_leave(name):
-                        count = timing.count(timing.block_ms, estimate_ms[name])
-                        taken = self._arms[name].block(count, self._deadline)
+                        taken = self._arms[name].block(counts[name], self._deadline)
                         block_ms[name].append(statistics.median(taken.samples_ms))
         for name, _ in self._each():
             if name != INCUMBENT:

@@ -29,6 +29,7 @@ from agent.harness.measuring.failures import (
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.interleaved_screen import INCUMBENT
 from agent.harness.measuring.line_ups import LineUps
+from agent.harness.measuring.pair_workers import most_ahead
 from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.measuring.records import (
     RecordError,
@@ -273,7 +274,7 @@ class PytestJudge:
     ) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
         begin = time.monotonic()
-        with self._pairs(checkout, checkout, deadline, forks_ahead=True) as pairs:
+        with self._pairs(checkout, checkout, deadline, ahead=True) as pairs:
             outcome = calibrate(
                 pairs,
                 self._plan,
@@ -341,7 +342,7 @@ class PytestJudge:
         attempts: int = 1,
     ) -> Comparison | Failure:
         """Compare two checkouts by the protocol of `agent.measuring.measurement`."""
-        pairs = self._pairs(incumbent, candidate, deadline, forks_ahead=True, examines=True)
+        pairs = self._pairs(incumbent, candidate, deadline, ahead=True, examines=True)
         with pairs as source:
             plan = replace(self._plan, attempts=attempts)
             outcome = measure(source, self._rules, plan, calibration)
@@ -358,7 +359,7 @@ class PytestJudge:
         candidate: Checkout,
         deadline: float,
         *,
-        forks_ahead: bool = False,
+        ahead: bool = False,
         examines: bool = False,
     ) -> WorkerPairs:
         return WorkerPairs(
@@ -376,7 +377,7 @@ class PytestJudge:
             names=self._names,
             only=self._only,
             numbers=self._numbers,
-            forks_ahead=forks_ahead,
+            most_ahead=most_ahead() if ahead else 0,
         )
 
     def _with_quads(self, timing: BlockTiming, quads: int) -> BlockTiming:

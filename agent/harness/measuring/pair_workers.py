@@ -1,8 +1,10 @@
-"""The workers of process pairs: two at a time, and those of the next pair before its turn."""
+"""The workers of process pairs: two at a time, and those of the next pairs before their turn."""
 
 from __future__ import annotations
 
 import itertools
+import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -13,7 +15,14 @@ from agent.frozen_tests import TestPlan
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 
+MOST_AHEAD = 4
+"""Pairs whose workers may wait for their turn: each of the two holds a context on the GPU."""
 _NAMES = {True: "incumbent", False: "candidate"}
+
+
+def most_ahead() -> int:
+    """How many pairs may start while one prepares, on the processors of this machine."""
+    return max(1, min(MOST_AHEAD, len(os.sched_getaffinity(0)) // 2 - 1))
 
 
 @dataclass(frozen=True)
@@ -34,35 +43,41 @@ class PairWorkers:
     logs: Path
     numbers: itertools.count[int]
     """Of the logs."""
-    _next: _Pair | None = field(init=False, default=None)
-    """Those of the next pair, which collect while nothing is timed."""
+    _waiting: deque[_Pair] = field(init=False, default_factory=deque)
+    """Those of the next pairs, which collect while nothing is timed."""
 
     @contextmanager
     def taken(self) -> Iterator[dict[bool, WorkerSession]]:
         """Two workers for a pair, which end with the block."""
-        pair, self._next = self._next or self._fork(), None
+        pair = self._waiting.popleft() if self._waiting else self._fork()
         with pair.alive:
             yield pair.arms
 
-    def fork_next(self) -> None:
-        """Have the workers of the next pair begin to collect."""
-        if self._next is None:
-            with suppress(WorkerError):  # the next pair meets it again, and says whose it is
-                self._next = self._fork()
+    def fork_ahead(self, pairs: int) -> None:
+        """Have the workers of so many next pairs begin to collect, where none do.
 
-    def await_next(self, deadline: float) -> None:
+        All at once: they are waited for together, which takes little longer than for two of them.
+        """
+        if self._waiting:
+            return
+        with suppress(WorkerError):  # the next pair meets it again, and says whose it is
+            for _ in range(pairs):
+                self._waiting.append(self._fork())
+
+    def await_ahead(self, deadline: float) -> None:
         """Wait until they only wait: nothing else may run while blocks are timed."""
         try:
-            for arm in self._next.arms.values() if self._next else ():
-                arm.collection(deadline)
+            for pair in self._waiting:
+                for arm in pair.arms.values():
+                    arm.collection(deadline)
         except WorkerError:
-            self.forget_next()
+            self.forget_ahead()
 
-    def forget_next(self) -> None:
-        """End them: there is no next pair, or they cannot be used."""
-        pair, self._next = self._next, None
-        for arm in pair.arms.values() if pair else ():
-            arm.kill()
+    def forget_ahead(self) -> None:
+        """End them: there are no next pairs, or they cannot be used."""
+        while self._waiting:
+            for arm in self._waiting.popleft().arms.values():
+                arm.kill()
 
     def _fork(self) -> _Pair:
         with ExitStack() as stack:

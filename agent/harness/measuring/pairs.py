@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -86,9 +87,8 @@ class WorkerPairs:
     """The configs that are measured; None: all."""
     passes: int = 2
     """Passes of each arm, of tests that time in ways of their own."""
-    forks_ahead: bool = False
-    """Where several pairs are to be expected: the next workers start while these prepare. Use the
-    source in a `with` then."""
+    most_ahead: int = 0
+    """Pairs that may start while one prepares. Use the source in a `with` then."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     last_s: float = 0.0
     """Wall time of the last pair."""
@@ -104,6 +104,8 @@ class WorkerPairs:
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _workers: PairWorkers = field(init=False)
+    _following: int = field(init=False, default=0)
+    """How many pairs are to follow the present one."""
 
     def __post_init__(self) -> None:
         if self.watch is None:
@@ -121,11 +123,12 @@ class WorkerPairs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._workers.forget_next()
+        self._workers.forget_ahead()
 
-    def pair(self, number: int) -> RawPair | Failure:
+    def pair(self, number: int, following: int = 0) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
         begin = time.monotonic()
+        self._following = following
         order = BAAB if number % 2 else ABBA
         whose = True
         self.spent = PairSpent()
@@ -259,13 +262,10 @@ class WorkerPairs:
         """
         expected = max(len(self.plan.perf) if self.only is None else len(self.only), before + 1)
         timing = self.timing.of_several(expected, before)
-        deadline = self.deadline
-        method: str | None = None
-        processor: int | None = None
+        deadline, processor = self.deadline, None
         estimate_ms: dict[bool, float] = {}
         prepared: dict[bool, PreparedTiming] = {}
-        if self.forks_ahead and self.has_time():
-            self._workers.fork_next()
+        self._fork_ahead()
         self._call_first(arms)
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
@@ -287,12 +287,14 @@ class WorkerPairs:
         self.launched = bool(self.launched) or prepared[True].launched
         with at_arm(False):
             check_launches(name, prepared[True], prepared[False], arms[False].checkout.kernel)
-        with self.spent.on("next pair"):
-            self._workers.await_next(self.deadline)
-        count = {w: timing.count(timing.block_ms, e) for w, e in estimate_ms.items()}
+        with self.spent.on("next pairs"):
+            self._workers.await_ahead(self.deadline)
+        count = {}
         for whose in order[:2]:
             with at_arm(whose), self.spent.on("settle"):
-                arms[whose].block(timing.count(timing.settle_ms, estimate_ms[whose]), deadline)
+                take = partial(arms[whose].block, deadline=deadline)
+                sample_ms = timing.settle(take, estimate_ms[whose])
+            count[whose] = timing.count(estimate_ms[whose], sample_ms)
         blocks = []
         quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads
         seen = len(self.fresh_ms.get((name, False), ()))
@@ -312,6 +314,13 @@ class WorkerPairs:
         with self.spent.on("least time"):
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
         return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
+
+    def _fork_ahead(self) -> None:
+        """Have those of the next pairs start for which there are processors, room and time."""
+        roomy = self.watch is None or self.watch.used_share() <= ROOMY
+        ahead = min(self.most_ahead if roomy else 1, self._following)
+        if ahead and self.has_time():
+            self._workers.fork_ahead(ahead)
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""

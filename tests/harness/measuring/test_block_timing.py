@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from agent.harness.measuring.block_timing import BlockTiming
@@ -46,3 +48,31 @@ def test_a_comparison_of_the_fewest_pairs_times_enough_calls_on_fresh_bytes() ->
     assert len(checked_orders(6, FEWEST_FRESH)) == 1
     assert checked_orders(1, 0) == {0}
     assert len({frozenset(checked_orders(6, 0)) for _ in range(100)}) > 5
+
+
+@pytest.mark.parametrize("sample_ms", [0.05, 2.0])
+def test_a_block_is_as_long_as_it_is_meant_to_be_whatever_a_sample_takes(sample_ms: float) -> None:
+    """A sample of a graph is many launches, and one of a short launch waits for the host."""
+    timing, taken = BlockTiming(settle_ms=30, least_samples=5), []
+
+    def take(count: int) -> None:
+        taken.append(count)
+        time.sleep(count * sample_ms / 1e3)
+
+    seen_ms = timing.settle(take, estimate_ms=0.002)
+    assert seen_ms >= sample_ms
+    assert sum(taken) * seen_ms >= timing.settle_ms - seen_ms
+    assert timing.count(0.002, sample_ms) == timing.block_ms / sample_ms
+
+
+def test_slow_launches_settle_in_the_fewest_samples() -> None:
+    timing, taken = BlockTiming(settle_ms=1), []
+
+    def take(count: int) -> None:
+        taken.append(count)
+        time.sleep(0.002)
+
+    timing.settle(take, estimate_ms=7.0)
+    assert taken == [timing.least_slow_samples]
+    assert timing.count(7.0, 7.1) == timing.least_slow_samples
+    assert timing.count(0.9, 1.0) == timing.least_samples

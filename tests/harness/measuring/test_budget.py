@@ -67,6 +67,19 @@ def test_the_final_comparison_covers_what_an_iteration_has_time_for(
     assert final_subset(replace(run, subset=None)) is None
 
 
+def test_the_final_comparison_covers_what_the_run_has_time_for() -> None:
+    run = Run(
+        started=replace(STARTED, options=Options(time_budget_s=2000.0)),
+        baseline=Baselined((), 1, 1.0, costs=COSTS),
+        subset=of_names(COSTS, [SHORTEST, LONGEST]),
+        calibration=Calibration(0.01, {}, band=0.1, pairs=8, pair_s=10.0),
+    )
+    assert final_subset(run) is None
+    whole = final_subset(replace(run, spent_s=1999.0))
+    assert whole is not None
+    assert set(whole.configs) == {SHORTEST, LONGEST}
+
+
 @pytest.mark.parametrize(
     ("compared", "pair_took_s", "looked_at"),
     [

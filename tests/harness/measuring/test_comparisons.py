@@ -84,15 +84,34 @@ def test_every_block_is_kept_as_it_was_measured(judge: PytestJudge, tmp_path: Pa
     assert spent_s["blocks"] >= sum(block["wall_ms"] for block in config["blocks"]) / 1e3
 
 
+@pytest.mark.parametrize("most_ahead", [1, 4])
 def test_the_next_workers_collect_ahead_and_none_is_left(
-    judge: PytestJudge, tmp_path: Path
+    judge: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_ahead: int
 ) -> None:
+    """As many as are to be expected, so that none is begun for nothing."""
+    monkeypatch.setattr("agent.harness.measuring.judge.most_ahead", lambda: most_ahead)
     before = descendants(os.getpid())
     outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other"))
     assert isinstance(outcome, Comparison)
     forked = sorted((tmp_path / "logs").glob("*-incumbent.log"))
     taken = sorted((tmp_path / "logs").glob("*-pair.json"))  # disturbed ones, too
-    assert len(forked) == len(taken) + 1 >= outcome.pairs + 1
+    assert len(forked) == len(taken) >= outcome.pairs
+    ahead = [log for log in forked if log.name < taken[0].name]
+    assert len(ahead) == 1 + min(most_ahead, outcome.pairs - 1)
+    judge.close()
+    assert eventually(lambda: descendants(os.getpid()) <= before)
+
+
+def test_workers_ahead_that_nobody_needs_end(
+    judge: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A candidate that is slower beyond doubt ends a comparison before those that follow."""
+    monkeypatch.setattr("agent.harness.measuring.judge.most_ahead", lambda: 4)
+    before = descendants(os.getpid())
+    slow = KERNEL.replace("0.01", "0.03")
+    outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other", kernel=slow))
+    assert isinstance(outcome, Comparison)
+    assert outcome.pairs == 2
     judge.close()
     assert eventually(lambda: descendants(os.getpid()) <= before)
 
