@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-SEVERAL, SEVERAL_QUADS = 3, 3
 MANY, MANY_QUADS = 5, 2
 """From so many configs of a pair on, so many ABBA orders of each."""
-LEAST_OF_SEVERAL = 15
-"""Samples of a block then."""
+SEVERAL, LEAST_OF_SEVERAL = 3, 15
+"""From so many on, so many samples of a block at least."""
 BURST_MS = 10.0
 """Of launches behind each other, which the parent times by its own clock."""
 LEAST_ON_CPU = 10
@@ -28,8 +27,10 @@ class BlockTiming:
     eight blocks of 150 ms or four of 300, and by 0.6 % with twenty-four of 20."""
     settle_ms: float = 100.0
     """Uncounted work of each arm before its first block, for a GPU's clock to settle."""
-    quads: int = 6
-    """ABBA orders a pair and config; of slow launches, one."""
+    quads: int = 3
+    """ABBA orders a pair and config; of slow launches, one. Pairs differ, their blocks hardly do:
+    over pairs of the same code on an H200 the log ratio scattered by 1.64, 1.66 and 1.64 % after 4,
+    12 and 24 blocks (20 pairs of a product), by 0.19, 0.18 and 0.18 % (20 of a kernel of 2 us)."""
     least_samples: int = 25
     least_slow_samples: int = 3
     """For kernels of more than `slow_ms`."""
@@ -65,20 +66,14 @@ class BlockTiming:
     def of_several(self, configs: int, before: int) -> BlockTiming:
         """The same for one of several configs that a pair measures, after so many others.
 
-        Of many there are fewer blocks each: pairs differ, their blocks hardly do. Over pairs of the
-        same code on an H200 the log ratio scattered by 1.64, 1.67 and 1.64 % after 4, 8 and 24
-        blocks (20 pairs of a product), by 0.19, 0.19 and 0.18 % (20 of a kernel of 2 us). After the
-        first config the GPU is awake.
+        Of many there are fewer and shorter blocks each. After the first config the GPU is awake.
         """
         awake = replace(self, settle_ms=min(self.settle_ms, self.block_ms)) if before else self
         if configs < SEVERAL:
             return awake
-        quads = MANY_QUADS if configs >= MANY else SEVERAL_QUADS
-        return replace(
-            awake,
-            quads=min(self.quads, quads),
-            least_samples=min(self.least_samples, LEAST_OF_SEVERAL),
-        )
+        quads = min(self.quads, MANY_QUADS) if configs >= MANY else self.quads
+        least = min(self.least_samples, LEAST_OF_SEVERAL)
+        return replace(awake, quads=quads, least_samples=least)
 
     def burst(self, estimate_ms: float, count: int) -> int:
         """How many launches a burst has, where a block has so many; that of a slow one has one."""

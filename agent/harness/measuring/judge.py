@@ -378,6 +378,7 @@ class PytestJudge:
             only=self._only,
             numbers=self._numbers,
             most_ahead=most_ahead() if ahead else 0,
+            held_share=self._held_share,
         )
 
     def _with_quads(self, timing: BlockTiming, quads: int) -> BlockTiming:

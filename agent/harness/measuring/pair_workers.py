@@ -10,11 +10,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.errors import WorkerError
+from agent.errors import WorkerDied, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.results import Pass, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 
+ROOM_TIMEOUT_S = 5.0
+"""To give up a CUDA context takes a second."""
 MOST_AHEAD = 4
 """Pairs whose workers may wait for their turn: each of the two holds a context on the GPU."""
 _NAMES = {True: "incumbent", False: "candidate"}
@@ -26,11 +29,13 @@ def most_ahead() -> int:
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """Two workers, which end together."""
+class Pair:
+    """Two workers, which end together; True is the incumbent's."""
 
     alive: ExitStack
     arms: dict[bool, WorkerSession]
+    stops: dict[bool, Stop | Pass] = field(default_factory=dict)
+    """Where they wait, if they have begun with the tests."""
 
 
 @dataclass
@@ -43,35 +48,72 @@ class PairWorkers:
     logs: Path
     numbers: itertools.count[int]
     """Of the logs."""
-    _waiting: deque[_Pair] = field(init=False, default_factory=deque)
+    _waiting: deque[Pair] = field(init=False, default_factory=deque)
     """Those of the next pairs, which collect while nothing is timed."""
 
+    beside: bool = True
+    """Whether what those have begun went well beside this pair."""
+
+    @property
+    def ahead(self) -> int:
+        """How many of the next pairs have begun with the tests."""
+        return sum(bool(pair.stops) for pair in self._waiting)
+
     @contextmanager
-    def taken(self) -> Iterator[dict[bool, WorkerSession]]:
+    def taken(self) -> Iterator[Pair]:
         """Two workers for a pair, which end with the block."""
         pair = self._waiting.popleft() if self._waiting else self._fork()
         with pair.alive:
-            yield pair.arms
+            yield pair
 
-    def fork_ahead(self, pairs: int) -> None:
+    def fork_ahead(self, pairs: int) -> int:
         """Have the workers of so many next pairs begin to collect, where none do.
 
         All at once: they are waited for together, which takes little longer than for two of them.
+
+        Returns:
+            How many pairs were begun.
         """
         if self._waiting:
-            return
+            return 0
         with suppress(WorkerError):  # the next pair meets it again, and says whose it is
             for _ in range(pairs):
                 self._waiting.append(self._fork())
+        return len(self._waiting)
 
-    def await_ahead(self, deadline: float) -> None:
-        """Wait until they only wait: nothing else may run while blocks are timed."""
+    def await_ahead(self, deadline: float, *, begin: bool, call: bool) -> None:
+        """Wait until they only wait: nothing else may run while blocks are timed.
+
+        Args:
+            deadline: for all of that.
+            begin: they go on to the first callable that is timed, which makes inputs.
+            call: and call it for the first time.
+        """
+        pairs = [pair for pair in self._waiting if not pair.stops]
         try:
-            for pair in self._waiting:
+            for pair in pairs:
                 for arm in pair.arms.values():
                     arm.collection(deadline)
-        except WorkerError:
+                    if begin:
+                        arm.begin(self.plan.perf, deadline)
+            for pair in pairs if begin else ():
+                for whose, arm in pair.arms.items():
+                    pair.stops[whose] = arm.next_stop(deadline)
+            if not all(isinstance(stop, Stop) for pair in pairs for stop in pair.stops.values()):
+                raise WorkerDied("a test fails beside others")
+            waiting = [arm for pair in pairs if call for arm in pair.arms.values()]
+            for arm in waiting:
+                arm.order_first()
+            for arm in waiting:
+                arm.await_first(deadline)
+        except WorkerError:  # alone they may have the memory of the GPU that they lacked
+            self.beside = False
             self.forget_ahead()
+
+    def await_retired(self) -> None:
+        """Have the workers of earlier pairs give back the GPU's memory."""
+        for server in {*self.servers.values()}:
+            server.await_retired(ROOM_TIMEOUT_S)
 
     def forget_ahead(self) -> None:
         """End them: there are no next pairs, or they cannot be used."""
@@ -79,10 +121,10 @@ class PairWorkers:
             for arm in self._waiting.popleft().arms.values():
                 arm.kill()
 
-    def _fork(self) -> _Pair:
+    def _fork(self) -> Pair:
         with ExitStack() as stack:
             arms = {whose: stack.enter_context(self._arm(whose)) for whose in (True, False)}
-            return _Pair(stack.pop_all(), arms)
+            return Pair(stack.pop_all(), arms)
 
     def _arm(self, whose: bool) -> WorkerSession:
         return WorkerSession(

@@ -34,10 +34,10 @@ from agent.harness.measuring.failures import (
     worker_failure,
 )
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.pair_workers import PairWorkers
+from agent.harness.measuring.pair_workers import Pair, PairWorkers
 from agent.harness.measuring.passes import WholePasses
 from agent.harness.measuring.records import config_name, records_something, short_names
-from agent.harness.measuring.spent import PairSpent
+from agent.harness.measuring.spent import AHEAD, PairSpent
 from agent.harness.measuring.timed_calls import (
     check_block,
     check_launches,
@@ -58,8 +58,8 @@ MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
 ROOMY = 0.25
 """Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
-ROOM_TIMEOUT_S = 5.0
-"""To give up a CUDA context takes a second."""
+ROOMY_AHEAD = 0.5
+"""The same with those of the next pairs."""
 
 
 @dataclass
@@ -100,17 +100,23 @@ class WorkerPairs:
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
     the tests time themselves, and nobody looked."""
     held_share: float | None = None
-    """Of the GPU's memory, what both arms took that waited with their inputs, at most."""
+    """Of the GPU's memory, what both arms take that wait with their inputs, at most; None where no
+    pair has been seen."""
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _workers: PairWorkers = field(init=False)
     _following: int = field(init=False, default=0)
     """How many pairs are to follow the present one."""
+    _knows_room: bool = field(init=False, default=False)
+    """Whether all configs of a pair have been seen to fit."""
+    _tunes: bool = field(init=False)
+    """Whether one of the arms tunes itself: nothing may run beside it then."""
 
     def __post_init__(self) -> None:
         if self.watch is None:
             self.timing = self.timing.on_cpu()
         self.names = self.names or short_names(self.plan.perf)
+        self._tunes = any(map(tunes_itself, (self.incumbent, self.candidate)))
         self._workers = PairWorkers(
             {True: self.server, False: self.candidate_server or self.server},
             {True: self.incumbent, False: self.candidate},
@@ -128,18 +134,20 @@ class WorkerPairs:
     def pair(self, number: int, following: int = 0) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
         begin = time.monotonic()
-        self._following = following
+        self._following, self._knows_room = following, self.held_share is not None
         order = BAAB if number % 2 else ABBA
         whose = True
         self.spent = PairSpent()
         try:
-            with self._workers.taken() as arms:
+            with self._workers.taken() as pair:
                 with self.spent.on("collect"):
-                    for whose, arm in arms.items():
+                    for whose, arm in pair.arms.items():
                         if problem := import_failure(arm, self.deadline):
                             return blame(problem, incumbent=whose)
-                self._await_room()
-                raw = self._measure(arms, order)
+                if self.watch is not None and self.watch.used_share() > ROOMY:
+                    with self.spent.on("room"):
+                        self._workers.await_retired()
+                raw = self._measure(pair, order)
             if isinstance(raw, RawPair):
                 self._record(raw)
                 self.times.append(self.spent.pair_time(time.monotonic() - begin))
@@ -150,13 +158,6 @@ class WorkerPairs:
             return blame(worker_failure(problem, correct=True), incumbent=whose)
         finally:
             self.last_s = time.monotonic() - begin
-
-    def _await_room(self) -> None:
-        """Have earlier workers give back the GPU's memory, where they may hold much of it."""
-        if self.watch is not None and self.watch.used_share() > ROOMY:
-            for server in {self.server, self.candidate_server or self.server}:
-                with self.spent.on("room"):
-                    server.await_retired(ROOM_TIMEOUT_S)
 
     def _record(self, raw: RawPair) -> None:
         """Keep every block as it was measured, with clock, power and temperature."""
@@ -173,19 +174,21 @@ class WorkerPairs:
 
     # --- stepped --------------------------------------------------------------------------------
 
-    def _measure(self, arms: dict[bool, WorkerSession], order: Sequence[bool]) -> RawPair | Failure:
+    def _measure(self, pair: Pair, order: Sequence[bool]) -> RawPair | Failure:
+        arms, waits = pair.arms, dict[bool, Stop | Pass](pair.stops)
         configs: list[ConfigBlocks] = []
         left_out: list[str] = []
         waited: set[str] = set()
         stops = {}
-        for whose in (True, False):
+        for whose in () if waits else (True, False):
             with at_arm(whose):
                 arms[whose].begin(self.plan.perf, self.deadline)
         while True:
             begin = time.monotonic()
             for whose in (True, False):
                 with at_arm(whose), self.spent.on("inputs"):
-                    stops[whose] = arms[whose].next_stop(self.deadline)
+                    stop = waits.pop(whose, None)
+                    stops[whose] = stop or arms[whose].next_stop(self.deadline)
             ours, theirs = stops[True], stops[False]
             if isinstance(ours, Pass) and isinstance(theirs, Pass):
                 break
@@ -287,8 +290,9 @@ class WorkerPairs:
         self.launched = bool(self.launched) or prepared[True].launched
         with at_arm(False):
             check_launches(name, prepared[True], prepared[False], arms[False].checkout.kernel)
-        with self.spent.on("next pairs"):
-            self._workers.await_ahead(self.deadline)
+        with self.spent.on(AHEAD):
+            begin = (expected == 1 or self._knows_room) and self._has_room_ahead()
+            self._workers.await_ahead(deadline, begin=begin, call=begin and not self._tunes)
         count = {}
         for whose in order[:2]:
             with at_arm(whose), self.spent.on("settle"):
@@ -309,7 +313,8 @@ class WorkerPairs:
         warm_ms = {}
         for whose in (True, False) if self.watch else ():
             with at_arm(whose), self.spent.on("warm launches"):
-                warm_ms[whose] = self._warm_launch(arms[whose], count[whose], estimate_ms[whose])
+                size = timing.burst(estimate_ms[whose], count[whose])
+                warm_ms[whose] = arms[whose].warm_launch_ms(size, deadline)
         method = prepared[True].method
         with self.spent.on("least time"):
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
@@ -320,24 +325,29 @@ class WorkerPairs:
         roomy = self.watch is None or self.watch.used_share() <= ROOMY
         ahead = min(self.most_ahead if roomy else 1, self._following)
         if ahead and self.has_time():
-            self._workers.fork_ahead(ahead)
+            self.spent.ahead += self._workers.fork_ahead(ahead)
+
+    def _has_room_ahead(self) -> bool:
+        """Whether the next pairs may make inputs beside this one, which has its own."""
+        if self.watch is None or self.held_share is None or not self._workers.beside:
+            return False
+        return (1 + self.most_ahead) * self.held_share <= ROOMY_AHEAD
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""
         if self.watch is None:
             return
-        self.held_share = max(self.held_share or 0.0, self.watch.used_share())
-        if self.held_share > ROOMY:
-            return
-        if any(tunes_itself(arm.checkout) for arm in arms.values()):
-            return
-        with self.spent.on("first calls"):
-            for whose in (True, False):
-                with at_arm(whose):
-                    arms[whose].order_first()
-            for whose in (True, False):
-                with at_arm(whose):
-                    arms[whose].await_first(self.deadline)
+        used_share = self.watch.used_share()
+        held_share = used_share / (1 + self._workers.ahead)
+        self.held_share = max(self.held_share or 0.0, held_share)
+        if used_share <= ROOMY and not self._tunes:
+            with self.spent.on("first calls"):
+                for whose in (True, False):
+                    with at_arm(whose):
+                        arms[whose].order_first()
+                for whose in (True, False):
+                    with at_arm(whose):
+                        arms[whose].await_first(self.deadline)
 
     def _check_results(
         self,
@@ -386,14 +396,3 @@ class WorkerPairs:
             wall_ms=wall_ms,
             telemetry=telemetry,
         )
-
-    def _warm_launch(self, arm: WorkerSession, count: int, estimate_ms: float) -> float:
-        """The time of a launch by our own clock: the difference between 2N and N launches."""
-        size = self.timing.burst(estimate_ms, count)
-
-        def burst(launches: int) -> float:
-            begin = time.perf_counter()
-            arm.burst(launches, self.deadline)
-            return (time.perf_counter() - begin) * 1e3
-
-        return max(0.0, burst(2 * size) - burst(size)) / size

@@ -5,6 +5,7 @@ The worker's side is `tile_agent_pytest.stepper`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -182,6 +183,16 @@ class CallOrders:
     def burst(self, count: int, deadline: float) -> None:
         """So many launches; it returns when they are over."""
         self._ask({"op": "burst", "count": count}, deadline)
+
+    def warm_launch_ms(self, size: int, deadline: float) -> float:
+        """The time of a launch by our own clock: the difference between two bursts and one."""
+
+        def burst_ms(launches: int) -> float:
+            begin = time.perf_counter()
+            self.burst(launches, deadline)
+            return (time.perf_counter() - begin) * 1e3
+
+        return max(0.0, burst_ms(2 * size) - burst_ms(size)) / size
 
     def go(self) -> None:
         """Let the test go on."""

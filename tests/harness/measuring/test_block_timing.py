@@ -13,7 +13,7 @@ from agent.measuring.looks import ComparisonPlan
 
 @pytest.mark.parametrize(
     ("configs", "before", "quads", "settle_ms"),
-    [(1, 0, 6, 100), (2, 1, 6, 20), (3, 0, 3, 100), (4, 3, 3, 20), (5, 0, 2, 100), (30, 9, 2, 20)],
+    [(1, 0, 3, 100), (2, 1, 3, 20), (3, 0, 3, 100), (4, 3, 3, 20), (5, 0, 2, 100), (30, 9, 2, 20)],
 )
 def test_many_configs_get_fewer_blocks_each(
     configs: int, before: int, quads: int, settle_ms: float
