@@ -18,7 +18,7 @@ from agent.analysis.common.subject import Hardware
 from agent.asking import Asking
 from agent.candidates import Candidates, allowance
 from agent.causes import Diagnosis
-from agent.errors import BaselineOutrun, UsageError
+from agent.errors import UsageError
 from agent.events import (
     ENDED_EARLY,
     Baselined,
@@ -33,13 +33,14 @@ from agent.events import (
     StopReason,
     Verified,
 )
-from agent.harness.diagnostician import Diagnostician
+from agent.harness.diagnostician import UNPROFILED, Diagnostician
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
     MeasuringBudget,
     baseline_s,
     chosen_configs,
     final_subset,
+    raise_outrun,
 )
 from agent.harness.measuring.calibration import BudgetedCalibration
 from agent.harness.measuring.judge import Judge
@@ -53,7 +54,6 @@ from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
-from agent.options import Options
 from agent.proposers.base import Exhausted, Proposer
 from agent.state import Phase, Run, decided, may_mend, started, stop_detail, stop_reason
 from agent.sweep import Sweep, variant
@@ -153,7 +153,7 @@ class Effects:
         verified = self.judge.verify(checkout, deadline, may_skip=True)
         correctness_s = time.monotonic() - begin
         if isinstance(verified, Failure):
-            _raise_outrun("correctness", run.options, ends)
+            raise_outrun("correctness", run.options, ends)
             raise failed_baseline("correctness", run.options, verified.reason)
         verified.check(started(run).kernel)
         written = self.candidates.written()
@@ -161,7 +161,7 @@ class Effects:
         limit = PassLimit(MeasuringBudget.of(run.options).calibration_s, run.options.compare_on)
         timing = self.judge.time(checkout, deadline, may_skip=True, limit=limit)
         if isinstance(timing, Failure):
-            _raise_outrun("perf", run.options, ends)
+            raise_outrun("perf", run.options, ends)
             raise failed_baseline("perf", run.options, timing.reason)
         cost = PairCost.expected(timing.costs, timing.start_s)
         return Baselined(
@@ -303,7 +303,9 @@ class Effects:
         if run.verdict.status is Status.KEEP:
             assert run.candidate is not None and run.comparison is not None
             levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
-            diagnosis = self._diagnose(run, run.candidate.sha, levels_ms)
+            ends = stop_reason(advance(run, Settled(run.candidate.sha))) is not None
+            until = UNPROFILED if ends else math.inf  # nobody is to choose by what that tells
+            diagnosis = self._diagnose(run, run.candidate.sha, levels_ms, until)
             sha, note = self.candidates.keep(run)
         done_with = {run.incumbent_sha, *(candidate.sha for candidate in run.candidates)}
         self.candidates.release(done_with - {sha})
@@ -387,13 +389,3 @@ def as_at_baseline(judge: Judge, run: Run) -> None:
         judge.verify_in(baseline.workers)
         judge.compare_on(run.subset)
         judge.weigh(baseline.weights)
-
-
-def _raise_outrun(kind: str, options: Options, ends: float) -> None:
-    """Raise `BaselineOutrun` where tests of this kind failed because the run's time was over."""
-    if time.monotonic() >= ends:
-        fewer = "--correctness-k" if kind == "correctness" else "--perf-k"
-        raise BaselineOutrun(
-            f"the {kind} tests of the baseline were not done after --time-budget-s "
-            f"{options.time_budget_s:g}: give it more, or have fewer tests with {fewer}"
-        )

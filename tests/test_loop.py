@@ -21,6 +21,7 @@ from agent.events import (
     Skipped,
     StopReason,
 )
+from agent.harness.diagnostician import UNPROFILED
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
@@ -274,6 +275,34 @@ def test_it_stops(
     run = ScriptedRun(repo, steps, options).finish()
     assert run.stopped is not None
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
+
+
+class Profiling:
+    """A diagnostician that notes until when it may profile."""
+
+    def __init__(self) -> None:
+        self.until: list[float] = []
+
+    def diagnose(self, *given: Any) -> None:
+        self.until.append(given[-1])
+
+    def least_times(self, *_: Any) -> None:
+        """Nothing is known of a roof."""
+
+
+def test_the_last_keep_is_not_profiled(tmp_path: Path) -> None:
+    """Nobody is to choose by what that would tell, and it takes ten seconds and more."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (Step("a", (kernel(0.9),)), Step("b", (kernel(0.89),))))
+    doctor: Any = Profiling()
+    effects = replace(scripted.effects(), diagnostician=doctor)
+    run, journal = scripted.begin()
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    journal.close()
+    assert len(run.kept) == 2
+    *before, last = doctor.until
+    assert last == UNPROFILED
+    assert UNPROFILED not in before
 
 
 class LongPass(ScriptedJudge):

@@ -32,6 +32,8 @@ from agent.launches import ObservedLaunch
 from agent.least_time import LeastTimes
 from agent.syntax import Source
 
+UNPROFILED = -math.inf
+"""When a profile must be over that nobody wants."""
 LEAST_PROFILE_S = 10.0
 """Nsight Compute and the test that it profiles take longer than this to start."""
 NO_TIME = (
@@ -68,7 +70,7 @@ class Diagnostician:
             levels_ms: config, as records name it, -> latency; may be empty.
             compiled: what the commit compiles to, where that is known.
             launches: what its perf tests were seen to launch.
-            until: when the profile must be over, by the monotonic clock.
+            until: when the profile must be over, by the monotonic clock; or `UNPROFILED`.
         """
         source = _source(checkout)
         classification = BACKENDS[self.wanted.backend].classify(source)
@@ -87,7 +89,7 @@ class Diagnostician:
             gpu=self.gpu.name if self.gpu else "",
         )
         # a test that cannot be run without its GPU's work is none to run under a profiler
-        asked = works and not is_plain(facts)
+        asked = works and until != UNPROFILED and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
             *_missing(compiled),

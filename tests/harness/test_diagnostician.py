@@ -16,6 +16,7 @@ from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import (
     LEAST_PROFILE_S,
     NO_TIME,
+    UNPROFILED,
     Diagnostician,
     observed_work,
 )
@@ -206,8 +207,12 @@ def test_counters_are_not_read_unasked_nor_where_time_says_it_all(
     near_the_bandwidth = {"test_kernel.py::test_perf_run": 0.0021}
     found = Diagnostician(wanted("triton"), H200).diagnose(checkout, near_the_bandwidth, made)
     assert found.cause is Cause.MEMORY
+    doctor = Diagnostician(wanted("triton"), H200)
+    doctor.diagnose(checkout, {"test_kernel.py::test_perf_run": 0.00245}, made)  # 71 %
+    unprofiled = doctor.diagnose(checkout, levels_ms, made, until=UNPROFILED)
+    assert not any("counters" in line for line in unprofiled.evidence)
     assert not asked
-    Diagnostician(wanted("triton"), H200).diagnose(checkout, levels_ms, made)
+    doctor.diagnose(checkout, levels_ms, made)
     assert asked
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent.errors import UsageError
+from agent.errors import BaselineOutrun, UsageError
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.subset import PerfTestCost, Subset, of_names
 from agent.options import Options
@@ -62,6 +63,16 @@ def baseline_s(options: Options, spent_s: float) -> float:
     if options.time_budget_s is None:
         return math.inf
     return max(LEAST_BASELINE_S, options.time_budget_s - spent_s)
+
+
+def raise_outrun(kind: str, options: Options, ends: float) -> None:
+    """Raise `BaselineOutrun` where tests of this kind failed because the run's time was over."""
+    if time.monotonic() >= ends:
+        fewer = "--correctness-k" if kind == "correctness" else "--perf-k"
+        raise BaselineOutrun(
+            f"the {kind} tests of the baseline were not done after --time-budget-s "
+            f"{options.time_budget_s:g}: give it more, or have fewer tests with {fewer}"
+        )
 
 
 SCREEN_PAIR_S = 4.0
