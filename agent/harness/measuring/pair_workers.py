@@ -49,14 +49,14 @@ class PairWorkers:
     numbers: itertools.count[int]
     """Of the logs."""
     _waiting: deque[Pair] = field(init=False, default_factory=deque)
-    """Those of the next pairs, which collect while nothing is timed."""
+    """Those that have not been taken, which collect while nothing is timed."""
 
     beside: bool = True
-    """Whether what those have begun went well beside this pair."""
+    """Whether what they began at once went well."""
 
     @property
     def ahead(self) -> int:
-        """How many of the next pairs have begun with the tests."""
+        """How many of those that wait have begun with the tests."""
         return sum(bool(pair.stops) for pair in self._waiting)
 
     @contextmanager
@@ -66,22 +66,25 @@ class PairWorkers:
         with pair.alive:
             yield pair
 
-    def fork_ahead(self, pairs: int) -> int:
-        """Have the workers of so many next pairs begin to collect, where none do.
+    @property
+    def none_wait(self) -> bool:
+        """Whether no pair has been started that was not taken."""
+        return not self._waiting
+
+    def start(self, pairs: int) -> int:
+        """Have the workers of so many pairs begin to collect.
 
         All at once: they are waited for together, which takes little longer than for two of them.
 
         Returns:
-            How many pairs were begun.
+            How many were started.
         """
-        if self._waiting:
-            return 0
-        with suppress(WorkerError):  # the next pair meets it again, and says whose it is
+        with suppress(WorkerError):  # who takes a pair meets it again, and says whose it is
             for _ in range(pairs):
                 self._waiting.append(self._fork())
         return len(self._waiting)
 
-    def await_ahead(self, deadline: float, *, begin: bool, call: bool) -> None:
+    def await_waiting(self, deadline: float, *, begin: bool, call: bool) -> None:
         """Wait until they only wait: nothing else may run while blocks are timed.
 
         Args:
@@ -108,14 +111,14 @@ class PairWorkers:
                 arm.await_first(deadline)
         except WorkerError:  # alone they may have the memory of the GPU that they lacked
             self.beside = False
-            self.forget_ahead()
+            self.forget_waiting()
 
     def await_retired(self) -> None:
         """Have the workers of earlier pairs give back the GPU's memory."""
         for server in {*self.servers.values()}:
             server.await_retired(ROOM_TIMEOUT_S)
 
-    def forget_ahead(self) -> None:
+    def forget_waiting(self) -> None:
         """End them: there are no next pairs, or they cannot be used."""
         while self._waiting:
             for arm in self._waiting.popleft().arms.values():

@@ -105,8 +105,6 @@ class WorkerPairs:
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _workers: PairWorkers = field(init=False)
-    _following: int = field(init=False, default=0)
-    """How many pairs are to follow the present one."""
     _knows_room: bool = field(init=False, default=False)
     """Whether all configs of a pair have been seen to fit."""
     _tunes: bool = field(init=False)
@@ -129,16 +127,18 @@ class WorkerPairs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._workers.forget_ahead()
+        self._workers.forget_waiting()
 
     def pair(self, number: int, following: int = 0) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
         begin = time.monotonic()
-        self._following, self._knows_room = following, self.held_share is not None
+        self._knows_room = self.held_share is not None
         order = BAAB if number % 2 else ABBA
         whose = True
         self.spent = PairSpent()
         try:
+            if self._workers.none_wait:
+                self._start(following)
             with self._workers.taken() as pair:
                 with self.spent.on("collect"):
                     for whose, arm in pair.arms.items():
@@ -268,7 +268,6 @@ class WorkerPairs:
         deadline, processor = self.deadline, None
         estimate_ms: dict[bool, float] = {}
         prepared: dict[bool, PreparedTiming] = {}
-        self._fork_ahead()
         self._call_first(arms)
         for attempt in (None, "OnGpu"):
             method, problem = attempt, ""
@@ -292,7 +291,7 @@ class WorkerPairs:
             check_launches(name, prepared[True], prepared[False], arms[False].checkout.kernel)
         with self.spent.on(AHEAD):
             begin = (expected == 1 or self._knows_room) and self._has_room_ahead()
-            self._workers.await_ahead(deadline, begin=begin, call=begin and not self._tunes)
+            self._workers.await_waiting(deadline, begin=begin, call=begin and not self._tunes)
         count = {}
         for whose in order[:2]:
             with at_arm(whose), self.spent.on("settle"):
@@ -320,15 +319,17 @@ class WorkerPairs:
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
         return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
 
-    def _fork_ahead(self) -> None:
-        """Have those of the next pairs start for which there are processors, room and time."""
+    def _start(self, following: int) -> None:
+        """Start this pair and of those that follow as many as there are processors and room for."""
         roomy = self.watch is None or self.watch.used_share() <= ROOMY
-        ahead = min(self.most_ahead if roomy else 1, self._following)
-        if ahead and self.has_time():
-            self.spent.ahead += self._workers.fork_ahead(ahead)
+        ahead = min(self.most_ahead if roomy else 1, following) if self.has_time() else 0
+        self.spent.ahead = max(0, self._workers.start(1 + ahead) - 1)
+        if ahead and self._has_room_ahead():
+            with self.spent.on(AHEAD):
+                self._workers.await_waiting(self.deadline, begin=True, call=not self._tunes)
 
     def _has_room_ahead(self) -> bool:
-        """Whether the next pairs may make inputs beside this one, which has its own."""
+        """Whether pairs may make inputs beside this one, by what one was seen to hold."""
         if self.watch is None or self.held_share is None or not self._workers.beside:
             return False
         return (1 + self.most_ahead) * self.held_share <= ROOMY_AHEAD

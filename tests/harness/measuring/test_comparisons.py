@@ -108,7 +108,7 @@ def test_workers_ahead_that_nobody_needs_end(
     """A candidate that is slower beyond doubt ends a comparison before those that follow."""
     monkeypatch.setattr("agent.harness.measuring.judge.most_ahead", lambda: 4)
     before = descendants(os.getpid())
-    slow = KERNEL.replace("0.01", "0.03")
+    slow = KERNEL.replace("0.01", "0.2")
     outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other", kernel=slow))
     assert isinstance(outcome, Comparison)
     assert outcome.pairs == 2

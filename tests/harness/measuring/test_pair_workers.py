@@ -64,9 +64,10 @@ def test_they_wait_with_inputs_and_a_first_call(
 ) -> None:
     workers = workers_of(server, checkouts, tmp_path / "logs")
     before = descendants(os.getpid())
-    assert workers.fork_ahead(2) == 2
-    assert workers.fork_ahead(2) == 0, "there are some that wait"
-    workers.await_ahead(deadline_in(60), begin=True, call=call)
+    assert workers.none_wait
+    assert workers.start(2) == 2
+    assert not workers.none_wait
+    workers.await_waiting(deadline_in(60), begin=True, call=call)
     assert workers.ahead == 2
     assert [lines(project, "inputs") for project in checkouts] == [2, 2]
     assert [lines(project, "launches") for project in checkouts] == [2 * call, 2 * call]
@@ -80,7 +81,7 @@ def test_they_wait_with_inputs_and_a_first_call(
             done = arm.next_stop(deadline_in(60))
             assert isinstance(done, Pass)
             assert not done.not_passed()
-    workers.forget_ahead()
+    workers.forget_waiting()
     assert eventually(lambda: descendants(os.getpid()) <= before)
 
 
@@ -92,8 +93,8 @@ def test_where_a_test_fails_beside_others_the_next_pairs_begin_alone(
     before = descendants(os.getpid())
     full = checkouts[1].checkout().root / "full"
     full.touch()
-    workers.fork_ahead(2)
-    workers.await_ahead(deadline_in(60), begin=True, call=True)
+    workers.start(2)
+    workers.await_waiting(deadline_in(60), begin=True, call=True)
     assert (workers.ahead, workers.beside) == (0, False)
     assert eventually(lambda: descendants(os.getpid()) <= before)
     full.unlink()
@@ -111,9 +112,9 @@ def test_a_worker_that_hangs_is_given_up_at_the_deadline(
     kernel.write_text("import time\ndef launch(): time.sleep(600)\n")
     workers = workers_of(server, checkouts, tmp_path / "logs")
     before = descendants(os.getpid())
-    workers.fork_ahead(1)
+    workers.start(1)
     began = time.monotonic()
-    workers.await_ahead(deadline_in(5), begin=True, call=True)
+    workers.await_waiting(deadline_in(5), begin=True, call=True)
     assert time.monotonic() - began < 60
     assert workers.ahead == 0
     assert eventually(lambda: descendants(os.getpid()) <= before)
