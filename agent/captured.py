@@ -23,6 +23,7 @@ from agent.capture.cases import CapturedEntry, entries, unwritable
 from agent.capture.refused import Case, with_distinct, without
 from agent.capture.test_file import CapturedSource, WrittenTests, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
+from agent.harness.compiling.cutile import import_roots
 from agent.harness.processes.captured_tests import failing_cases
 from agent.harness.processes.recorded_command import CALLS, how_it_ended, run_recorded
 from agent.redaction import redact
@@ -136,7 +137,9 @@ def capture_tests(
     environment = machine.probe()
     worker = BACKENDS[backend].worker_environment(environment)
     variables = worker if environment.gpu is None else {}
-    end = run_recorded(command, CALLS, {"kernel": str(kernel.resolve())}, variables, stop_after_s)
+    told = {"kernel": str(kernel.resolve())}
+    roots = _package_roots(kernel.resolve())
+    end = run_recorded(command, CALLS, told, variables, stop_after_s, roots)
     shown = redact(shlex.join(command), os.environ)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
@@ -269,6 +272,14 @@ def commit_captured(
     )
     tests = target.tests if known else (*target.tests, test)
     return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.all_notes))
+
+
+def _package_roots(kernel: Path) -> list[Path]:
+    """From where the kernel's package is imported: a command finds this copy, installed or not."""
+    above, *others = import_roots(kernel)
+    packaged = [above] if (kernel.parent / "__init__.py").exists() else []
+    sources = [root for root in others if root.name == "src" and kernel.is_relative_to(root)]
+    return [*packaged, *sources]
 
 
 def _stem(kernel: Path) -> str:

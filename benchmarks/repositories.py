@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -51,12 +52,48 @@ def _of_tilegym(kernel: str, *arguments: str) -> RepositoryRun:
     return RepositoryRun(f"TileGym/{kernel}", "TileGym", f"{TILEGYM}/{kernel}.py", arguments)
 
 
-def _of_liger(kernel: str, tests: str) -> RepositoryRun:
-    command = f"python -m pytest -q test/transformers/test_{kernel}.py -k {tests}"
-    arguments = ("--capture", command)
+def _of_liger(kernel: str) -> RepositoryRun:
+    """By Liger's own benchmark: its tests know small shapes only. They are run all the same."""
+    arguments = ("--tests", f"test/transformers/test_{kernel}.py")
+    arguments += ("--capture", f"python benchmark/scripts/benchmark_{kernel}.py")
     return RepositoryRun(f"Liger/{kernel}", "Liger-Kernel", f"{LIGER}/{kernel}.py", arguments)
 
 
+def _of_unsloth(kernel: str, code: str) -> RepositoryRun:
+    """By a few calls at the sizes of Llama 3 8B: it has no tests of them and no benchmarks."""
+    code = f"import torch, unsloth.kernels.{kernel} as kernels\n{code}"
+    arguments = ("--capture", shlex.join(["python", "-c", code]))
+    file = f"unsloth/kernels/{kernel}.py"
+    return RepositoryRun(f"unsloth/{kernel}", "unsloth", file, arguments)
+
+
+def _of_fla(name: str, kernel: str, tests: str, command: str) -> RepositoryRun:
+    arguments = ("--tests", f"tests/{tests}.py", "--capture", f"python {command}")
+    return RepositoryRun(f"fla/{name}", "flash-linear-attention", f"fla/{kernel}.py", arguments)
+
+
+def _of_flag_gems(operator: str, benchmark: str, *, tests: str) -> RepositoryRun:
+    """Of the operators without `libentry`, which at this commit knows Triton up to 3.5 only."""
+    command = f"python -m pytest -q benchmark/{benchmark} -m {operator} --level core"
+    command += " --dtypes float16 --warmup 20 --iter 50"
+    arguments = ("--tests", f"tests/{tests}", "--capture", command)
+    file = f"src/flag_gems/ops/{operator}.py"
+    return RepositoryRun(f"FlagGems/{operator}", "FlagGems", file, arguments)
+
+
+RANDOM = """\
+def random(*shape):
+    return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+for n in (512, 2048, 4096) * 3:
+"""
+SWIGLU = f"""{RANDOM}\
+    kernels.swiglu_fg_kernel(random(4, n, 14336), random(4, n, 14336))
+    kernels.swiglu_DWf_DW_dfg_kernel(*(random(4 * n, 14336) for _ in range(3)))
+"""
+ROPE = f"""{RANDOM}\
+    turned = random(4, 32, n, 128), random(4, 8, n, 128)
+    kernels.fast_rope_embedding(*turned, random(n, 128), random(n, 128))
+"""
 RUNS = (
     _of_tilegym("rms_norm"),
     _of_tilegym("softmax", "--bench", "python tests/benchmark/bench_softmax.py"),
@@ -66,11 +103,65 @@ RUNS = (
     _of_tilegym("matmul"),
     _of_tilegym("bmm"),
     _of_tilegym("rope"),
-    _of_liger("rms_norm", "test_correctness"),
-    _of_liger("swiglu", "test_correctness_functional"),
-    _of_liger("geglu", "test_correctness"),
-    _of_liger("cross_entropy", "test_correctness_functional"),
-    _of_liger("layer_norm", "test_liger_layer_norm"),
+    _of_liger("rms_norm"),
+    _of_liger("swiglu"),
+    _of_liger("geglu"),
+    _of_liger("cross_entropy"),
+    _of_liger("layer_norm"),
+    _of_unsloth("rms_layernorm", "kernels.testing_suite_layernorm()"),
+    _of_unsloth("swiglu", SWIGLU),
+    _of_unsloth("rope_embedding", ROPE),
+    _of_fla(
+        "l2norm",
+        "modules/l2norm",
+        "modules/test_l2norm",
+        "-m pytest -q tests/modules/test_l2norm.py",
+    ),
+    _of_fla(
+        "layernorm",
+        "modules/layernorm",
+        "modules/test_layernorm",
+        "benchmarks/modules/benchmark_layernorm.py",
+    ),
+    _of_fla(
+        "token_shift",
+        "modules/token_shift",
+        "modules/test_token_shift",
+        "-m pytest -q tests/modules/test_token_shift.py -k 'test_token_shift and None'",
+    ),
+    _of_fla(
+        "rotary",
+        "modules/rotary",
+        "modules/test_rotary",
+        "-m pytest -q tests/modules/test_rotary.py",
+    ),
+    _of_fla(
+        "hgrn",
+        "ops/hgrn/fused_recurrent",
+        "ops/test_hgrn",
+        "-m benchmarks.ops.run --op fused_recurrent_hgrn",
+    ),
+    _of_flag_gems(
+        "std", "test_reduction_perf.py", tests="test_reduction_ops.py::test_accuracy_std"
+    ),
+    _of_flag_gems(
+        "upsample_nearest2d",
+        "test_special_perf.py",
+        tests="test_special_ops.py::test_upsample_nearest2d",
+    ),
+    _of_flag_gems(
+        "upsample_bicubic2d_aa",
+        "test_special_perf.py",
+        tests="test_special_ops.py::test_upsample_bicubic2d_aa",
+    ),
+    _of_flag_gems(
+        "slice_scatter",
+        "test_select_and_slice_perf.py",
+        tests="test_reduction_ops.py::test_accuracy_slice_scatter",
+    ),
+    _of_flag_gems(
+        "cat", "test_tensor_concat_perf.py", tests="test_special_ops.py::test_accuracy_cat"
+    ),
 )
 
 

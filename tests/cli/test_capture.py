@@ -237,6 +237,38 @@ def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> Non
     assert {name for name in after if before.get(name) != after[name]} <= written | {"tests"}
 
 
+def test_a_command_calls_the_package_of_the_kernel_where_another_copy_is_installed(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = {
+        "shop/__init__.py": "",
+        "shop/ops/__init__.py": "",
+        "shop/ops/operators.py": OPERATORS,
+    }
+    call = "import torch\nfrom shop.ops.operators import gather\n"
+    call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"
+    write(repo, {"benchmarks/call.py": call, **{f"src/{path}": package[path] for path in package}})
+    write(repo.parent / "installed", package)
+    monkeypatch.setenv("PYTHONPATH", str(repo.parent / "installed"))
+    kernel = ("--kernel", "src/shop/ops/operators.py")
+    command = (PYTHON, "benchmarks/call.py")
+    done = tile_agent(repo, "capture", *kernel, "--json", "--", *command, env=dict(os.environ))
+    assert done.code == 0, done.err
+    assert [entry["name"] for entry in done.json["entries"]] == ["gather"]
+
+
+def test_the_tests_are_tried_as_workers_will_run_them(repo: Path) -> None:
+    typed = OPERATORS.replace("factor * tl.load", "factor.to(tl.float32) * tl.load")
+    call = "import torch, typed\ntyped.scale_(torch.randn(40), 2.5)\n"
+    write(repo, {"typed.py": typed, "call.py": call})
+    done = tile_agent(
+        repo, "capture", "--kernel", "typed.py", "--json", "--", PYTHON, "call.py",
+        env=dict(os.environ),
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert [entry["name"] for entry in done.json["entries"]] == ["scale_"]
+
+
 def test_a_command_that_fails_leaves_nothing(repo: Path) -> None:
     before = snapshot(repo)
     done = capture(repo, "sh", "-c", "exit 7")

@@ -36,6 +36,7 @@ def failing_cases(
     environment = machine.probe()
     variables = BACKENDS[backend].worker_environment(environment) if not environment.gpu else {}
     variables = {**variables, "PYTHONDONTWRITEBYTECODE": "1"}  # nothing of ours is left there
+    mended = [] if environment.gpu else ["-p", "tile_agent_pytest.mending_plugin"]
     if sys_path:
         variables = {**variables, "PYTHONPATH": os.pathsep.join(map(str, sys_path))}
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
@@ -43,7 +44,7 @@ def failing_cases(
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts="]
         run_script(
-            [*command, *bare, f"--junitxml={report}"],
+            [*command, *mended, *bare, f"--junitxml={report}"],
             {},
             cwd=cwd,
             variables=variables,

@@ -15,6 +15,7 @@ CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TORCH_EXTENSIONS_DIR": "extensions",
     "CUPY_CACHE_DIR": "cupy",
+    "FLAGGEMS_CACHE_DIR": "flaggems",
     "NUMBA_CACHE_DIR": "numba",
     "MPLCONFIGDIR": "matplotlib",
     "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",

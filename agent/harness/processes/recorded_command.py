@@ -48,6 +48,7 @@ def run_recorded(
     setting: Mapping[str, Any],
     variables: Mapping[str, str],
     stop_after_s: float | None = None,
+    sys_path: Sequence[Path] = (),
 ) -> CommandEnd:
     """Run a command as the user would, here and with their variables; it writes to our errors.
 
@@ -57,18 +58,19 @@ def run_recorded(
         setting: what that is told, as JSON.
         variables: what it needs beside the user's; theirs hold.
         stop_after_s: when to end it as Ctrl-C would, and then by force; None: it ends by itself.
+        sys_path: what its Python processes find before the user's own PYTHONPATH.
 
     Raises:
         UsageError: there is no such program.
     """
     with tempfile.TemporaryDirectory(prefix="tile-agent-recorded-") as folder:
         told = json.dumps({**setting, "module": recorder, "folder": folder})
-        path = os.environ.get("PYTHONPATH")
+        path = [*map(str, [SITE, *sys_path]), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {
             **variables,
             **os.environ,
             "TILE_AGENT_RECORDER": told,
-            "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else str(SITE),
+            "PYTHONPATH": os.pathsep.join(path),
         }
         try:
             process = subprocess.Popen(command, env=environment, stdout=_ERRORS)
