@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from agent.collecting import Collecting
 from agent.environment import Gpu
 from agent.errors import Interrupted, UsageError
 from agent.frozen_tests import TestPlan
+from agent.harness.discovery import KINDS, imports_file
 from agent.harness.measuring import gpu as gpu_module
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.further_gpus import FurtherGpu, FurtherGpus, further_gpus
@@ -25,7 +27,13 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.blocks import Telemetry
+from agent.options import Request
+from agent.preflight import preflight
+from agent.target import find_target
 from agent.workspace import state_dir
+from tests.support import project as double
+from tests.support.repo import isolate, make_repo, write
+from tests.support.warm_python import warm_interpreter
 from tests.support.workers import Project, alive, eventually, start_server
 
 PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
@@ -252,6 +260,15 @@ def test_a_server_that_does_not_start_is_told_once() -> None:
     assert said == ["gpus       second is left out from here on: no such interpreter"]
 
 
+SEEN = """
+    import os
+    import kernel
+
+    def test_seen():
+        assert os.environ.get("CUDA_VISIBLE_DEVICES") == "GPU-1"
+"""
+
+
 # --- which GPUs ----------------------------------------------------------------------------------
 
 
@@ -351,3 +368,25 @@ def test_caches_are_those_of_the_runs_own_gpu(tmp_path: Path) -> None:
         == alone
     )
     assert KeptFolders.of(tmp_path, kernel, {"CUDA_VISIBLE_DEVICES": "GPU-1"}) != alone
+
+
+def test_the_server_of_another_gpu_has_imported_the_same_and_shows_it_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    repo = make_repo(tmp_path, {"double.py": double.KERNEL, "test_double.py": double.TEST})
+    found = preflight(repo / "double.py")
+    target = find_target(found.tree, found.kernel)
+    request = Request(repo / "double.py", python=warm_interpreter())
+    monkeypatch.setattr("agent.harness.discovery.SLOW_COLLECTION_S", 0)
+    write(repo, {"test_double.py": "import jinja2\n" + double.TEST})
+    logs = tmp_path / "logs"
+    with ExitStack() as stack:
+        collecting = Collecting(stack, request, target, repo, logs)
+        collecting.tests(repo, KINDS)
+        other = stack.enter_context(collecting.another_server(card(1)))
+        ours, theirs = (imports_file(logs / f"{n}.log") for n in ("collect", "server-GPU-1"))
+        assert ours.read_text() == theirs.read_text()
+        project = Project(tmp_path / "seen", SEEN)
+        assert [t.outcome for t in project.run(other).tests] == ["passed"]
+        assert [t.outcome for t in project.run(collecting.server).tests] == ["failed"]
