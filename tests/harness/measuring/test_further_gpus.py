@@ -169,6 +169,7 @@ else:
     variants = {name: sleeping(ms) for name, ms in VARIANTS_MS.items()}
     with two.line_ups(sleeping(40, waits), **variants) as line_ups:
         assert set(line_ups.look(list(VARIANTS_MS), 2, deadline_in(120))) == set(VARIANTS_MS)
+    assert not two.said  # neither was looked at where the other was
 
 
 @pytest.mark.parametrize("dies", ["the incumbent's worker", "the server"])
