@@ -82,7 +82,7 @@ class LineUps:
         if shares is None:
             self.close()
             shares = self._shares(names)
-        with ThreadPoolExecutor(len(shares)) as threads:
+        with ThreadPoolExecutor(1 + len(self.further.gpus)) as threads:
             try:
                 others = {
                     gpu: threads.submit(self._look_on, gpu, share, timing, deadline)
