@@ -54,7 +54,7 @@ class FurtherGpu:
     def _bring_up(self) -> None:
         try:
             server = self.start()
-        except TileAgentError as problem:
+        except (TileAgentError, OSError) as problem:
             self.problem = str(problem)
             return
         with self._lock:
