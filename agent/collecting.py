@@ -5,13 +5,15 @@ Whoever collects imports the tests and the kernel's file, in a worker. Nothing i
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import shutil
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from agent import environment as machine
 from agent.analysis.common.subject import Hardware
 from agent.backends import BACKENDS
-from agent.environment import Environment
+from agent.environment import VISIBLE_GPUS, Environment, Gpu
 from agent.errors import UsageError
 from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover, imports_file
@@ -50,13 +52,14 @@ class Collecting:
         """
         logs.mkdir(parents=True, exist_ok=True)
         self._request, self._target, self._log = request, target, logs / "collect.log"
-        self.server = ForkServer(
+        self._start = partial(
+            ForkServer,
             request.python,
-            BACKENDS[target.backend].worker_environment(machine.probe()),
-            logs / "server.log",
             confinement=for_run(request.options, checkout),
             pass_env=request.options.command.pass_env,
         )
+        self._variables = BACKENDS[target.backend].worker_environment(machine.probe())
+        self.server = self._start(self._variables, logs / "server.log")
         stack.enter_context(self.server)
         self.environment = machine.assemble(self.server.facts)
         insist(request.options, self.environment.sandbox)
@@ -96,3 +99,20 @@ class Collecting:
     def preload_again(self) -> None:
         """Import once what was imported for the tests when they were collected."""
         self.server.preload_again(imports_file(self._log))
+
+    def another_server(self, gpu: Gpu) -> ForkServer:
+        """One that has imported the same, and whose workers see this GPU alone.
+
+        Raises:
+            UsageError: it cannot be started.
+            WorkerDied: it ended while it imported what the tests need.
+        """
+        log = self._log.with_name(f"server-{gpu.uuid}.log")
+        server = self._start({**self._variables, VISIBLE_GPUS: gpu.uuid}, log)
+        with ExitStack() as stack:
+            stack.enter_context(server)
+            with suppress(FileNotFoundError):  # a file of its own: it is written again
+                shutil.copyfile(imports_file(self._log), imports_file(log))
+            server.preload_again(imports_file(log))
+            stack.pop_all()
+        return server

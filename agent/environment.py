@@ -10,6 +10,8 @@ from typing import Any
 
 from tile_agent_pytest.facts import facts
 
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -125,7 +127,7 @@ def _gpus() -> tuple[Gpu, ...]:
 
 def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """Keep what CUDA_VISIBLE_DEVICES leaves, in its order; it names indices or UUID prefixes."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    chosen = os.environ.get(VISIBLE_GPUS)
     if chosen is None:
         return gpus
     kept: list[Gpu] = []

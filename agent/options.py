@@ -260,6 +260,14 @@ class Options:
             min=1,
         ),
     ] = None
+    gpus: Annotated[
+        int,
+        Option(
+            "Look at the variants of a sweep on so many GPUs at once: those of the first one's "
+            "model that are free. What decides stays on the first.",
+            min=1,
+        ),
+    ] = 1
     allow_precision_loss: Annotated[
         bool, Option("Keep what is less precise than the origin where the tests let it pass.")
     ] = False

@@ -27,7 +27,8 @@ from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_compiler import ForkedCompiler
 from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import KINDS
-from agent.harness.measuring.gpu import GpuWatch, exclusive
+from agent.harness.measuring.further_gpus import further_gpus
+from agent.harness.measuring.gpu import taken
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
@@ -271,7 +272,7 @@ def opened_at(
         tests=tests.files,
         bench=tests.benches,
         branch=started.branch,
-        options=started.options,
+        options=replace(started.options, gpus=1),  # no sweep is looked at
     )
     with ExitStack() as stack:
         stack.enter_context(workspace.lock(started.kernel))
@@ -292,7 +293,7 @@ def _open(
     needs: tuple[str, ...] = KINDS,
     captured: str = "",
 ) -> Session:
-    backend = BACKENDS[target.backend]
+    backend, options = BACKENDS[target.backend], request.options
     logs = state_dir() / "logs" / workspace.run_id
     collecting = Collecting(stack, request, target, workspace.repository.root, logs)
     server, environment = collecting.server, collecting.environment
@@ -307,11 +308,12 @@ def _open(
         server,
         plan,
         framework=target.backend,
-        rules=request.options.rules,
+        rules=options.rules,
         logs=logs,
-        watch=_watch(stack, environment, say),
-        other_layouts=not request.options.tested_shapes_only,
-        correctness_workers=request.options.correctness_workers,
+        watch=taken(stack, environment.gpu, say) if environment.gpu else None,
+        other_layouts=not options.tested_shapes_only,
+        correctness_workers=options.correctness_workers,
+        further=further_gpus(stack, environment.gpus, options.gpus, collecting.another_server, say),
     )
     source = workspace.repository.read(origin_sha, target.kernel).decode()
     return Session(
@@ -328,7 +330,7 @@ def _open(
         logs=logs,
         notes=plan.notes,
         branch=branch_of(request, target.kernel),
-        options=request.options,
+        options=options,
     )
 
 
@@ -340,18 +342,6 @@ def _compiler(
         return None
     wanted = Wanted(backend, (environment.gpu.sm,), python=python, has_gpu=False)
     return ForkedCompiler(server, wanted, logs)
-
-
-def _watch(
-    stack: ExitStack, environment: Environment, say: Callable[[str], None]
-) -> GpuWatch | None:
-    """Take the GPU for this run and watch it; None where there is none."""
-    if environment.gpu is None:
-        return None
-    stack.enter_context(exclusive(environment.gpu, state_dir() / "gpus", say))
-    watch = GpuWatch(environment.gpu)
-    stack.callback(watch.close)
-    return watch
 
 
 # --- beginning ----------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.events import Proposed, Skipped, Started, Stopped, StopReason
+import pytest
+
+from agent.events import Proposed, Screened, Skipped, Started, Stopped, StopReason
 from agent.options import MODEL, Options
 from agent.report.progress import Commentary
 from agent.report.summary import summarize
@@ -56,3 +58,18 @@ def test_the_summary_gives_each_reason_once() -> None:
         run = advance(run, event)
     text = summarize(run, "no GPU")
     assert "\n-  warps, tma do not apply: no warps\n-  stages does not apply: no loop\n" in text
+
+
+@pytest.mark.parametrize(
+    ("gpus", "seen"), [(1, "0.700000 ms"), (2, "+3.0 %")], ids=["one GPU", "two"]
+)
+def test_latencies_of_several_gpus_are_not_told_side_by_side(gpus: int, seen: str) -> None:
+    run = Run()
+    for event in HISTORY:
+        if isinstance(event, Started):
+            event = replace(event, options=replace(event.options, gpus=gpus))
+        run = advance(run, event)
+        if isinstance(event, Screened):
+            lines = Commentary().lines(run, event)
+            break
+    assert lines[0].endswith(f": {seen}")

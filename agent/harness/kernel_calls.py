@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ import tile_agent_pytest
 from agent.errors import UsageError, WorkerError, WorkerTimedOut
 from agent.frozen_tests import TestPlan
 from agent.harness.compiling.cutile import import_roots, module_name
-from agent.harness.measuring.gpu import GpuWatch, exclusive
+from agent.harness.measuring.gpu import taken
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.processes.collection_errors import fault
 from agent.harness.processes.confinement import Limits, for_run, remedy
@@ -92,14 +92,13 @@ class KernelCalls:
             return _untimed(why)
         no_tile_ir = job.cannot(tile=True)
         with ExitStack() as stack:
-            stack.enter_context(exclusive(gpu, state_dir() / "gpus", say))
             judge = PytestJudge(
                 self._ptx,
                 TestPlan(self._arguments(CALLS), (), self._nodeids(CALLS, "test_perf")),
                 framework=FRAMEWORK,
                 rules=Rules(),
                 logs=self._logs,
-                watch=stack.enter_context(closing(GpuWatch(gpu))),
+                watch=taken(stack, gpu, say),
                 other_layouts=False,
                 candidate_server=None if no_tile_ir else self._tile_ir,
             )

@@ -198,9 +198,11 @@ def _count(number: int, noun: str) -> str:
 
 
 def _variant(run: Run, result: ScreenResult, on: str) -> str:
-    """What was seen of it; on a few configs its gain alone, for their mean is not the table's."""
+    """What was seen of it; its gain alone where latencies would be compared that cannot be: the
+    mean over a few configs with the table's, or those of several GPUs."""
     title = next((c.title for c in run.candidates if c.sha == result.sha), result.sha[:12])
     seen = f"{result.latency_ms:.6f} ms" if result.latency_ms else result.reason
-    if on and result.latency_ms and result.improvement is not None:
+    alone = on or run.options.gpus > 1
+    if alone and result.latency_ms and result.improvement is not None:
         seen = f"{signed(result.improvement)}{on}"
     return f"     screen {title}: {seen}"

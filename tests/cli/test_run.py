@@ -372,7 +372,9 @@ def test_a_damaged_journal_does_not_hide_the_other_runs(repo: Path) -> None:
     assert runs == {"bad": "damaged", "good": "done"}
 
 
-@pytest.mark.parametrize("wrong", [["--max-iterations", "-1"], ["--time-budget-s", "inf"]])
+@pytest.mark.parametrize(
+    "wrong", [["--max-iterations", "-1"], ["--time-budget-s", "inf"], ["--gpus", "0"]]
+)
 def test_a_wrong_option_is_json_too(repo: Path, wrong: list[str]) -> None:
     end = tile_agent(repo, "run", "--kernel", "double.py", "--json", *wrong)
     assert (end.code, end.json["exit_code"]) == (ExitCode.USAGE, 2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from agent.environment import Gpu
 from agent.errors import UsageError
 from agent.measuring.blocks import Telemetry
+from agent.workspace import state_dir
 
 LOCK_PATIENCE_S = 600.0
 
@@ -147,3 +148,13 @@ def exclusive(
         yield
     finally:
         lock.release()
+
+
+def taken(
+    stack: ExitStack, gpu: Gpu, say: Callable[[str], None], patience_s: float | None = None
+) -> GpuWatch:
+    """Hold a GPU against other runs and watch it, until the stack ends. See `exclusive`."""
+    stack.enter_context(exclusive(gpu, state_dir() / "gpus", say, patience_s))
+    watch = GpuWatch(gpu)
+    stack.callback(watch.close)
+    return watch

@@ -26,6 +26,7 @@ from agent.harness.measuring.failures import (
     test_failure,
     worker_failure,
 )
+from agent.harness.measuring.further_gpus import FurtherGpus
 from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.interleaved_screen import INCUMBENT
 from agent.harness.measuring.line_ups import LineUps
@@ -149,6 +150,7 @@ class PytestJudge:
         other_layouts: bool = True,
         candidate_server: ForkServer | None = None,
         correctness_workers: int | None = None,
+        further: FurtherGpus | None = None,
     ) -> None:
         self._server = server
         self._candidate_server = candidate_server
@@ -160,6 +162,7 @@ class PytestJudge:
         self._rules = rules
         self._logs = logs
         self._watch = watch
+        self._further = further or FurtherGpus()
         self._plan = ComparisonPlan()
         if watch is None:  # it stays noisy, and what it measures ranks nothing for a GPU
             shortest = self._plan.calibration_looks[:1]
@@ -318,6 +321,7 @@ class PytestJudge:
         self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
     ) -> LineUps:
         """A few at a time, all workers alive; the blocks go through them forward and back."""
+        self._further.start_soon()
         timing = self._pairs(incumbent, incumbent, math.inf).timing
         return LineUps(
             self._server,
@@ -330,6 +334,7 @@ class PytestJudge:
             configs,
             self._plan.weights,
             self._held_share,
+            self._further,
         )
 
     def compare(

@@ -1,15 +1,21 @@
-"""The screens of a sweep: how many variants are in one, and how long its workers stay."""
+"""The screens of a sweep: how many variants are in one, on which GPU, how long its workers stay.
+
+A screen has an incumbent of its own and stays on one GPU. What is seen on several is comparable by
+the ratio to the incumbent, never by latency.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.further_gpus import FurtherGpu, FurtherGpus
 from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
@@ -23,11 +29,16 @@ ROOMY = 0.5
 """Of the GPU's memory, what they may take then."""
 
 
+_Shares = Mapping[FurtherGpu | None, Sequence[Sequence[str]]]
+"""GPU -> the groups that are looked at on it, one after the other; None is the run's own GPU."""
+
+
 @dataclass
 class LineUps:
-    """The screens of a sweep, one alive at a time. Use it in a `with`."""
+    """The screens of a sweep, one alive at a time on each GPU. Use it in a `with`."""
 
     server: ForkServer
+    """Of the run's own GPU."""
     plan: TestPlan
     checkouts: Mapping[str, Checkout]
     """Name -> a variant's, and that of the `INCUMBENT`."""
@@ -45,7 +56,9 @@ class LineUps:
     """Config -> how much it counts, 1 where there is none."""
     held_share: float | None = None
     """Of the GPU's memory, what two waiting workers hold; None where nobody knows."""
-    _alive: InterleavedScreen | None = field(init=False, default=None)
+    further: FurtherGpus = field(default_factory=FurtherGpus)
+    """Other GPUs, on which groups are looked at at the same time."""
+    _alive: dict[FurtherGpu | None, InterleavedScreen] = field(init=False, default_factory=dict)
 
     def look(
         self, names: Sequence[str], quads: int, deadline: float, *, fresh: bool = False
@@ -65,32 +78,95 @@ class LineUps:
             What was seen; who is missing is to be compared alone.
         """
         timing = self.timing(quads)
-        if not fresh and self._alive is not None and self._alive.holds(names):
-            return self._alive.look(names, timing, _half_way(deadline))
-        roomy = self._is_roomy()
-        seen: dict[str, Look] = {}
-        for group in groups(names, AT_ONCE_WITH_ROOM if roomy else AT_ONCE):
+        shares = None if fresh else self._held(names)
+        if shares is None:
             self.close()
-            checkouts = {name: self.checkouts[name] for name in (INCUMBENT, *group)}
-            self._alive = InterleavedScreen(
-                self.server,
-                self.plan,
-                checkouts,
-                {name: self.new_log() for name in checkouts},
-                names=self.names,
-                only=self.only,
-                configs=self.configs,
-                weights=self.weights,
-                roomy=roomy,
-            )
-            seen |= self._alive.look(group, timing, _half_way(deadline))
-        return seen
+            shares = self._shares(names)
+        with ThreadPoolExecutor(1 + len(self.further.gpus)) as threads:
+            try:
+                others = {
+                    gpu: threads.submit(self._look_on, gpu, share, timing, deadline)
+                    for gpu, share in shares.items()
+                    if gpu is not None
+                }
+                seen, _ = self._look_on(None, shares.get(None, ()), timing, deadline)
+                found = {gpu: other.result() for gpu, other in others.items()}
+            except BaseException:
+                self.further.close()  # their threads end with their workers
+                raise
+        left: list[str] = []
+        for gpu, (seen_there, left_there) in found.items():
+            seen |= seen_there
+            left += left_there
+            if left_there:
+                self._alive.pop(gpu).close()
+                self.further.drop(gpu, "the incumbent failed on it")
+        again, _ = self._look_on(None, list(groups(left, self._at_once())), timing, deadline)
+        return seen | again
+
+    def _look_on(
+        self,
+        gpu: FurtherGpu | None,
+        share: Sequence[Sequence[str]],
+        timing: BlockTiming,
+        deadline: float,
+    ) -> tuple[dict[str, Look], list[str]]:
+        """What was seen on one GPU; and who is left, where a further one proves unfit."""
+        seen: dict[str, Look] = {}
+        for number, group in enumerate(share):
+            until = _half_way(deadline)
+            seen |= self._screen(gpu, group).look(group, timing, until)
+            if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
+                return seen, [name for group in share[number:] for name in group]
+        return seen, []
+
+    def _screen(self, gpu: FurtherGpu | None, group: Sequence[str]) -> InterleavedScreen:
+        """With these variants: the one that is alive on the GPU, or a new one in its place."""
+        alive = self._alive.get(gpu)
+        if alive is not None and alive.holds(group):
+            return alive
+        if alive is not None:
+            alive.close()
+        server = self.server if gpu is None else gpu.server
+        assert server is not None  # `ready` gives no other
+        checkouts = {name: self.checkouts[name] for name in (INCUMBENT, *group)}
+        self._alive[gpu] = InterleavedScreen(
+            server,
+            self.plan,
+            checkouts,
+            {name: self.new_log() for name in checkouts},
+            names=self.names,
+            only=self.only,
+            configs=self.configs,
+            weights=self.weights,
+            roomy=self._is_roomy(),
+        )
+        return self._alive[gpu]
+
+    def _held(self, names: Sequence[str]) -> _Shares | None:
+        """By the GPUs on which they are alive; None where one is on none of them."""
+        shares = {
+            gpu: [[name for name in names if screen.holds([name])]]
+            for gpu, screen in self._alive.items()
+        }
+        held = {gpu: share for gpu, share in shares.items() if share[0]}
+        if sum(len(group) for (group,) in held.values()) < len(names):
+            return None
+        return held
+
+    def _shares(self, names: Sequence[str]) -> _Shares:
+        """The groups of new screens, spread evenly over the GPUs that can be used now."""
+        gpus = [None, *self.further.ready()]
+        found = list(groups(names, self._at_once(), len(gpus)))
+        return {gpu: found[n :: len(gpus)] for n, gpu in enumerate(gpus[: len(found)])}
 
     def close(self) -> None:
-        """End the workers, which hold memory of the GPU."""
-        if self._alive is not None:
-            self._alive.close()
-        self._alive = None
+        """End the workers, which hold memory of the GPUs."""
+        while self._alive:
+            self._alive.popitem()[1].close()
+
+    def _at_once(self) -> int:
+        return AT_ONCE_WITH_ROOM if self._is_roomy() else AT_ONCE
 
     def _is_roomy(self) -> bool:
         if self.held_share is None:
@@ -108,8 +184,12 @@ def _half_way(deadline: float) -> float:
     return (time.monotonic() + deadline) / 2
 
 
-def groups(names: Sequence[str], at_once: int) -> Iterator[Sequence[str]]:
-    """The variants of each screen, as even as may be."""
-    screens = -(-len(names) // at_once)
+def groups(names: Sequence[str], at_once: int, gpus: int = 1) -> Iterator[Sequence[str]]:
+    """The variants of each screen, as even as may be; as many screens on each GPU that has one.
+
+    A screen has two variants at least where there are so many: each has an incumbent beside them.
+    """
+    used = max(1, min(gpus, len(names) // 2))
+    screens = -(-len(names) // (at_once * used)) * used
     for number in range(screens):
         yield names[number * len(names) // screens : (number + 1) * len(names) // screens]

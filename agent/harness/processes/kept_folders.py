@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.environment import VISIBLE_GPUS
+
 CACHES = {
     "TRITON_CACHE_DIR": "triton",
     "CUDA_TILE_CACHE_DIR": "cutile",
@@ -41,9 +43,11 @@ class KeptFolders:
         Args:
             logs: folder of the workers' logs, below which they lie.
             kernel: the kernel's file.
-            environment: what the workers were told; it may choose the compiler.
+            environment: what the workers were told; it may choose the compiler. Which GPU they see
+                does not: all of a run are of one model.
         """
-        told = json.dumps(dict(environment), sort_keys=True).encode()
+        chosen = {name: value for name, value in environment.items() if name != VISIBLE_GPUS}
+        told = json.dumps(chosen, sort_keys=True).encode()
         digest = hashlib.sha256(told + kernel.read_bytes()).hexdigest()[:16]
         return cls(logs / "tuned" / digest, logs / "caches" / digest)
 

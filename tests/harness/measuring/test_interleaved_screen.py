@@ -119,6 +119,25 @@ def test_groups_hold_every_variant_once_and_are_even(number: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize(
+    ("number", "gpus", "sizes"),
+    [
+        (2, 2, [2]),
+        (3, 8, [3]),
+        (4, 2, [2, 2]),
+        (5, 4, [2, 3]),
+        (9, 2, [2, 2, 2, 3]),
+        (20, 3, [3, 3, 4, 3, 3, 4]),
+    ],
+)
+def test_every_gpu_that_has_groups_has_as_many(number: int, gpus: int, sizes: list[int]) -> None:
+    """Of two variants at least, each beside an incumbent of its own."""
+    names = [f"v{n}" for n in range(number)]
+    found = list(groups(names, 4, gpus))
+    assert [name for group in found for name in group] == names
+    assert [len(group) for group in found] == sizes
+
+
 COUNTING = """
     import os, pathlib
     from kernel import launch
