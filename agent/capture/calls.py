@@ -147,6 +147,9 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
                 as_script |= message["as_script"]
         left_out += last["left_out"]
         for key, tally in last["tally"].items():
+            if key not in known:  # a record that was cut off, as by a full disk
+                left_out += tally["count"] + tally["backward_count"]
+                continue
             counted = _counted(known[key], tally)
             calls[key] = _together(calls[key], counted) if key in calls else counted
     ordered = sorted(calls.values(), key=lambda call: -call.total_ms)

@@ -388,6 +388,36 @@ if __name__ == "__main__":
     assert "of the time, 2 calls" in (repo / CAPTURED).read_text()
 
 
+BROKEN = """
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from kernels.operators import gather, scale_copy
+
+
+class Broken(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if "aten.std" in str(function):
+            raise TypeError("takes exactly 25 arguments (21 given)")
+        return function(*args, **(kwargs or {}))
+
+
+x, index = torch.rand(8, 5), torch.tensor([2, 0, 7])
+with Broken():
+    for _ in range(3):
+        gather(x, index)
+scale_copy(torch.rand(7), 2.0)
+"""
+
+
+def test_a_call_that_cannot_be_described_is_told_and_takes_no_other_along(repo: Path) -> None:
+    """As where a library has replaced operators of torch by its own, which fail."""
+    write(repo, {"broken.py": BROKEN})
+    done = capture(repo, PYTHON, "broken.py")
+    assert done.code == 0, done.err
+    assert set(cases(repo)) == {"SCALE_COPY"}
+    assert any("takes exactly 25 arguments" in note for note in done.json["notes"]), done.json
+
+
 @pytest.mark.full
 def test_what_no_test_can_call_is_told(repo: Path) -> None:
     write(repo, {KERNEL: f"{OPERATORS}\nif __name__ == '__main__':\n    scale_(torch.ones(4))\n"})

@@ -113,6 +113,8 @@ class ProcessRecorder:
         self._lock = threading.RLock()
         self._clock = CallClock()
         self._tallies: dict[str, CallTally] = {}
+        self._untold: set[str] = set()
+        """Kinds that are being described, or could not be."""
         self._kernels: dict[str, dict[str, None]] = {}
         self._left_out = self._outside = 0
         self._told = monotonic()
@@ -202,9 +204,9 @@ class ProcessRecorder:
         with self._lock:
             if key in self._tallies:
                 return key, writable
-            if len(self._tallies) == MOST_KINDS or is_capturing():
+            if key in self._untold or len(self._tallies) == MOST_KINDS or is_capturing():
                 return "", writable
-            self._tallies[key] = CallTally()
+            self._untold.add(key)
         signature = entry.signature or function
         names = parameters_of(signature, (None, *args))
         skipped = entry.bound or (1 if names[:1] == ["ctx"] else 0)
@@ -220,6 +222,9 @@ class ProcessRecorder:
                 "versions": {"torch": torch().__version__},
             }
         )
+        with self._lock:
+            self._untold.discard(key)
+            self._tallies[key] = CallTally()
         return key, writable
 
     def _made_by(self, instance: Any, owner: type, facts: ArgumentFacts) -> Message | None:
