@@ -21,7 +21,7 @@ class LeastTime:
     config: str
     """As records name it."""
     memory_ms: float
-    """For its bytes: each tensor once, at the bandwidth that can be had."""
+    """For its bytes: each tensor once, at the bandwidth that can be had for reads and writes."""
     compute_ms: float | None
     """For its matrix product; 0 where it has none, None where its operations are not counted."""
     tensor_bytes: int
@@ -51,7 +51,8 @@ class LeastTimes:
 
     configs: tuple[LeastTime, ...]
     bandwidth_gb_s: float
-    """10^9 bytes of device memory a second: the best of what was measured on this card."""
+    """10^9 bytes of device memory a second: what was measured on this card for what configs read
+    and write, the highest of them."""
     measured: bool = False
     """On this card; otherwise its data sheet says so, which no kernel reaches."""
     l2_bytes: int = 0

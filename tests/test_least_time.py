@@ -31,7 +31,7 @@ def work(*tensors: tuple[str, tuple[int, ...]], kernel: str = "k") -> TimedWork:
 
 def test_bytes_are_moved_at_the_best_rate_that_was_measured() -> None:
     rows = work(("float32", (1024, 4096)), ("float32", (1024, 4096)))
-    found = least_times_of([("rows", rows)], peaks_of("NVIDIA H200"), ROOF, ())
+    found = least_times_of([("rows", rows)], peaks_of("NVIDIA H200"), ROOF, (), {})
     assert found is not None
     (least,) = found.configs
     assert (found.bandwidth_gb_s, found.measured) == (ROOF.read_gb_s, True)
@@ -39,17 +39,43 @@ def test_bytes_are_moved_at_the_best_rate_that_was_measured() -> None:
     assert (least.compute_ms, least.certain, least.by_memory) == (0.0, True, True)
 
 
+@pytest.mark.parametrize(
+    ("written", "gb_s"),
+    [
+        ({}, ROOF.read_gb_s),  # nobody knows: the best of all, which nothing beats
+        ({"k": {"t1"}}, ROOF.copy_gb_s),
+        ({"k": {"t0", "t1"}}, ROOF.write_gb_s),
+        ({"other": {"t1"}}, ROOF.read_gb_s),
+    ],
+)
+def test_what_is_written_has_the_rate_of_writes(written: dict[str, set[str]], gb_s: float) -> None:
+    rows = work(("float32", (1024, 4096)), ("float32", (1024, 4096)))
+    found = least_times_of([("rows", rows)], None, ROOF, (), written)
+    assert found is not None
+    assert found.bandwidth_gb_s == pytest.approx(gb_s)
+    assert found.configs[0].memory_ms == pytest.approx(2 * 1024 * 4096 * 4 / (gb_s * 1e6))
+
+
+def test_a_reduction_that_writes_little_has_nearly_the_rate_of_reads() -> None:
+    rows = work(("float32", (1024, 4096)), ("float32", (1024,)))
+    found = least_times_of([("rows", rows)], None, ROOF, (), {"k": {"t1"}})
+    assert found is not None
+    assert found.bandwidth_gb_s == pytest.approx(ROOF.read_gb_s, rel=1e-3)
+
+
 def test_without_a_measured_roof_the_data_sheet_stands_and_says_so() -> None:
     sheet = peaks_of("NVIDIA H200")
-    found = least_times_of([("rows", work(("float32", (8, 8))))], sheet, NotMeasured("busy"), ())
+    found = least_times_of(
+        [("rows", work(("float32", (8, 8))))], sheet, NotMeasured("busy"), (), {}
+    )
     assert found is not None
     assert (found.bandwidth_gb_s, found.measured, found.note) == (4800, False, "busy")
-    assert least_times_of([], None, NotMeasured("busy"), ()) is None
+    assert least_times_of([], None, NotMeasured("busy"), (), {}) is None
 
 
 def test_a_product_has_the_higher_of_its_two_roofs() -> None:
     square = ("bfloat16", (4096, 4096))
-    found = least_times_of([("mm", work(square, square, square))], None, ROOF, {"k"})
+    found = least_times_of([("mm", work(square, square, square))], None, ROOF, {"k"}, {})
     assert found is not None
     (least,) = found.configs
     assert least.compute_ms == pytest.approx(2 * 4096**3 / (ROOF.tflops["bfloat16"] * 1e12) * 1e3)
@@ -59,7 +85,7 @@ def test_a_product_has_the_higher_of_its_two_roofs() -> None:
 
 def test_products_that_are_not_counted_leave_the_roof_unknown() -> None:
     attention = work(*[("bfloat16", (4, 8, 512, 64))] * 4)
-    found = least_times_of([("attention", attention)], None, ROOF, {"k"})
+    found = least_times_of([("attention", attention)], None, ROOF, {"k"}, {})
     assert found is not None
     assert found.configs[0].compute_ms is None
     assert found.shares({"attention": 1.0}) == {}
@@ -67,7 +93,7 @@ def test_products_that_are_not_counted_leave_the_roof_unknown() -> None:
 
 def test_a_tensor_of_integers_may_say_which_bytes_are_moved() -> None:
     gather = work(("float32", (10**6, 64)), ("int64", (32,)), ("float32", (32, 64)))
-    found = least_times_of([("gather", gather)], None, ROOF, ())
+    found = least_times_of([("gather", gather)], None, ROOF, (), {})
     assert found is not None
     assert not found.configs[0].certain
 

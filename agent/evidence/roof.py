@@ -14,6 +14,8 @@ from typing import Any
 
 from agent.evidence.peaks import Peaks, peaks_of
 
+COPIED = 0.5
+"""The part of a copy's traffic that is written."""
 LAYOUT = 1
 """Of what is kept on disk, and of how it is measured: a higher one measures again."""
 
@@ -46,6 +48,16 @@ class MeasuredRoof:
             fp8_tflops=most("float8_e4m3fn", 0.0),
             multiprocessors=self.multiprocessors,
         )
+
+    def mixed_gb_s(self, written: float) -> float:
+        """The bandwidth of traffic of which a part is written, 0 to 1, in 10^9 bytes a second.
+
+        By the time a byte takes, between what was measured of reads, copies and writes.
+        """
+        one, other = (self.read_gb_s, self.copy_gb_s), (self.copy_gb_s, self.write_gb_s)
+        begin, end = one if written <= COPIED else other
+        part = (written if written <= COPIED else written - COPIED) / COPIED
+        return 1 / ((1 - part) / begin + part / end)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

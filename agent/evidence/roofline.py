@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import Peaks
@@ -90,6 +90,7 @@ def least_times_of(
     peaks: Peaks | None,
     roof: MeasuredRoof | NotMeasured,
     multiplying: Collection[str],
+    written: Mapping[str, Collection[str]],
 ) -> LeastTimes | None:
     """The least times of what was timed; None where neither peaks nor measured roof are known.
 
@@ -98,13 +99,19 @@ def least_times_of(
         peaks: what the GPU's data sheet says.
         roof: what it was measured to do, which goes before.
         multiplying: names of the kernels whose source asks for matrix products.
+        written: kernel -> its parameters that are stored to, where they are known. What is read and
+            written takes other bandwidths; the best of all where they are not.
     """
     attainable = roof.attained() if isinstance(roof, MeasuredRoof) else peaks
     if attainable is None:
         return None
-    found = []
+    found, best_gb_s = [], 0.0
     for config, work in timed:
-        at = position(work, math.inf, attainable, multiplying)
+        peak = attainable
+        if isinstance(roof, MeasuredRoof) and (share := _written_share(work, written)) is not None:
+            peak = replace(attainable, bandwidth_gb_s=roof.mixed_gb_s(share))
+        best_gb_s = max(best_gb_s, peak.bandwidth_gb_s)
+        at = position(work, math.inf, peak, multiplying)
         if at is None:
             continue
         uncounted = not at.compute_ms and any(name in multiplying for name in work.kernels)
@@ -120,11 +127,20 @@ def least_times_of(
         )
     return LeastTimes(
         tuple(found),
-        attainable.bandwidth_gb_s,
+        best_gb_s or attainable.bandwidth_gb_s,
         measured=isinstance(roof, MeasuredRoof),
         l2_bytes=roof.l2_bytes if isinstance(roof, MeasuredRoof) else 0,
         note="" if isinstance(roof, MeasuredRoof) else roof.reason,
     )
+
+
+def _written_share(work: TimedWork, written: Mapping[str, Collection[str]]) -> float | None:
+    """The part of the bytes that is written; None where that is not known of a kernel."""
+    if not work.tensor_bytes or any(kernel not in written for kernel in work.kernels):
+        return None
+    names = {name for kernel in work.kernels for name in written[kernel]}
+    stored = sum(t.size_bytes for t in work.tensors if t.name in names)
+    return stored / work.tensor_bytes
 
 
 def product_flop(tensors: Sequence[TensorArgument]) -> float:

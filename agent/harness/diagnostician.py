@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.cutile.uses import Uses
+from agent.analysis.triton.arguments import written
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.wrapped import decorated
 from agent.backends import BACKENDS
@@ -127,7 +129,8 @@ class Diagnostician:
             return None
         roof = roof_of(self.gpu, self.wanted.python)
         peaks = peaks_of(self.gpu.name)
-        return least_times_of(known, peaks, roof, multiplying(_source(checkout)))
+        source = _source(checkout)
+        return least_times_of(known, peaks, roof, multiplying(source), written_by(source))
 
     def _counters(
         self,
@@ -163,6 +166,13 @@ def multiplying(source: Source) -> frozenset[str]:
         for kernel in dialect.kernels(source)
         if dialect.has_dot(source, kernel)
     )
+
+
+def written_by(source: Source) -> dict[str, frozenset[str]]:
+    """Kernel -> the parameters that it stores to, where its source shows all of them."""
+    found = {kernel.name: written(source, kernel) for kernel in TRITON.kernels(source)}
+    found |= {k.name: frozenset(Uses(source, k).stored) for k in CUTILE.kernels(source)}
+    return {name: stored for name, stored in found.items() if stored}
 
 
 def observed_work(

@@ -19,10 +19,12 @@ from agent.harness.diagnostician import (
     UNPROFILED,
     Diagnostician,
     observed_work,
+    written_by,
 )
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from agent.launches import ObservedLaunch, ObservedTensor
+from agent.syntax import Source
 from tests.support.evidence import CUTILE, TEST, TRITON, evidence
 from tests.support.repo import write
 from tests.support.warm_python import warm_interpreter
@@ -129,6 +131,29 @@ def test_without_a_compiler_the_source_speaks(tmp_path: Path) -> None:
     found = Diagnostician(wanted("triton"), None).diagnose(checkout, {})
     assert found.cause is Cause.MEMORY
     assert any(line.startswith("missing: what the kernel compiles to") for line in found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stored"),
+    [
+        ("examples/triton_softmax/softmax.py", {"softmax_kernel": {"y_ptr"}}),
+        ("examples/cutile_softmax/softmax.py", {"softmax_kernel": {"y"}}),
+        ("examples/triton_layer_norm/layer_norm.py", {"layer_norm_kernel": {"y_ptr"}}),
+        ("examples/cutile_rms_norm/rms_norm.py", {"rms_norm_kernel": {"y"}}),
+    ],
+)
+def test_what_a_kernel_writes_is_read_from_its_source(
+    kernel: str, stored: dict[str, set[str]]
+) -> None:
+    assert written_by(Source((ROOT / kernel).read_text())) == stored
+
+
+def test_a_store_that_a_helper_makes_leaves_open_what_is_written() -> None:
+    helper = "@triton.jit\ndef put(p, v):\n    tl.store(p, v)\n\n\n@triton.jit\ndef scale_kernel"
+    text = TRITON.replace("@triton.jit\ndef scale_kernel", helper).replace("tl.store(", "put(")
+    text = text.replace("    put(p, v)", "    tl.store(p, v)")
+    assert "scale_kernel" in written_by(Source(TRITON))
+    assert "scale_kernel" not in written_by(Source(text))
 
 
 def launch(test: str, rows: int, kernel: str = "scale_kernel") -> ObservedLaunch:

@@ -90,6 +90,20 @@ def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
     return tuple(name for name in run_time(kernel) if name in again)
 
 
+def written(source: Source, kernel: Kernel) -> frozenset[str] | None:
+    """The pointers that a kernel stores through; None where a store does not show which."""
+    found = set()
+    for function in TRITON.reached(source, kernel):
+        for call in descendants(function.node.body, cst.Call):
+            if TRITON.stored(source, call) is None:
+                continue
+            where = _root(source, kernel, call) if function is kernel.function else None
+            if where is None:
+                return None
+            found.add(where)
+    return frozenset(found)
+
+
 def _root(source: Source, kernel: Kernel, access: cst.Call) -> str | None:
     if source.name(access.func) in POINTERS:
         address = argument(access, 0, "pointer")
