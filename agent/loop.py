@@ -55,7 +55,16 @@ from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison
 from agent.proposers.base import Exhausted, Proposer
-from agent.state import Phase, Run, decided, may_mend, started, stop_detail, stop_reason
+from agent.state import (
+    Phase,
+    Run,
+    decided,
+    doubtful,
+    may_mend,
+    started,
+    stop_detail,
+    stop_reason,
+)
 from agent.sweep import Sweep, variant
 from agent.target import left_alone
 from agent.transitions import advance
@@ -312,23 +321,21 @@ class Effects:
         return Settled(sha, note, diagnosis)
 
     def finish(self, run: Run) -> Event:
-        """The last word: best against origin, and every kept step against the one before it.
+        """The last word: best against origin, and kept steps that are in doubt once more.
 
-        A candidate is kept when it looked best, so its figure is too good on average. The figures
-        of fresh processes are the ones to report; a step that no longer shows its gain is named.
-        The best is compared on all configs, as far as they fit into the time of an iteration.
+        The figures of fresh processes are the ones to report; a step that no longer shows its gain
+        is named. The best is compared on all configs, as far as they fit into the time of an
+        iteration.
         """
         whole = final_subset(run)
         self.judge.compare_on(whole)
         outcome = self._again(run, started(run).origin_sha, run.incumbent_sha) if run.kept else None
         self.judge.compare_on(run.subset)
         faded = []
-        if len(run.kept) > 1:  # of one step the comparison above has said everything
-            shas = [started(run).origin_sha, *(row.sha for row in run.kept)]
-            for row, before in zip(run.kept, shas, strict=False):
-                step = self._again(run, before, row.sha)
-                if not (isinstance(step, Failure) or step.overall.low > 0 or row.saves):
-                    faded.append(row.iteration)
+        for before, row in doubtful(run):
+            step = self._again(run, before, row.sha)
+            if not (isinstance(step, Failure) or step.overall.low > 0):
+                faded.append(row.iteration)
         self.workspace.close()
         if isinstance(outcome, Failure):
             return Finished(None, f"the final comparison failed: {outcome.reason}", tuple(faded))

@@ -69,6 +69,8 @@ class Row:
     """What it was kept for, where that is no latency."""
     attempts: int = 1
     """Candidates that it took: the first, and what that was mended to; the last one is shown."""
+    at_least: float = 0.0
+    """The lower bound of its improvement over all, by its comparison; 0 where there was none."""
 
 
 ATTEMPTS = 3
@@ -266,12 +268,24 @@ def is_at_roof(run: Run) -> bool:
     return run.least_times.reached(run.calibration.levels_ms, run.options.rules.minor)
 
 
-def final_s(run: Run) -> float:
-    """What the comparisons at the end of a run take, about; 0 where nothing was kept.
+def doubtful(run: Run) -> tuple[tuple[str, Row], ...]:
+    """The kept steps that are measured once more at the end, each with the commit before it.
 
-    The best is compared with the origin and, of several kept steps, each with the one before.
+    A candidate is kept where it looked best, so that its figure is too good on average. What was
+    bound to have gained more than the rules reward most needs no second look, and of a single step
+    the comparison of best and origin says everything.
     """
-    comparisons = len(run.kept) + (len(run.kept) > 1)
+    if len(run.kept) < 2:
+        return ()
+    before = [started(run).origin_sha, *(row.sha for row in run.kept)]
+    steps = zip(before, run.kept, strict=False)
+    major = run.options.rules.major
+    return tuple((sha, row) for sha, row in steps if row.at_least <= major and not row.saves)
+
+
+def final_s(run: Run) -> float:
+    """What the comparisons at the end of a run take, about; 0 where nothing was kept."""
+    comparisons = bool(run.kept) + len(doubtful(run))
     pair_s = run.calibration.pair_s if run.calibration else 0.0
     return comparisons * ComparisonPlan().looks[0] * pair_s
 

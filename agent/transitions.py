@@ -259,6 +259,7 @@ def _settle(run: Run, event: Settled) -> Run:
         if verdict.status is Status.KEEP and verdict.gain is Gain.NONE
         else "",
         attempts=run.attempt,
+        at_least=run.comparison.overall.low if run.comparison else 0.0,
     )
     after = replace(
         run,

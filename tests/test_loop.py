@@ -102,7 +102,7 @@ def test_a_candidate_is_mended_within_its_iteration(tmp_path: Path) -> None:
         (4, "slower-each-time 3", "revert", 3),
     ]
     assert (run.misses, run.stopped and run.stopped.reason) == (1, StopReason.EXHAUSTED)
-    assert shares == [ATTEMPTS] * 7 + [1] * 3  # the last word shares nothing
+    assert shares == [ATTEMPTS] * 7 + [1]  # the last word shares nothing
     refs = git(scripted.repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
     tried = [ref.rsplit("/", 1)[1] for ref in refs.splitlines()]
     assert [name for name in tried if name.startswith("01")] == [
@@ -275,6 +275,30 @@ def test_it_stops(
     run = ScriptedRun(repo, steps, options).finish()
     assert run.stopped is not None
     assert run.stopped.reason is (reason or StopReason.SMALL_IMPROVEMENT)
+
+
+@pytest.mark.parametrize(
+    ("latencies", "again"), [((0.9, 0.8), 0), ((0.9, 0.87), 1), ((0.97, 0.94), 2), ((0.97,), 0)]
+)
+def test_kept_steps_that_are_in_doubt_are_measured_once_more(
+    tmp_path: Path, latencies: tuple[float, ...], again: int
+) -> None:
+    compared: list[bool] = []
+
+    class Counting(ScriptedJudge):
+        def compare(self, *arguments: Any, attempts: int = 1) -> Comparison | Failure:
+            compared.append(arguments[2] is None)  # without a calibration: the last word
+            return super().compare(*arguments, attempts=attempts)
+
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    steps = tuple(Step(f"s{n}", (kernel(ms),)) for n, ms in enumerate(latencies))
+    scripted = ScriptedRun(repo, steps)
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=Counting())
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    journal.close()
+    assert len(run.kept) == len(latencies)
+    assert sum(compared) == 1 + again
 
 
 class Profiling:

@@ -269,18 +269,24 @@ def test_when_a_run_stops(
     assert stop_reason(run) is reason
 
 
-@pytest.mark.parametrize(("kept", "comparisons"), [(0, 0), (1, 1), (2, 3)])
-def test_the_last_comparisons_count_in_the_time_of_a_run(kept: int, comparisons: int) -> None:
-    """Of the best with the origin and, of several kept steps, each with the one before: 5 pairs."""
+@pytest.mark.parametrize(
+    ("gains", "comparisons"),
+    [((), 0), ((0.1,), 1), ((0.03,), 1), ((0.1, 0.2), 1), ((0.1, 0.03), 2), ((0.03, 0.03), 3)],
+)
+def test_the_last_comparisons_count_in_the_time_of_a_run(
+    gains: Sequence[float], comparisons: int
+) -> None:
+    """Of the best with the origin and, of several kept steps, of each in doubt: 5 pairs."""
 
     def after(budget_s: float) -> Run:
         calibration = replace(CALIBRATED.calibration, pair_s=2.0)
         run = advance(started(time_budget_s=budget_s), replace(CALIBRATED, calibration=calibration))
-        for _ in range(kept):
-            run = iterate(run, 0.1)
+        for gain in gains:
+            run = iterate(run, gain)
         return run
 
     whole_s = after(1e6).spent_s + 10.0 * comparisons
+    assert len(after(1e6).kept) == len(gains)
     assert stop_reason(after(whole_s)) is StopReason.TIME
     assert stop_reason(after(whole_s + 0.1)) is None
 
