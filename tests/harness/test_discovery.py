@@ -229,14 +229,16 @@ def test_no_perf_tests(project: Project, server: ForkServer) -> None:
     body = "import kernel\ndef test_right(): pass\ndef test_too(): pass\n"
     assert refusal(project, server, body) == (
         "no perf tests among the 2 collected from test_kernel.py: "
-        "choose them with --perf-k or --tests, or have `tile-agent capture` write some"
+        "choose them with --perf-k, --bench 'python SCRIPT' or --tests, or have some made of the "
+        "calls of a script: tile-agent capture --kernel kernel.py -- python SCRIPT"
     )
 
 
 def test_no_correctness_tests(project: Project, server: ForkServer) -> None:
     assert refusal(project, server, "import kernel\ndef test_perf(): pass\n") == (
         "no correctness tests among the 1 collected from test_kernel.py: "
-        "choose them with --correctness-k or --tests, or have `tile-agent capture` write some"
+        "choose them with --correctness-k or --tests, or have some made of the calls of a script: "
+        "tile-agent capture --kernel kernel.py -- python SCRIPT"
     )
 
 
