@@ -267,3 +267,11 @@ def test_detached_head_works_and_says_so(repo: Path) -> None:
     assert "HEAD is detached" in end.err
     shutil.rmtree(repo / "sandbox")
     assert git(repo, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "lint", "classify"])
+def test_a_kernel_without_its_option_is_told_how_it_is_named(repo: Path, verb: str) -> None:
+    end = tile_agent(repo, verb, "double.py")
+    assert end.code == ExitCode.USAGE
+    assert f" Write --kernel double.py. (see tile-agent {verb} --help)" in end.err
+    assert "Write" not in tile_agent(repo, verb).err
