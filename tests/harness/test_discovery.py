@@ -312,6 +312,11 @@ def test(a, b):
         ("conftest.py", "import no_such\n", "conftest.py:1: ModuleNotFoundError: No module named"),
         ("conftest.py", "def f(:\n", "conftest.py:1: SyntaxError: invalid syntax (see "),
         ("test_kernel.py", ONE_VALUE, 'test_kernel.py::test: in "parametrize" the number of names'),
+        (
+            "kernel.py",
+            "raise RuntimeError('0 active drivers')\n",
+            "kernel.py:1: RuntimeError: 0 act",
+        ),
         ("pytest.ini", "[pytest]\naddopts = --no-such\n", "unrecognized arguments: --no-such"),
     ],
 )
@@ -321,7 +326,12 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
     project.write(file, text)
     message = refusal(project, server, text if file == "test_kernel.py" else IMPORTING)
     assert message.startswith(f"the tests cannot be collected: {said}")
-    remedies = ("): mend and commit it", " or name another with --python")
+    remedies = (
+        "): mend and commit it",
+        " or name another with --python",
+        "): it asks Triton what the GPU is, and there is none: ask when a kernel is launched, or run "
+        "where there is one",
+    )
     assert message.endswith(remedies) == (file != "pytest.ini"), message
 
 
