@@ -189,6 +189,7 @@ def verify(
         raise typer.Exit(0 if found.ok else FAILED)
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
+    from agent.report.progress import passing
     from agent.session import opened
 
     options = Options(sandbox=sandbox, correctness_workers=1)  # it tries nothing else
@@ -201,7 +202,7 @@ def verify(
     else:
         outcome.check(session.target.kernel)
         notes = (*session.notes, *outcome.notes)
-        right = f"right: {outcome.passed} correctness tests pass"
+        right = f"right: {passing(outcome.passed)}"
         value = {"correct": True, "passed": outcome.passed, "skipped": list(outcome.skipped)}
         told = [right, *_skipped(outcome.skipped), *(f"note: {note}" for note in notes)]
         output.result(value | {"notes": list(notes)}, "\n".join(told))

@@ -28,7 +28,7 @@ def repo(tmp_path: Path, tests: str) -> Path:
 @pytest.mark.full
 def test_verify_needs_no_perf_test_and_bench_no_other(tmp_path: Path) -> None:
     checked = tile_agent(repo(tmp_path / "a", CORRECTNESS), "verify", "--kernel", "double.py")
-    assert (checked.code, checked.out) == (0, "right: 1 correctness tests pass\n")
+    assert (checked.code, checked.out) == (0, "right: 1 correctness test passes\n")
     timed = tile_agent(repo(tmp_path / "b", PERF), "bench", "--kernel", "double.py")
     assert timed.code == 0
     assert "test_perf_double_triton" in timed.out
@@ -78,7 +78,7 @@ def test_verify_names_the_tests_that_skip_themselves(tmp_path: Path) -> None:
     assert (end.code, end.out.splitlines()) == (
         ExitCode.DONE,
         [
-            "right: 1 correctness tests pass",
+            "right: 1 correctness test passes",
             "skipped on this machine: tests/test_double.py::test_large_triton (2 cases)",
             "skipped on this machine: tests/test_double.py::test_reference_triton",
             "note: not installed, but needed by tests: no_such_reference",

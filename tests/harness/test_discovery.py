@@ -329,8 +329,8 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
     remedies = (
         "): mend and commit it",
         " or name another with --python",
-        "): it asks Triton what the GPU is, and there is none: ask when a kernel is launched, or run "
-        "where there is one",
+        "): it asks Triton what the GPU is, and there is none: ask when a kernel is launched, "
+        "or run where there is one",
     )
     assert message.endswith(remedies) == (file != "pytest.ini"), message
 
