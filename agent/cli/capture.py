@@ -28,7 +28,10 @@ def register(app: typer.Typer) -> None:
 def capture(
     kernel: Kernel,
     command: Annotated[
-        list[str], typer.Argument(help="What to run, after --: pytest, a script, a training step.")
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND", help="What to run: pytest, a script, a training step."
+        ),
     ],
     out: Annotated[
         Path | None,

@@ -27,7 +27,10 @@ def register(app: typer.Typer) -> None:
 
 def profile(
     command: Annotated[
-        list[str], typer.Argument(help="What to run, after --: pytest, a script, a training step.")
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND", help="What to run: pytest, a script, a training step."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
