@@ -12,6 +12,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
+from tile_agent_pytest.compile_triton import gpu_target
+
 
 def mend(module: Any) -> None:
     """Have `triton.runtime.driver` make do without a GPU; a second time changes nothing."""
@@ -48,9 +50,7 @@ class NoGpuDriver:
 
     def get_current_target(self) -> Any:
         """A kind of GPU that all of Triton's configs for CUDA are made for."""
-        from triton.backends.compiler import GPUTarget
-
-        return GPUTarget("cuda", 80, 32)
+        return gpu_target(80)
 
     def get_device_interface(self) -> Any:
         """The clock of `do_bench`."""
@@ -68,22 +68,26 @@ class NoGpuDriver:
         raise RuntimeError(self._problem)
 
 
+class CpuEvent:
+    """As much of an event of `torch.cuda` as a timing needs."""
+
+    def __init__(self, enable_timing: bool = True) -> None:  # noqa: ARG002 - torch's
+        """None yet."""
+        self._at_s = 0.0
+
+    def record(self) -> None:
+        """It is now."""
+        self._at_s = perf_counter()
+
+    def elapsed_time(self, end: CpuEvent) -> float:
+        """Milliseconds from this one to another."""
+        return (end._at_s - self._at_s) * 1e3
+
+
 class CpuClock:
     """As much of `torch.cuda` as a timing needs."""
 
-    class Event:
-        """A moment."""
-
-        def __init__(self, enable_timing: bool = True) -> None:  # noqa: ARG002 - torch's
-            self._at_s = 0.0
-
-        def record(self) -> None:
-            """It is now."""
-            self._at_s = perf_counter()
-
-        def elapsed_time(self, end: CpuClock.Event) -> float:
-            """Milliseconds between this one and another."""
-            return (end._at_s - self._at_s) * 1e3
+    Event = CpuEvent
 
     @staticmethod
     def synchronize() -> None:
