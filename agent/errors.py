@@ -127,6 +127,13 @@ class WrongImport(WorkerError):
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question that names what a mistyped name is nearest to; empty where nothing is near."""
-    near = get_close_matches(name, list(known), n=3)
+    """A question that names what a mistyped name is nearest to; empty where nothing is near.
+
+    What begins with the name, or else what holds it, where nothing is spelled alike.
+    """
+    names = list(known)
+    near = get_close_matches(name, names, n=3)
+    if not near and len(name) > 2:
+        begun = [each for each in names if each.startswith(name)]
+        near = (begun or [each for each in names if name in each])[:3]
     return f"did you mean {' or '.join(near)}?" if near else ""

@@ -171,3 +171,18 @@ def _cost(kernel: str, tunings: Sequence[ObservedTuning]) -> str:
         f"{most} x {took_s / tried:.2f} s to compile and time one = "
         f"{most * took_s / tried:.1f} s; seen for {keys}"
     )
+
+
+def configs_shown(launches: Iterable[ObservedLaunch]) -> dict[str, int]:
+    """Kernel -> how many of its configs it was launched with.
+
+    A tuner launches a kernel several times on the same tensors; a call without one does so once.
+    """
+    found: dict[tuple[str, str, str], set[str]] = {}
+    for each in launches:
+        key = (each.kernel, each.test, repr(each.tensors))
+        found.setdefault(key, set()).add(repr((each.integers, each.options)))
+    counts: dict[str, int] = {}
+    for (kernel, *_), configs in found.items():
+        counts[kernel] = max(counts.get(kernel, 0), len(configs))
+    return counts

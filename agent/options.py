@@ -334,7 +334,8 @@ class Request:
         ),
     ] = None
     branch: Annotated[
-        str | None, Option("Name of the branch; tile-agent/<kernel>-<date> when left out.")
+        str | None,
+        Option("Name of the branch; the first free tile-agent/<kernel>-<date> when left out."),
     ] = None
     options: Annotated[Options, Panel()] = field(default_factory=Options)
     python: Annotated[str, PYTHON] = sys.executable

@@ -80,6 +80,8 @@ class CommandProfile:
     notes: tuple[str, ...]
     root: Path
     """What the user's own files are named from."""
+    uncaptured: Mapping[str, str]
+    """Of the user's own files those of whose calls no tests can be made, and why."""
 
     @property
     def files(self) -> Mapping[str, float]:
@@ -179,7 +181,24 @@ def profile_of(
             ),
         ),
         root,
+        {
+            kernel.file: why
+            for kernel in kernels
+            if kernel.own and (why := _uncaptured(told, root / kernel.file))
+        },
     )
+
+
+def _uncaptured(told: Iterable[Mapping[str, Any]], file: Path) -> str:
+    """Why `capture` makes no tests of a file's calls; empty where it does."""
+    launching = [m for m in told if any(kind["file"] == str(file) for kind in m["launches"])]
+    if all(message["main"] == str(file) for message in launching):
+        return (
+            "is itself what Python runs, and no test can import it so: call it from another script"
+        )
+    if not any(str(file) in message["callable"] for message in launching):
+        return "is launched by code of other files alone: name a test that times it, with --tests"
+    return ""
 
 
 _Key = tuple[str, str]

@@ -38,9 +38,23 @@ def usual_branch(kernel: Path) -> str:
     return f"tile-agent/{slug(kernel)}-{time.strftime('%Y%m%d')}"
 
 
-def branch_of(request: Request, kernel: str) -> str:
-    """The branch that a run is to make."""
-    return usual_branch(Path(kernel)) if request.branch is None else request.branch
+def branch_of(workspace: Workspace, request: Request, kernel: str) -> str:
+    """The branch that a run is to make.
+
+    Where the user names none, the first of the day's that is free, or whose run can go on: that
+    one is for `check_unfinished`.
+    """
+    if request.branch is not None:
+        return request.branch
+    usual = usual_branch(Path(kernel))
+    if workspace.is_free(usual):
+        return usual
+    like = re.compile(rf"{re.escape(usual)}(-\d+)?")
+    for _, run in runs_on(workspace.repository, kernel):
+        branch = run.started.branch if run.started and run.phase is not Phase.DONE else ""
+        if like.fullmatch(branch):
+            return branch
+    return workspace.free_branch(usual)
 
 
 def check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:

@@ -159,8 +159,9 @@ def opened(
         stack.callback(workspace.close)
         origin_sha, captured = found.head_sha, None
         if request.capture:  # may take long: what would keep the run from beginning is told first
-            check_unfinished(workspace, target.kernel, branch_of(request, target.kernel))
-            workspace.check_free(branch_of(request, target.kernel))
+            branch = branch_of(workspace, request, target.kernel)
+            check_unfinished(workspace, target.kernel, branch)
+            workspace.check_free(branch)
             captured = commit_captured(
                 workspace, origin_sha, target, request.capture, request.capture_stop_after_s
             )
@@ -329,7 +330,7 @@ def _open(
         python=request.python,
         logs=logs,
         notes=plan.notes,
-        branch=branch_of(request, target.kernel),
+        branch=branch_of(workspace, request, target.kernel),
         options=options,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shlex
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -232,10 +233,15 @@ def _found(tree: Tree, kernel: str, roots: Collection[str], *, needed: bool) -> 
         stem = _module(kernel).name
         raise UsageError(
             f"no committed test imports {kernel} or is called test_{stem}.py:"
-            " name one with --tests FILE[::TEST],"
-            " or have `tile-agent capture` write some"
+            f" name one with --tests FILE[::TEST], {or_captured(kernel)}"
         )
     return found
+
+
+def or_captured(kernel: str) -> str:
+    """The end of a refusal for want of tests: how they are made of what a script calls."""
+    call = f"tile-agent capture --kernel {shlex.quote(kernel)} -- python SCRIPT"
+    return f"or have some made of the calls of a script: {call}"
 
 
 def _is_test(path: str) -> bool:

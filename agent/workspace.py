@@ -229,8 +229,11 @@ class Workspace:
     def free_branch(self, name: str) -> str:
         """The first of NAME-2, NAME-3 and so on that is free."""
         names = (f"{name}-{number}" for number in itertools.count(2))
-        listed = ("for-each-ref", "--count=1")  # lists a branch, and those in a folder of its name
-        return next(n for n in names if not self.repository.git(*listed, _head(n)).text)
+        return next(filter(self.is_free, names))
+
+    def is_free(self, name: str) -> bool:
+        """Whether there is neither a branch of that name nor one in a folder of it."""
+        return not self.repository.git("for-each-ref", "--count=1", _head(name)).text
 
     def advance_branch(self, name: str, sha: str) -> str | None:
         """Move the branch forward to `sha`; says why it could not, and None when it is there.

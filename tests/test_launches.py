@@ -8,7 +8,14 @@ import pytest
 
 from agent.events import Measured, Settled, Verified
 from agent.journal import replay
-from agent.launches import ObservedTuning, TunedConfig, by_cost, tuning_costs, tunings_of
+from agent.launches import (
+    ObservedTuning,
+    TunedConfig,
+    by_cost,
+    configs_shown,
+    tuning_costs,
+    tunings_of,
+)
 from agent.report import progress
 from agent.state import Run
 from agent.transitions import advance
@@ -86,3 +93,11 @@ def test_the_baseline_tells_what_tuning_costs() -> None:
         "tuning     k tries 2 configs for each new key (n): 2 x 1.75 s to compile and time one "
         "= 3.5 s; seen for 1 key",
     ]
+
+
+def test_a_tuner_shows_as_many_configs_as_it_launches_on_the_same_tensors() -> None:
+    first, second = (replace(LAUNCH, options={"num_warps": warps}) for warps in (4, 8))
+    elsewhere = replace(LAUNCH, test="another")
+    assert configs_shown([first, second, first, elsewhere]) == {LAUNCH.kernel: 2}
+    assert configs_shown([first, elsewhere]) == {LAUNCH.kernel: 1}
+    assert configs_shown([]) == {}

@@ -46,7 +46,14 @@ def launches(file: Path, kernel: str, count: int, *tensors: Any, symbol: str = "
 
 def told(kinds: list[Any], gpu: dict[str, float], gave_way: bool = False) -> Any:
     times = {name: {"count": 1, "total_ms": ms} for name, ms in gpu.items()}
-    return {"launches": kinds, "gpu": times, "on_gpu": True, "gave_way": gave_way}
+    return {
+        "launches": kinds,
+        "gpu": times,
+        "on_gpu": True,
+        "gave_way": gave_way,
+        "main": "train.py",
+        "callable": sorted({kind["file"] for kind in kinds}),
+    }
 
 
 def profiled(root: Path, *messages: Any) -> CommandProfile:

@@ -5,7 +5,8 @@ interpreter, of Triton 3.9 still, hands over Python's number: kernels that ask f
 A tuner asks for a GPU to time its configs on; without one its first config is taken, for no time of
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
 element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
-CUDA's libdevice is `interpreted_libdevice`.
+CUDA's libdevice is `interpreted_libdevice`, the driver of a GPU that is not there
+`interpreted_driver`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tile_agent_pytest import interpreted_libdevice
+from tile_agent_pytest import interpreted_driver, interpreted_libdevice
 
 INTERPRETER = "triton.runtime.interpreter"
 TUNER = "triton.runtime.autotuner"
-MODULES = (INTERPRETER, TUNER, interpreted_libdevice.STUBS, interpreted_libdevice.FUNCTIONS)
+DRIVER = "triton.runtime.driver"
+MODULES = (
+    INTERPRETER,
+    TUNER,
+    DRIVER,
+    interpreted_libdevice.STUBS,
+    interpreted_libdevice.FUNCTIONS,
+)
 """What is mended, once it is imported."""
 
 
@@ -34,6 +42,13 @@ def mend_all() -> None:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         mend()
+
+
+def pytest_configure() -> None:
+    """As a plugin of pytest's, for `-p`: before tests are collected."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton")
+    mend_all()
 
 
 def mend() -> None:
@@ -51,6 +66,7 @@ def mend() -> None:
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
+    interpreted_driver.mend(sys.modules.get(DRIVER))
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
     if tuner is not None:
         tuner.do_bench = property(_benchmarker)

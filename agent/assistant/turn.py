@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.events import Event, Skipped
 from agent.journal import Journal
 from agent.options import ASSISTANT
-from agent.proposers.agenda import Task
 from agent.state import Phase, Row, Run, stop_reason
 from agent.transitions import advance
+
+if TYPE_CHECKING:  # all optimizations, and a parser, which `status` has no use for
+    from agent.proposers.agenda import Task
 
 BEGIN, NEXT, TRY, FINISH = "begin", "next", "try", "finish"
 DONE = "done"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,10 @@ def register(app: typer.Typer) -> None:
 def capture(
     kernel: Kernel,
     command: Annotated[
-        list[str], typer.Argument(help="What to run, after --: pytest, a script, a training step.")
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND", help="What to run: pytest, a script, a training step."
+        ),
     ],
     out: Annotated[
         Path | None,
@@ -81,7 +85,11 @@ def capture(
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
     _write(found)
-    output.result(_as_json(found), _as_text(found))
+    output.result(_as_json(found), f"{_as_text(found)}\n{_next(kernel)}")
+
+
+def _next(kernel: Path) -> str:
+    return f"commit them, then: tile-agent run --kernel {shlex.quote(str(kernel))}"
 
 
 def _failing(backend: str, found: CapturedTests) -> Mapping[tuple[str, str], str] | None:

@@ -60,6 +60,7 @@ def explain(
     from agent.evidence import text
     from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import multiplying
+    from agent.launches import configs_shown
 
     found = look_at(kernel, python, sm or [], timed_only=not everything)
     with ExitStack() as stack:
@@ -71,7 +72,7 @@ def explain(
     seen = by_newest_run(kernel)
     lines = [
         *_notes(evidence, everything),
-        *shown_of_tuned(decorated(found.source), {seen.kernel for seen in evidence.observed}),
+        *shown_of_tuned(decorated(found.source), configs_shown(evidence.observed)),
         *text.lines(evidence.results, multiplying(found.source)),
         *seen.tuning(),
     ]
@@ -191,7 +192,9 @@ def _notes(evidence: Evidence, everything: bool) -> list[str]:
     if evidence.left_out:
         most = f"{MOST_LAUNCHES} are compiled at most, choose with --tests"
         why = most if everything else "see --all"
-        notes.append(f"{evidence.left_out} other launches are left out: {why}")
+        several = evidence.left_out > 1
+        other = "other launches are" if several else "other launch is"
+        notes.append(f"{evidence.left_out} {other} left out: {why}")
     if evidence.failures:
         rest = len(evidence.failures) - 1
         more = f" (and {rest} more)" if rest else ""

@@ -73,24 +73,28 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
         }
         for name, backend in BACKENDS.items()
     }
-    lines = [f"python     {environment.python} on {environment.system}"]
-    lines += [
-        f"gpu        {gpu.name}, sm_{gpu.sm}, {gpu.memory_mib} MiB, driver {gpu.driver}"
-        for gpu in environment.gpus
-    ] or ["gpu        none that NVML can see"]
     roof = roof_when_free(environment.gpu, python) if environment.gpu else None
-    lines += [f"roof       {line}" for line in (described(roof) if roof else ())]
-    lines += [f"{name:<10} {version or '-'}" for name, version in environment.versions.items()]
-    lines += [f"tileiras   {environment.tileiras or 'not found'}"]
-    lines += [f"sandbox    {describe_sandbox(environment.sandbox)}"]
-    lines += [f"tile ir    {tile_ir.nvtriton}: {tile_ir.no_tile_ir or 'ready'}"]
-    lines += [
-        f"{name:<10} {'ready' if backend['usable'] else 'not usable'}: {backend['detail']}"
-        for name, backend in backends.items()
+    gpus = [
+        f"{gpu.name}, sm_{gpu.sm}, {gpu.memory_mib} MiB, driver {gpu.driver}"
+        for gpu in environment.gpus
     ]
+    rows = [
+        ("python", f"{environment.python} on {environment.system}"),
+        *(("gpu", gpu) for gpu in gpus or ["none that NVML can see"]),
+        *(("roof", line) for line in (described(roof) if roof else ())),
+        *((name, version or "-") for name, version in environment.versions.items()),
+        ("tileiras", environment.tileiras or "not found"),
+        ("sandbox", describe_sandbox(environment.sandbox)),
+        ("tile ir", f"{tile_ir.nvtriton}: {tile_ir.no_tile_ir or 'ready'}"),
+        *(
+            (name, f"{'ready' if backend['usable'] else 'not usable'}: {backend['detail']}")
+            for name, backend in backends.items()
+        ),
+    ]
+    width = max(len(name) for name, _ in rows)
     told = roof.to_json() if isinstance(roof, MeasuredRoof) else None
     value = environment.to_json() | {"roof": told, "backends": backends}
-    output.result(value, "\n".join(lines))
+    output.result(value, "\n".join(f"{name:<{width}} {told}" for name, told in rows))
 
 
 def classify(kernel: Kernel, as_json: Json = False) -> None:
@@ -185,6 +189,7 @@ def verify(
         raise typer.Exit(0 if found.ok else FAILED)
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
+    from agent.report.progress import passing
     from agent.session import opened
 
     options = Options(sandbox=sandbox, correctness_workers=1)  # it tries nothing else
@@ -197,7 +202,7 @@ def verify(
     else:
         outcome.check(session.target.kernel)
         notes = (*session.notes, *outcome.notes)
-        right = f"right: {outcome.passed} correctness tests pass"
+        right = f"right: {passing(outcome.passed)}"
         value = {"correct": True, "passed": outcome.passed, "skipped": list(outcome.skipped)}
         told = [right, *_skipped(outcome.skipped), *(f"note: {note}" for note in notes)]
         output.result(value | {"notes": list(notes)}, "\n".join(told))

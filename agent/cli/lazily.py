@@ -135,6 +135,17 @@ class Commands(TyperGroup):
         self.commands = _Loaded()  # type: ignore[assignment]  # nobody writes into it
         self._listing = False
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options. A flag has a bool for its default: of None, typer makes one with pydantic.
+
+        Loading that takes longer than all else that a help needs.
+        """
+        found: list[Any] = super().get_params(ctx)
+        for param in found:
+            if getattr(param, "is_flag", False) and param.default is None:
+                param.default = False
+        return found
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - typer's
         """The names, in the order in which the help has them."""
         return list(PLACES)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shlex
 import signal
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -110,7 +112,19 @@ def _unraisable(lost: sys.UnraisableHookArgs) -> None:
 def _message(problem: Exception) -> str:
     """What click would have said, in one line."""
     context = getattr(problem, "ctx", None)
-    return f"{_said(problem)} (see {context.command_path if context else PROGRAM} --help)"
+    said = f"{_said(problem)}{_with_its_option(context)}"
+    return f"{said} (see {context.command_path if context else PROGRAM} --help)"
+
+
+def _with_its_option(context: Any) -> str:
+    """How a kernel is named, where one was named without that."""
+    words = sys.argv[1:]
+    takes = any(param.name == "kernel" for param in context.command.params) if context else False
+    if not takes or any(word.startswith("--kernel") for word in words):
+        return ""
+    bare = (word for before, word in pairwise(words) if not before.startswith("-"))
+    named = next((word for word in bare if word.endswith(".py")), "")
+    return f" Write --kernel {shlex.quote(named)}." if named else ""
 
 
 def _helped(problem: Exception) -> int:

@@ -97,10 +97,12 @@ def _plan(session: Session) -> list[str]:
     tests = session.plan
     options = session.options
     off = options.sandbox is Sandbox.OFF
-    launched = [kernel.name for kernel in session.target.kernels if kernel.launched_from]
+    kernels = session.target.kernels  # other files may launch them, and the tests too
+    launched = [kernel.name for kernel in kernels if kernel.launched_from]
+    named = launched or [kernel.name for kernel in kernels]
     budget = f", {options.time_budget_s:.0f} s in all" if options.time_budget_s else ""
     return [
-        f"kernel     {session.target.kernel} ({session.target.backend}: {', '.join(launched)}; "
+        f"kernel     {session.target.kernel} ({session.target.backend}: {', '.join(named)}; "
         f"{kinds.kernel_class.value}, about {kinds.flop_per_byte:.3g} FLOP/B)",
         f"tests      {len(tests.correctness)} correctness, {len(tests.perf)} perf "
         f"from {', '.join((*tests.files, *tests.benches))}",

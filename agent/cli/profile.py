@@ -27,7 +27,10 @@ def register(app: typer.Typer) -> None:
 
 def profile(
     command: Annotated[
-        list[str], typer.Argument(help="What to run, after --: pytest, a script, a training step.")
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND", help="What to run: pytest, a script, a training step."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
@@ -53,13 +56,19 @@ def profile(
 def run_lines(found: CommandProfile) -> list[str]:
     """How to make the kernels of each of the user's files faster, the most expensive file first.
 
-    They are to be run where the command was.
+    They are to be run where the command was. Files of whose calls no tests can be made have none.
     """
-    files = [os.path.relpath(found.root / file) for file in found.files]
+    files = [
+        os.path.relpath(found.root / file) for file in found.files if file not in found.uncaptured
+    ]
     return [
         f"tile-agent run --kernel {shlex.quote(file)} --capture {shlex.quote(found.command)}"
         for file in files
     ]
+
+
+def _notes(found: CommandProfile) -> list[str]:
+    return [*found.notes, *(f"{file} {why}" for file, why in found.uncaptured.items())]
 
 
 def _as_json(found: CommandProfile) -> dict[str, object]:
@@ -82,7 +91,7 @@ def _as_json(found: CommandProfile) -> dict[str, object]:
         ],
         "others": [{"name": name, "share": share} for name, share in found.others],
         "run": run_lines(found),
-        "notes": list(found.notes),
+        "notes": _notes(found),
     }
 
 
@@ -104,7 +113,7 @@ def _as_text(found: CommandProfile) -> str:
         named = [f"{name} {share:.1%}" for name, share in largest]
         rest = sum(alike.values())
         lines += [f"other work of the GPU: {rest:.1%}; {', '.join(named)}", ""]
-    lines += [f"note: {note}" for note in found.notes]
+    lines += [f"note: {note}" for note in _notes(found)]
     if any(not kernel.own for kernel in found.kernels):
         lines.append("note: what has its whole path is not of this repository: clone its project")
     return "\n".join([*lines, *run_lines(found)])

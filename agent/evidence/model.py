@@ -74,7 +74,7 @@ class CompiledLaunch:
 
     def __str__(self) -> str:
         constants = [(n, v.removeprefix("= ")) for n, v in self.arguments if v.startswith("= ")]
-        settings = [f"{name}={value}" for name, value in (*constants, *self.options)]
+        settings = [f"{name}={value or repr('')}" for name, value in (*constants, *self.options)]
         return f"{self.kernel}({', '.join(settings)})"
 
 

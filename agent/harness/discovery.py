@@ -16,6 +16,7 @@ from agent.harness.processes.collection_errors import fault, missing_module, wit
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Collection, Item
 from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.target import or_captured
 from tile_agent_pytest.bench_command import BenchCommand
 
 CORRECTNESS, PERF = "correctness", "perf"
@@ -134,13 +135,13 @@ def discover(
             )
     for kind, found, option in (
         (CORRECTNESS, correctness, "--correctness-k"),
-        (PERF, perf, "--perf-k"),
+        (PERF, perf, "--perf-k, --bench 'python SCRIPT'"),
     ):
         if kind in selection.needs and not found:
             raise UsageError(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
-                "or have `tile-agent capture` write some" + (f" ({notes[-1]})" if notes else "")
+                f"{or_captured(checkout.kernel)}" + (f" ({notes[-1]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
     return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))

@@ -92,7 +92,7 @@ def make_plan(request: Request) -> Plan:
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     workspace = Workspace(found.repository, f"plan-{new_run_id(Path(found.kernel))}")
-    branch = branch_of(request, target.kernel)
+    branch = branch_of(workspace, request, target.kernel)
     check_unfinished(workspace, target.kernel, branch)
     workspace.check_free(branch)
     with ExitStack() as stack:

@@ -76,7 +76,13 @@ def _tried(each: Iteration, at_s: float) -> dict[str, Any]:
 
 
 def _title(each: Iteration) -> str:
-    return each.row.optimization if each.row else each.proposal.candidates[0].title
+    """Of what was judged; of all variants of a sweep, while none of them is."""
+    if each.row:
+        return each.row.optimization
+    variants = each.proposal.candidates
+    judged = [c for c in variants if c.sha == each.judged_sha] or variants
+    many = f"{each.proposal.optimization}, {len(judged)} variants"
+    return judged[0].title if len(judged) == 1 else many
 
 
 def table(runs: Sequence[Mapping[str, Any]]) -> str:

@@ -78,7 +78,7 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
             configs = _count(len(event.records), "config")
             return [
                 f"baseline   {run.incumbent_ms:.6f} ms over {configs}; "
-                f"{event.correctness_tests} correctness tests pass ({event.took_s:.0f} s)",
+                f"{passing(event.correctness_tests)} ({event.took_s:.0f} s)",
                 *_launches(event),
                 *(f"note       {note}" for note in (*_left_out(event), *event.notes)),
             ]
@@ -112,7 +112,7 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
             on = f", on {len(event.configs)} configs" if event.configs else ""
             return [_variant(run, result, on) for result in event.results]
         case Verified():
-            return [f"     right  {event.passed} correctness tests pass ({event.took_s:.0f} s)"]
+            return [f"     right  {passing(event.passed)} ({event.took_s:.0f} s)"]
         case Measured() | Failed():
             verdict = run.verdict
             assert verdict is not None
@@ -191,6 +191,11 @@ def _plan(run: Run) -> list[str]:
     """What is to be expected of the iterations; it is told once."""
     found = forecast(run) if run.iteration == 1 else None
     return [f"plan       {found}"] if found else []
+
+
+def passing(number: int) -> str:
+    """That so many correctness tests pass."""
+    return f"{_count(number, 'correctness test')} pass{'es' if number == 1 else ''}"
 
 
 def _count(number: int, noun: str) -> str:

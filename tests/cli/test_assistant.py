@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ from typing import Any
 import pytest
 
 from agent.errors import ExitCode
+from tests.cli.conftest import BEGIN
 from tests.support.project import COUNTED, KERNEL, Outcome, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
 from tests.support.warm_python import warm_interpreter
 
 pytestmark = pytest.mark.full  # each needs a run that has been calibrated
-
-BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going", "--patience", "4")
 
 
 @pytest.fixture(autouse=True)
@@ -28,24 +26,6 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     return make_repo(tmp_path, COUNTED)
-
-
-@pytest.fixture(scope="module")
-def a_begun_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a run that waits for its assistant; each test gets a copy."""
-    folder = tmp_path_factory.mktemp("begun")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        isolate(monkeypatch, folder)
-        repo = make_repo(folder, COUNTED)
-        end = tile_agent(repo, *BEGIN)
-    assert end.code == 0, end.err
-    assert (end.json["do"], end.json["iteration"]) == ("next", 1)
-    return repo
-
-
-@pytest.fixture
-def begun(a_begun_repo: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(a_begun_repo, tmp_path / "begun"))
 
 
 def draft_of(repo: Path) -> Path:

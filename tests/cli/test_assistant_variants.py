@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,35 +11,17 @@ import pytest
 
 from agent.errors import ExitCode
 from agent.proposers.agenda import AT_THE_END
-from tests.support.project import COUNTED, KERNEL, command, tile_agent
-from tests.support.repo import git, isolate, make_repo
+from tests.support.project import KERNEL, command, tile_agent
+from tests.support.repo import git, isolate
 
 pytestmark = pytest.mark.full  # each needs a run that has been calibrated
 
-BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going", "--patience", "4")
 CHOOSE = ("next", "--choose", "block-size", "--json")
 
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
-
-
-@pytest.fixture(scope="module")
-def a_begun_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with a run that waits for its assistant; each test gets a copy."""
-    folder = tmp_path_factory.mktemp("begun")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        isolate(monkeypatch, folder)
-        repo = make_repo(folder, COUNTED)
-        end = tile_agent(repo, *BEGIN)
-    assert end.code == 0, end.err
-    return repo
-
-
-@pytest.fixture
-def begun(a_begun_repo: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(a_begun_repo, tmp_path / "begun"))
 
 
 def sized(size: int) -> str:

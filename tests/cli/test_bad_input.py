@@ -15,6 +15,7 @@ import pytest
 from agent.errors import ExitCode
 from agent.journal import Journal
 from agent.options import ASSISTANT, PLAYBOOK, Options
+from agent.runs import usual_branch
 from tests.support.history import STARTED
 from tests.support.project import KERNEL, PROJECT, TEST, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot, write
@@ -190,6 +191,21 @@ def test_the_branch_of_a_run_that_is_not_done(
     refused(repo, "--kernel", "double.py", "--branch", "mine", saying=said, json=False)
 
 
+def test_the_branch_of_the_day_is_refused_only_for_a_run_that_can_go_on(repo: Path) -> None:
+    usual = usual_branch(Path("double.py"))
+    plan = ("plan", "--kernel", "double.py", "--json")
+    git(repo, "branch", usual)
+    git(repo, "branch", f"{usual}-2")
+    assert tile_agent(repo, *plan).json["branch"] == f"{usual}-3"
+    (repo / "sandbox" / "runs" / "first").mkdir(parents=True)
+    journal = Journal(repo / "sandbox" / "runs" / "first" / "journal.jsonl")
+    journal.append(replace(STARTED, run_id="first", kernel="double.py", branch=f"{usual}-2"))
+    journal.close()
+    said = f"branch {usual}-2 is that of run first, which is not done"
+    assert said in tile_agent(repo, *plan).json["error"]
+    refused(repo, "--kernel", "double.py", saying=said, json=False)
+
+
 @pytest.mark.parametrize("name", others_full(["-x", "a..b", "a b", ""]))
 def test_no_name_for_a_branch(repo: Path, name: str) -> None:
     refused(repo, "--kernel", "double.py", f"--branch={name}", saying="branch", json=False)
@@ -267,3 +283,11 @@ def test_detached_head_works_and_says_so(repo: Path) -> None:
     assert "HEAD is detached" in end.err
     shutil.rmtree(repo / "sandbox")
     assert git(repo, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "lint", "classify"])
+def test_a_kernel_without_its_option_is_told_how_it_is_named(repo: Path, verb: str) -> None:
+    end = tile_agent(repo, verb, "double.py")
+    assert end.code == ExitCode.USAGE
+    assert f" Write --kernel double.py. (see tile-agent {verb} --help)" in end.err
+    assert "Write" not in tile_agent(repo, verb).err

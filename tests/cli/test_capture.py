@@ -362,6 +362,21 @@ def test_pytest_is_a_command_and_the_loop_takes_what_it_gives(repo: Path) -> Non
     assert configs <= {f"test_perf_gather[{name}]" for name in cases(repo)["GATHER"]}
 
 
+def test_a_kernel_with_a_tuner_is_captured_without_a_gpu(repo: Path) -> None:
+    tuned = "@triton.autotune([triton.Config({}), triton.Config({}, num_warps=2)], key=['n'])\n"
+    text = OPERATORS.replace(
+        "@triton.jit\ndef scale_kernel", f"{tuned}@triton.jit\ndef scale_kernel"
+    )
+    write(repo, {KERNEL: text})
+    script = (
+        "import torch\nfrom kernels.operators import scale_copy\nscale_copy(torch.ones(9), 2.0)\n"
+    )
+    done = tile_agent(repo, "capture", "--kernel", KERNEL, "--", PYTHON, "-c", script)
+    assert done.code == 0, done.err
+    assert done.out.endswith(f"commit them, then: tile-agent run --kernel {KERNEL}\n")
+    assert {*cases(repo)} == {"SCALE_COPY"}
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("start", ["spawn", "fork"])
 def test_calls_of_other_processes_count_too(repo: Path, start: str) -> None:

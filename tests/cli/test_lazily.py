@@ -13,7 +13,10 @@ from typer.main import get_command
 
 from agent.cli.lazily import PLACES
 from agent.cli.main import app
+from agent.journal import Journal
+from tests.support.history import STARTED
 from tests.support.project import tile_agent
+from tests.support.repo import make_repo
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -45,6 +48,25 @@ def test_the_list_loads_no_command() -> None:
         "agent.cli", "agent.cli.config", "agent.cli.help_text", "agent.cli.lazily",
         "agent.cli.main", "agent.cli.output", "agent.errors",
     }  # fmt: skip
+
+
+def test_status_loads_no_optimization(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path)
+    folder = repo / "sandbox" / "runs" / "first"
+    folder.mkdir(parents=True)
+    journal = Journal(folder / "journal.jsonl")
+    journal.append(STARTED)
+    journal.close()
+    script = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print('libcst' in sys.modules, 'agent.playbook' in sys.modules))\n"
+        "from agent.cli import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", script, "status"]
+    end = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=True)
+    assert end.stdout.startswith("first: waiting for the assistant")
+    assert end.stdout.endswith("False False\n")
 
 
 def test_a_command_that_does_not_exist_has_a_neighbour(tmp_path: Path) -> None:

@@ -61,10 +61,11 @@ def test_a_plan_says_what_a_run_then_does(repo: Path) -> None:
     assert git(repo, "rev-parse", "--verify", plan["branch"])
 
     # A plan of a branch that is taken is refused, as the run would be.
-    taken = tile_agent(repo, "plan", "--kernel", "double.py")
+    taken = tile_agent(repo, "plan", "--kernel", "double.py", "--branch", plan["branch"])
     assert taken.code == 2
     assert plan["branch"] in taken.err
-    again = tile_agent(repo, "plan", "--kernel", "double.py", "--branch", "other", "--json").json
+    again = tile_agent(repo, "plan", "--kernel", "double.py", "--json").json
+    assert again["branch"] == f"{plan['branch']}-2", "another of the same day"
     assert again["earlier"]["run_id"] == ran.json["run"]
     assert again["earlier"]["same_text"] is True
     assert again["earlier"]["iterations"] == 1

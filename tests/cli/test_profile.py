@@ -181,3 +181,21 @@ def test_shares_are_those_of_torchs_profiler(repo: Path) -> None:
     itself = profile(repo, sys.executable, "train.py", "profiled")
     assert itself.code == 0, itself.err
     assert any("profiles itself" in note for note in itself.json["notes"])
+
+
+def test_what_cannot_be_captured_is_said_in_place_of_its_run(repo: Path) -> None:
+    (repo / "elsewhere.py").write_text(
+        "import torch\n"
+        "from kernels.many import add_kernel\n"
+        "add_kernel[(1,)](torch.ones(64), torch.ones(64), 64, BLOCK=64)\n"
+    )
+    done = profile(repo, sys.executable, "elsewhere.py")
+    assert done.json["run"] == []
+    assert done.json["notes"] == [
+        "kernels/many.py is launched by code of other files alone: name a test that times it, "
+        "with --tests"
+    ]
+    (repo / "itself.py").write_text(f"{KERNELS}\nadd(torch.ones(64))\n")
+    done = profile(repo, sys.executable, "itself.py", options=())
+    assert "tile-agent run" not in done.out
+    assert "note: itself.py is itself what Python runs" in done.out

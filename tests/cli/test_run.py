@@ -285,6 +285,12 @@ def test_doctor_names_what_is_missing(tmp_path: Path) -> None:
     assert end.json["backends"]["cutile"]["usable"] is False
 
 
+def test_doctor_has_two_columns(tmp_path: Path) -> None:
+    lines = tile_agent(tmp_path, "doctor").out.splitlines()
+    column = len(lines[0]) - len(lines[0].removeprefix("python").lstrip())
+    assert all(line[column - 1] == " " and line[column] != " " for line in lines), lines
+
+
 def test_doctor_asks_another_interpreter(tmp_path: Path) -> None:
     bare = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import ExitCode
-from tests.support.project import PROJECT, TEST, tile_agent
+from tests.support.project import KERNEL, PROJECT, TEST, tile_agent
 from tests.support.repo import git, isolate, make_repo, write
 
 CORRECTNESS, PERF = TEST.split("\n\n\ndef test_perf")
@@ -28,7 +28,7 @@ def repo(tmp_path: Path, tests: str) -> Path:
 @pytest.mark.full
 def test_verify_needs_no_perf_test_and_bench_no_other(tmp_path: Path) -> None:
     checked = tile_agent(repo(tmp_path / "a", CORRECTNESS), "verify", "--kernel", "double.py")
-    assert (checked.code, checked.out) == (0, "right: 1 correctness tests pass\n")
+    assert (checked.code, checked.out) == (0, "right: 1 correctness test passes\n")
     timed = tile_agent(repo(tmp_path / "b", PERF), "bench", "--kernel", "double.py")
     assert timed.code == 0
     assert "test_perf_double_triton" in timed.out
@@ -78,7 +78,7 @@ def test_verify_names_the_tests_that_skip_themselves(tmp_path: Path) -> None:
     assert (end.code, end.out.splitlines()) == (
         ExitCode.DONE,
         [
-            "right: 1 correctness tests pass",
+            "right: 1 correctness test passes",
             "skipped on this machine: tests/test_double.py::test_large_triton (2 cases)",
             "skipped on this machine: tests/test_double.py::test_reference_triton",
             "note: not installed, but needed by tests: no_such_reference",
@@ -112,3 +112,15 @@ def test_tests_that_need_what_is_not_installed(tmp_path: Path) -> None:
     end = tile_agent(repo(tmp_path / "all", only), "run", "--yes", "--kernel", "double.py")
     assert end.code == ExitCode.USAGE
     assert "ModuleNotFoundError: No module named 'no_such_reference'" in end.err
+
+
+def test_a_kernel_that_another_file_launches_is_named(tmp_path: Path) -> None:
+    kernel, host = KERNEL.split("\n\n\ndef double")
+    importing = "import torch\nimport triton\n\nfrom double import BLOCK_SIZE, double_kernel\n"
+    idle = TEST.replace("torch.testing.assert_close(double(x), 2 * x)", "assert callable(double)")
+    root = repo(tmp_path, idle.replace("from double", "import double as _\nfrom host"))
+    write(root, {"double.py": f"{kernel}\n", "host.py": f"{importing}\n\ndef double{host}"})
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "A file for the host")
+    end = tile_agent(root, "run", "--yes", "--kernel", "double.py")
+    assert "kernel     double.py (triton: double_kernel; memory-bound" in end.err, end.err

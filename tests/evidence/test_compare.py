@@ -124,3 +124,7 @@ def test_what_a_person_reads() -> None:
 def test_what_cannot_run_comes_first() -> None:
     first, *_ = suggestions(replace(BASE, shared_bytes=300_000), multiplies=False)
     assert first.startswith("cannot run: needs 300000 bytes of shared memory")
+
+
+def test_a_constant_without_a_letter_is_seen() -> None:
+    assert str(replace(LAUNCH, arguments=(("ACTIVATION", "= "),))) == "k(ACTIVATION='')"

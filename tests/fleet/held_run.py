@@ -12,11 +12,10 @@ and holds no other run.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from agent import session
@@ -25,54 +24,18 @@ from agent.events import Event
 from agent.harness.measuring.judge import PytestJudge
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
-from agent.measuring.measurement import Calibration
-from agent.measuring.pair_cost import PairTime
-from agent.measuring.screening import Look
-from agent.measuring.statistics import Blocks, Comparison, compare
-from tests.support.scripted import ScriptedLineUps
+from tests.support.scripted import TimedByText
 
 HOLDS = "TILE_AGENT_TEST_HOLDS"
-WOBBLE = (0.999, 1.0, 1.001, 1.0)
 
 
-class ScriptedTimings(PytestJudge):
+class ScriptedTimings(TimedByText, PytestJudge):  # type: ignore[misc]
     """Judges right and wrong as ever, and times by the text."""
 
-    def calibrate(
-        self,
-        checkout: Checkout,
-        deadline: float,
-        after_first: Callable[[PairTime], None] = lambda _: None,
-        until: float = math.inf,
-    ) -> Calibration:
-        return Calibration(0.001, {self._config: _latency_ms(checkout)}, band=0.1, pairs=8)
+    def latency_ms(self, checkout: Checkout) -> float:
+        return _latency_ms(checkout)
 
-    def quick_compare(
-        self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
-    ) -> Look:
-        before, after = _latency_ms(incumbent), _latency_ms(variant)
-        return Look(math.log(before / after), after)
-
-    def line_ups(  # type: ignore[override]
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
-    ) -> ScriptedLineUps:
-        return ScriptedLineUps(self, incumbent, variants)  # type: ignore[arg-type]
-
-    def compare(
-        self,
-        incumbent: Checkout,
-        candidate: Checkout,
-        calibration: Calibration | None,
-        deadline: float,
-        *,
-        attempts: int = 1,
-    ) -> Comparison:
-        before, after = _latency_ms(incumbent), _latency_ms(candidate)
-        pairs = [{self._config: Blocks((before * each,), (after,))} for each in WOBBLE]
-        return compare(pairs, alpha=0.0125 / attempts)
-
-    @property
-    def _config(self) -> str:
+    def config(self) -> str:
         return next(iter(self._names.values()))
 
 

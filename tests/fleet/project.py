@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pytest
 
 from tests.fleet import held_run
 from tests.support.project import COUNTED
+from tests.support.repo import isolated
 from tests.support.warm_python import warm_interpreter
 
 STORE_BYTES = 80 * 2**20
@@ -73,13 +73,16 @@ class Machines:
         """Those that run something."""
         return [*self.cluster.worker_nodes]
 
-    def add(self, gpus: int = 1, environment: Mapping[str, str] | None = None) -> Any:
-        """Start a node that can run so many kernels at once."""
+    def add(
+        self, gpus: int = 1, environment: Mapping[str, str] | None = None, **options: Any
+    ) -> Any:
+        """Start a node that can run so many kernels at once; Ray's own options as they are."""
         return self.cluster.add_node(
             num_cpus=gpus,
             num_gpus=gpus,
             object_store_memory=STORE_BYTES,
             env_vars={**self.environment, **(environment or {})},
+            **options,
         )
 
     def lose(self, node: Any) -> None:
@@ -96,27 +99,19 @@ def machines(folder: Path) -> Iterator[Machines]:
     """
     from ray.cluster_utils import Cluster
 
-    environment = {
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "HOME": str(folder),
-        "TILE_AGENT_STATE_DIR": str(folder / "state"),
-    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_AUTH_MODE", "disabled")
-        cluster = Cluster()
+        made = Machines(Cluster(), isolated(folder))
+        Path(made.environment["HOME"]).mkdir()
         try:
-            cluster.add_node(
-                num_cpus=0,
-                num_gpus=0,
-                object_store_memory=STORE_BYTES,
+            made.add(
+                0,
                 include_dashboard=False,
                 include_log_monitor=False,
                 no_monitor=True,
                 _system_config=SETTINGS,
-                env_vars=environment,
             )
-            yield Machines(cluster, environment)
+            yield made
         finally:
-            cluster.shutdown()
+            made.cluster.shutdown()

@@ -229,14 +229,16 @@ def test_no_perf_tests(project: Project, server: ForkServer) -> None:
     body = "import kernel\ndef test_right(): pass\ndef test_too(): pass\n"
     assert refusal(project, server, body) == (
         "no perf tests among the 2 collected from test_kernel.py: "
-        "choose them with --perf-k or --tests, or have `tile-agent capture` write some"
+        "choose them with --perf-k, --bench 'python SCRIPT' or --tests, or have some made of the "
+        "calls of a script: tile-agent capture --kernel kernel.py -- python SCRIPT"
     )
 
 
 def test_no_correctness_tests(project: Project, server: ForkServer) -> None:
     assert refusal(project, server, "import kernel\ndef test_perf(): pass\n") == (
         "no correctness tests among the 1 collected from test_kernel.py: "
-        "choose them with --correctness-k or --tests, or have `tile-agent capture` write some"
+        "choose them with --correctness-k or --tests, or have some made of the calls of a script: "
+        "tile-agent capture --kernel kernel.py -- python SCRIPT"
     )
 
 
@@ -310,6 +312,11 @@ def test(a, b):
         ("conftest.py", "import no_such\n", "conftest.py:1: ModuleNotFoundError: No module named"),
         ("conftest.py", "def f(:\n", "conftest.py:1: SyntaxError: invalid syntax (see "),
         ("test_kernel.py", ONE_VALUE, 'test_kernel.py::test: in "parametrize" the number of names'),
+        (
+            "kernel.py",
+            "raise RuntimeError('0 active drivers')\n",
+            "kernel.py:1: RuntimeError: 0 act",
+        ),
         ("pytest.ini", "[pytest]\naddopts = --no-such\n", "unrecognized arguments: --no-such"),
     ],
 )
@@ -319,7 +326,12 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
     project.write(file, text)
     message = refusal(project, server, text if file == "test_kernel.py" else IMPORTING)
     assert message.startswith(f"the tests cannot be collected: {said}")
-    remedies = ("): mend and commit it", " or name another with --python")
+    remedies = (
+        "): mend and commit it",
+        " or name another with --python",
+        "): it asks Triton what the GPU is, and there is none: ask when a kernel is launched, "
+        "or run where there is one",
+    )
     assert message.endswith(remedies) == (file != "pytest.ini"), message
 
 

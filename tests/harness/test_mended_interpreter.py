@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.environment import probe
 from tests.support.repo import write
 from tests.support.warm_python import run_python
 from tile_agent_pytest.interpreted_libdevice import _named
@@ -229,3 +230,37 @@ def test_floats_have_a_type_libdevice_computes_and_tuners_need_no_gpu(tmp_path: 
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
+
+
+USE_DRIVER = """
+import sys
+import torch
+import triton
+from tile_agent_pytest.mended_interpreter import mend, mend_all
+
+mend_all()
+module = sys.modules["triton.runtime.driver"]
+made = module._create_driver
+mend()
+assert module._create_driver is made
+driver = triton.runtime.driver.active
+assert driver.get_active_torch_device() == torch.device("cpu")
+assert driver.get_current_target().backend == "cuda"
+calls = []
+ms = triton.testing.do_bench(lambda: calls.append(sum(range(20000))), warmup=1, rep=2)
+assert len(calls) >= 8 and 0.01 < ms < 1000, (len(calls), ms)
+assert not hasattr(driver, "__wrapped__")
+try:
+    driver.utils
+except RuntimeError as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.skipif(bool(probe().gpus), reason="there is a driver")
+def test_without_a_gpu_its_driver_knows_the_device_and_the_time() -> None:
+    done = run_python(USE_DRIVER, environment={**os.environ, "TRITON_INTERPRET": "1"})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0 active drivers ([]). There should only be one.\n"
+    compiled = run_python(USE_DRIVER, environment={**os.environ, "TRITON_INTERPRET": "0"})
+    assert "0 active drivers" in compiled.stderr, "what is compiled needs a GPU as before"

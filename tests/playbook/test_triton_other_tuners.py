@@ -184,5 +184,9 @@ def test_other_decorators_tune_nothing(decorator: str) -> None:
 def test_what_is_shown_is_one_of_its_configs(decorator: str, among: str) -> None:
     source = Source(text_of(decorator, "", launched="scale_kernel"))
     told = f"scale_kernel is shown with 1 of {among} that the tuner at line 11 has"
-    assert list(shown_of_tuned(source, {"scale_kernel"})) == ([told] if among else [])
-    assert not list(shown_of_tuned(source, {"other"}))
+    assert list(shown_of_tuned(source, {"scale_kernel": 1})) == ([told] if among else [])
+    assert not list(shown_of_tuned(source, {"other": 1}))
+    several = told.replace("with 1", "with 2")
+    assert list(shown_of_tuned(source, {"scale_kernel": 2})) == (
+        [] if among in ("", "2 configs") else [several]
+    )

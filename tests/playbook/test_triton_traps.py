@@ -517,6 +517,10 @@ def test_rows_hold_what_passes_share() -> None:
     grid = text.replace("[(n_rows,)]", "[(n_rows, 1024 // 1024)]").replace("BLOCK=1024", "BLOCK=B")
     grid = grid.replace("    y = torch", "    B = 1024\n    y = torch").replace("1024 //", "B //")
     assert "depends on BLOCK" in refusal("row-in-registers", grid)
+    elsewhere = text.partition("\n\n\ndef l2_normalize(")[0]
+    assert refusal("row-in-registers", elsewhere) == (
+        "BLOCK of l2_normalize_kernel: this file does not launch l2_normalize_kernel"
+    )
 
 
 STRIDED = (

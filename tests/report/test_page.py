@@ -205,3 +205,12 @@ def test_what_was_kept_and_set_aside_is_in_the_text(tmp_path: Path) -> None:
     assert "(iteration 4, crash): AssertionError: 3 of 4096 elements differ" in text
     assert f"git checkout --detach {report['origin_sha'][:12]}" in text
     assert Status.KEEP.value not in text[aside:].split("</details>", maxsplit=1)[0]
+
+
+def test_entries_that_lack_the_same_share_a_line(repository: Repository) -> None:
+    why = "the interpreter cannot time configs"
+    passed = [Skipped(name, why, took_s=0.1) for name in ("add-autotune", "tuning-key")]
+    report = document([*HISTORY[:3], *passed], repository)
+    assert markdown(report).count(why) == 1
+    assert f"- add-autotune, tuning-key did not apply: {why}" in markdown(report)
+    assert page_of(report).root.text.count(why) == 1

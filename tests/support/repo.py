@@ -32,11 +32,19 @@ FILES = {"kernels/__init__.py": "", "kernels/softmax.py": KERNEL, "tests/test_so
 
 def isolate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep this machine's git configuration out of a test, and the test out of its home."""
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TILE_AGENT_STATE_DIR", str(tmp_path / "state"))
+    for name, value in isolated(tmp_path).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYTHONPATH", raising=False)
+
+
+def isolated(folder: Path) -> dict[str, str]:
+    """The variables that do so."""
+    return {
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "HOME": str(folder / "home"),
+        "TILE_AGENT_STATE_DIR": str(folder / "state"),
+    }
 
 
 def git(repo: Path, *args: str) -> str:

@@ -60,12 +60,87 @@ def kernel(latency_ms: float, *flags: str) -> str:
     return "\n".join([f"LATENCY_MS = {latency_ms}", *(f"{flag} = True" for flag in flags), ""])
 
 
+class TimedByText:
+    """The part of a judge that times, exactly and repeatably: what a kernel's text says it takes.
+
+    `noise` spreads the pairs.
+    """
+
+    noise: float | None = None
+
+    def latency_ms(self, checkout: Checkout) -> float:
+        """What the kernel of a checkout takes."""
+        raise NotImplementedError
+
+    def config(self) -> str:
+        """The one that is timed."""
+        raise NotImplementedError
+
+    def failure(self, candidate: Checkout) -> Failure | None:
+        """Why a candidate cannot be timed beside the incumbent; None where it can."""
+        return None
+
+    def calibrate(
+        self,
+        checkout: Checkout,
+        deadline: float,
+        after_first: Callable[[PairTime], None] = lambda _: None,
+        until: float = math.inf,
+    ) -> Calibration | Failure:
+        resolvable = {self.config(): self.noise} if self.noise else {}
+        latency_ms = {self.config(): self.latency_ms(checkout)}
+        return Calibration(0.001, latency_ms, 0.1, 8, resolvable)
+
+    def quick_compare(
+        self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
+    ) -> Look | Failure:
+        if failure := self.failure(variant):
+            return failure
+        before, after = self.latency_ms(incumbent), self.latency_ms(variant)
+        return Look(math.log(before / after), after)
+
+    def line_ups(
+        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
+    ) -> ScriptedLineUps:
+        return ScriptedLineUps(self, incumbent, variants)
+
+    def compare(
+        self,
+        incumbent: Checkout,
+        candidate: Checkout,
+        calibration: Calibration | None,
+        deadline: float,
+        *,
+        attempts: int = 1,
+    ) -> Comparison | Failure:
+        if failure := self.failure(candidate):
+            return failure
+        before, after = self.latency_ms(incumbent), self.latency_ms(candidate)
+        noise = self.noise or 0.001
+        wobbles = (1 - noise, 1.0, 1 + noise, 1.0)
+        pairs = [{self.config(): Blocks((before * wobble,), (after,))} for wobble in wobbles]
+        return compare(pairs, alpha=0.0125 / attempts)
+
+
 @dataclass
-class ScriptedJudge:
-    """Exact, repeatable verdicts; `noise` spreads the pairs."""
+class ScriptedJudge(TimedByText):
+    """Verdicts by the text too."""
 
     launching: tuple[str, ...] = ("test_kernel.py::test_right",)
     noise: float | None = None
+
+    def latency_ms(self, checkout: Checkout) -> float:
+        return _latency(checkout)
+
+    def config(self) -> str:
+        return "c"
+
+    def failure(self, candidate: Checkout) -> Failure | None:
+        if "HANG" in _text(candidate):
+            return Failure(Status.CRASH, correct=True, reason="timed out")
+        if "SICK" in _text(candidate):
+            return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
+        return None
 
     def leave_out(self, nodeids: Collection[str]) -> None:
         assert not nodeids
@@ -110,58 +185,15 @@ class ScriptedJudge:
             return Failure(Status.CRASH, correct=True, reason="timed out")
         return TimedPass((Record("c", _latency(checkout), "scripted"),), 0.01)
 
-    def calibrate(
-        self,
-        checkout: Checkout,
-        deadline: float,
-        after_first: Callable[[PairTime], None] = lambda _: None,
-        until: float = math.inf,
-    ) -> Calibration | Failure:
-        resolvable = {"c": self.noise} if self.noise else {}
-        return Calibration(0.001, {"c": _latency(checkout)}, 0.1, 8, resolvable)
-
     def setting(self) -> str:
         return ""
-
-    def quick_compare(
-        self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
-    ) -> Look | Failure:
-        timing = self.time(variant, deadline)
-        if isinstance(timing, Failure):
-            return timing
-        latency_ms = timing.records[0].latency_ms
-        return Look(math.log(_latency(incumbent) / latency_ms), latency_ms)
-
-    def line_ups(
-        self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
-    ) -> ScriptedLineUps:
-        return ScriptedLineUps(self, incumbent, variants)
-
-    def compare(
-        self,
-        incumbent: Checkout,
-        candidate: Checkout,
-        calibration: Calibration | None,
-        deadline: float,
-        *,
-        attempts: int = 1,
-    ) -> Comparison | Failure:
-        if "HANG" in _text(candidate):
-            return Failure(Status.CRASH, correct=True, reason="timed out")
-        if "SICK" in _text(candidate):
-            return Failure(Status.CRASH, correct=True, reason="incumbent failed", incumbent=True)
-        before, after = _latency(incumbent), _latency(candidate)
-        noise = self.noise or 0.001
-        wobbles = (1 - noise, 1.0, 1 + noise, 1.0)
-        pairs = [{"c": Blocks((before * wobble,), (after,))} for wobble in wobbles]
-        return compare(pairs, alpha=0.0125 / attempts)
 
 
 @dataclass
 class ScriptedLineUps:
     """Line-ups of a scripted judge: its pairs, without what fails in them."""
 
-    judge: ScriptedJudge
+    judge: TimedByText
     incumbent: Checkout
     variants: Mapping[str, Checkout]
 

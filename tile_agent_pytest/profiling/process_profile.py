@@ -7,6 +7,7 @@ import contextlib
 import functools
 import json
 import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ class ProcessProfile:
         self.gpu.forget()
         self._lock = threading.RLock()
         self._counts: dict[LaunchKind, LaunchCount] = {}
+        self._callable: set[str] = set()
+        self._main = ""
         self._told = monotonic()
         self._path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
 
@@ -72,6 +75,10 @@ class ProcessProfile:
             code = getattr(function, "__code__", None)
             if code is None or kwargs.get("warmup"):
                 return original(*args, **kwargs)
+            file = os.path.realpath(code.co_filename)
+            self._main = self._main or _main()  # at the end Python has forgotten it
+            if file not in self._callable and _launches_itself(code.co_filename):
+                self._callable.add(file)
             begun = perf_counter()
             result = original(*args, **kwargs)
             took_ms = (perf_counter() - begun) * 1e3
@@ -79,7 +86,6 @@ class ProcessProfile:
             symbol = name if isinstance(name, str) else function.__name__
             given = launcher.given_of(*args, **kwargs).arguments
             tensors = tuple((t.dtype, t.shape, t.size_bytes) for t in tensors_of(given))
-            file = os.path.realpath(code.co_filename)
             self._count(LaunchKind(file, function.__name__, symbol, tensors), took_ms)
             return result
 
@@ -112,6 +118,23 @@ class ProcessProfile:
             "gpu": {name: vars(time) for name, time in self.gpu.by_name.items()},
             "on_gpu": is_initialised(),
             "gave_way": self.gpu.gave_way,
+            "main": self._main,
+            "callable": sorted(self._callable),
         }
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(message)}\n")
+
+
+def _main() -> str:
+    """The file that Python runs; empty where it is none."""
+    return os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
+
+
+def _launches_itself(file: str) -> bool:
+    """Whether a function of the file is at work: a test can call that, and have it launch."""
+    frame = sys._getframe(1)
+    while frame:
+        if frame.f_code.co_filename == file and frame.f_code.co_name != "<module>":
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False

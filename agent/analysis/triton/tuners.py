@@ -7,7 +7,7 @@ It decorates the kernel, or wraps it elsewhere: `tuned = triton.autotune(configs
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import libcst as cst
 
@@ -49,10 +49,15 @@ def other_tuner(source: Source, kernel: Kernel) -> str:
     return f"`{source.code(called)}` at line {source.line(found)} tunes {kernel.name}"
 
 
-def shown_of_tuned(source: Source, names: Collection[str]) -> Iterator[str]:
-    """Of kernels that are tuned: that what is shown of them is one config of those, in words."""
+def shown_of_tuned(source: Source, shown: Mapping[str, int]) -> Iterator[str]:
+    """Of kernels that are tuned: how many of their configs are shown, in words, if not all are.
+
+    Args:
+        source: the kernel's file.
+        shown: kernel -> how many of its configs were launched.
+    """
     for kernel in TRITON.kernels(source):
-        if kernel.name not in names:
+        if kernel.name not in shown:
             continue
         above = source.decorator(kernel.function, "triton.autotune")
         tuner = above.decorator if above is not None else next(_others(source, kernel), None)
@@ -60,7 +65,10 @@ def shown_of_tuned(source: Source, names: Collection[str]) -> Iterator[str]:
             count = _count(source, source.resolve(tuner))
             among = f"{count} configs" if count else "the configs"
             line = source.line(tuner)
-            yield f"{kernel.name} is shown with 1 of {among} that the tuner at line {line} has"
+            some = shown[kernel.name]
+            if some != count:
+                told = f"{kernel.name} is shown with {some} of {among}"
+                yield f"{told} that the tuner at line {line} has"
 
 
 def _count(source: Source, tuner: cst.BaseExpression) -> int:

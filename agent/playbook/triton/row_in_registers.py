@@ -195,7 +195,8 @@ def _tile(
         try:
             computed = computed_tile(TRITON, source, kernel, block, replaced=True)
         except NotApplicable as other:
-            raise NotApplicable(f"{block} of {kernel.name}: {reason}; {other}") from None
+            both = all_refuse((str(reason), str(other)), "")
+            raise NotApplicable(f"{block} of {kernel.name}: {both}") from None
         return computed.may_grow, frozenset({computed.name}), ()
     names = frozenset(name.value for x in tile.literals for name in x.names)
     return tile.may_grow, names, (tile,)
