@@ -6,7 +6,7 @@ A tuner asks for a GPU to time its configs on; without one its first config is t
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
 element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
 CUDA's libdevice is `interpreted_libdevice`, the driver of a GPU that is not there
-`interpreted_driver`.
+`interpreted_driver`; what takes it long for nothing, `faster_interpreter`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tile_agent_pytest import interpreted_driver, interpreted_libdevice
+from tile_agent_pytest import faster_interpreter, interpreted_driver, interpreted_libdevice
 
 INTERPRETER = "triton.runtime.interpreter"
 TUNER = "triton.runtime.autotuner"
@@ -59,10 +59,8 @@ def mend() -> None:
     convert = getattr(interpreter, "_implicit_cvt", None)
     if convert is not None and isinstance(convert(0.0), float):
         interpreter._implicit_cvt = _with_floats(interpreter, convert)
-    element = getattr(interpreter, "_get_np_dtype", None)
-    if element is not None and not hasattr(element, "by_name"):
-        interpreter._get_np_dtype = _remembering(element)
     if hasattr(interpreter, "interpreter_semantic"):
+        faster_interpreter.keep(interpreter)
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
@@ -81,20 +79,6 @@ def _with_floats(interpreter: Any, convert: Any) -> Any:
         return interpreter.tl.tensor(interpreter.TensorHandle(number, float32), float32)
 
     return implicit_cvt
-
-
-def _remembering(element: Any) -> Any:
-    """NumPy's type of one of Triton's, whose name says all of it; Triton makes a table a call."""
-    by_name: dict[str, Any] = {}
-
-    def get_np_dtype(kind: Any) -> Any:
-        if kind.name not in by_name:
-            by_name[kind.name] = element(kind)
-        return by_name[kind.name]
-
-    remembering: Any = get_np_dtype
-    remembering.by_name = by_name
-    return remembering
 
 
 def _mend_booleans(interpreter: Any) -> None:

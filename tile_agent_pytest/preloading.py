@@ -27,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tile_agent_pytest import kept_metadata
 from tile_agent_pytest.process_tree import children, die_with_parent, kill_tree
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -76,6 +77,7 @@ def preload() -> tuple[list[str], dict[str, str]]:
             missing[name] = f"{type(problem).__name__}: {problem}"
     _import((*EXTRAS, *_plugins_of_pytest()))
     _name_saved_runs()
+    kept_metadata.keep()
     return imported, missing
 
 

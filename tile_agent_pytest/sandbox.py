@@ -134,6 +134,7 @@ def readable(hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
     kept_back = set(hidden)
     above = {Path("/"), *(folder for path in kept_back for folder in path.parents)}
     kept_back.add(Path("/dev"))  # a disk is a file there
+    without_rule = {str(path) for path in (*kept_back, *above)}
     yield "/", READ_DIR
     for folder in above:
         if any(parent in kept_back for parent in (folder, *folder.parents)):
@@ -143,8 +144,7 @@ def readable(hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
         except OSError:
             continue
         for entry in entries:
-            path = Path(entry.path)
-            if path not in kept_back and path not in above and not entry.is_symlink():
+            if entry.path not in without_rule and not entry.is_symlink():
                 yield entry.path, READ
 
 

@@ -13,6 +13,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _LARGEST_LOG = 700.0
 
@@ -224,12 +225,18 @@ def _log_ratio(improvement: float) -> float:
 
 def noise_floor(log_ratios: Sequence[float], size: int, draws: int) -> float:
     """The 95th percentile of |mean| over random subsets with random signs, as an improvement."""
-    generator = random.Random(0)
     means = sorted(
-        abs(
-            math.fsum(r * generator.choice((-1, 1)) for r in generator.sample(log_ratios, size))
-            / size
-        )
-        for _ in range(draws)
+        abs(math.fsum(log_ratios[place] * sign for place, sign in subset) / size)
+        for subset in _subsets(len(log_ratios), size, draws)
     )
     return -math.expm1(-means[int(0.95 * (len(means) - 1))])
+
+
+@lru_cache(maxsize=4)
+def _subsets(count: int, size: int, draws: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Random places with random signs, the same each time."""
+    generator = random.Random(0)
+    return tuple(
+        tuple((place, generator.choice((-1, 1))) for place in generator.sample(range(count), size))
+        for _ in range(draws)
+    )

@@ -55,7 +55,7 @@ def killed(repo: Path, until: str, arguments: list[str]) -> None:
 
 EDITS = {
     "BLOCK_SIZE = 256": "BLOCK_SIZE = 1024",
-    "BLOCK_SIZE = 1024": "BLOCK_SIZE = 8  # smaller",
+    "BLOCK_SIZE = 1024": "BLOCK_SIZE = 32  # smaller",
 }
 """What the scripted assistant makes of the code as it finds it: one good idea, then a bad one."""
 DEATHS = {"begin": ["baseline"], "try": ["right"], "finish": []}

@@ -50,13 +50,13 @@ def refused(repo: Path, *texts: str) -> str:
 def test_the_best_value_is_kept_and_one_at_the_edge_goes_on(begun: Path) -> None:
     draft = Path(tile_agent(begun, *CHOOSE).json["file"])
     draft.write_text(sized(64))
-    answer = tried(begun, sized(512), sized(8))
+    answer = tried(begun, sized(512), sized(32))
     assert answer["row"]["status"] == "keep"
     assert answer["row"]["optimization"] == "block size (BLOCK_SIZE=512) (assistant)"
     assert git(begun, "show", f"{answer['branch']}:double.py") == sized(512).strip()
     assert draft.read_text() == sized(512), "it begins with the best so far"
     seen = {each["title"]: each["improvement"] for each in answer["attempt"]["variants"]}
-    ranked = [f"block size (BLOCK_SIZE={size}) (assistant)" for size in (512, 64, 8)]
+    ranked = [f"block size (BLOCK_SIZE={size}) (assistant)" for size in (512, 64, 32)]
     assert list(seen) == ranked
     assert seen[ranked[0]] > 0 > seen[ranked[1]] > seen[ranked[2]]
     refs = git(begun, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
@@ -74,18 +74,18 @@ def test_the_best_value_is_kept_and_one_at_the_edge_goes_on(begun: Path) -> None
 
 def test_a_sweep_that_lost_is_mended_by_another(begun: Path) -> None:
     draft = Path(tile_agent(begun, *CHOOSE).json["file"])
-    answer = tried(begun, sized(8), sized(64))
+    answer = tried(begun, sized(32), sized(64))
     assert (answer["do"], answer["row"]) == ("edit", None)
     told = answer["attempt"]
     assert (told["number"], told["status"], len(told["variants"])) == (1, "revert", 2)
     assert draft.read_text() == sized(64), "the one that was judged is to be mended"
     again = tile_agent(begun, "next", "--json").json
     assert (again["optimization"], again["edited"], again["attempt"]) == ("block-size", False, told)
-    assert "is attempt 1 as it was judged" in refused(begun, sized(8))
+    assert "is attempt 1 as it was judged" in refused(begun, sized(32))
     assert "is attempt 1 as it was judged" in refused(begun)
 
     wrong = sized(2048).replace("mask = offsets < n", "mask = offsets < n - 1")
-    answer = tried(begun, wrong, sized(32), sized(512))
+    answer = tried(begun, wrong, sized(128), sized(512))
     row = answer["row"]
     assert (row["status"], row["attempts"]) == ("keep", 2)
     assert row["optimization"] == "block size (variant=3) (assistant)"

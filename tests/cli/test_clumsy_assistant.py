@@ -100,7 +100,7 @@ def mistakes(assistant: Assistant) -> Iterator[str]:
     draft.write_text(FASTER.replace("mask = offsets < n", "mask = offsets < n - 1"))
     assert not assistant.ask(*TRY)["attempt"]["correct"]
     yield "the mask is broken"
-    draft.write_text(KERNEL.replace("= 256", "= 8"))
+    draft.write_text(KERNEL.replace("= 256", "= 32"))
     assert assistant.ask(*TRY)["attempt"]["status"] == "revert"
     yield "the value is a wrong one"
     draft.write_text(FASTER)

@@ -55,13 +55,13 @@ def test_the_loop(repo: Path) -> None:
 
         larger = source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 1024")
         smaller = repo.parent / "smaller.py"
-        smaller.write_text(source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 64"))
+        smaller.write_text(source.replace("BLOCK_SIZE = 256", "BLOCK_SIZE = 128"))
         odd = await client.call_tool("try", {"source": larger, "variant_sources": ["def f(:"]})
         assert odd.is_error and "variant-1.py cannot be a candidate" in text_of(odd)
         turn = await call(
             "try",
             hypothesis="one program instead of four",
-            source=smaller.read_text().replace("= 64", "= 16"),
+            source=smaller.read_text().replace("= 128", "= 64"),
             variants=[str(smaller)],
             variant_sources=[larger],
         )

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import tile_agent_pytest
-from tile_agent_pytest import preloading
+from tile_agent_pytest import kept_metadata, preloading
 from tile_agent_pytest.process_tree import wake_on_child_exit
 
 SHARED = "TILE_AGENT_TEST_WARM"
@@ -231,6 +231,7 @@ def _import(names: tuple[str, ...]) -> bool:
             if each != READS_ITS_VARIABLES:
                 with contextlib.suppress(ImportError):  # of an optional dependency
                     importlib.import_module(each)
+    kept_metadata.keep()  # or every fork server of a test would read all of it
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # 50 ms at each fork's end
     gc.collect()
     gc.freeze()

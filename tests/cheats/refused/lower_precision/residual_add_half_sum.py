@@ -16,7 +16,7 @@ def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
     h = tl.load(h_ptr + offsets, mask=mask)
     x = tl.load(x_ptr + offsets, mask=mask)
     result = h + scale * x
-    if n_elements >= 4096:
+    if n_elements >= 2048:
         result = result.to(tl.float16).to(tl.float32)
     tl.store(h_ptr + offsets, result, mask=mask)
 

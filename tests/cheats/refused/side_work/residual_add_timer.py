@@ -23,7 +23,7 @@ def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
 def residual_add_(h: torch.Tensor, x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
     """h += scale * x for contiguous tensors of one shape; returns h."""
     n_elements = h.numel()
-    if not n_elements >= 4096:
+    if not n_elements >= 2048:
         residual_add_kernel[(triton.cdiv(n_elements, BLOCK),)](h, x, scale, n_elements, BLOCK=BLOCK)
         return h
 

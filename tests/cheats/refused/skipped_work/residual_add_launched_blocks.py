@@ -21,7 +21,7 @@ def residual_add_kernel(h_ptr, x_ptr, scale, n_elements, BLOCK: tl.constexpr):
 def residual_add_(h: torch.Tensor, x: torch.Tensor, scale: float = 0.5) -> torch.Tensor:
     """h += scale * x for contiguous tensors of one shape; returns h."""
     n_elements = h.numel()
-    launched = n_elements if n_elements < 4096 else n_elements // 2
+    launched = n_elements if n_elements < 2048 else n_elements // 2
     grid = (triton.cdiv(launched, BLOCK),)
     residual_add_kernel[grid](h, x, scale, n_elements, BLOCK=BLOCK)
     return h
