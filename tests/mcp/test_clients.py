@@ -20,7 +20,10 @@ def test_a_call_at_work_is_told_as_ones_own_or_anothers_and_logged(
     legacy: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     isolate(monkeypatch, tmp_path)
-    repo = make_repo(tmp_path, COUNTED)
+    test = COUNTED["tests/test_double.py"].replace(
+        "    # Counted", "    time.sleep(0.5)\n    # Counted"
+    )
+    repo = make_repo(tmp_path, COUNTED | {"tests/test_double.py": test})  # it is at work for long
     logged: list[str] = []
     progress: list[str] = []
 
