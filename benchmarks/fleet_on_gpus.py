@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.journal import read
-from benchmarks.loop_run import story
+from benchmarks.loop_run import commit_all, story
 from benchmarks.spec import Spec, find
 
 KERNELS = (
@@ -101,13 +101,7 @@ def make_repository(specs: Sequence[Spec], work: Path) -> Path:
     ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache")
     for spec in specs:
         shutil.copytree(spec.folder, repository / spec.framework / spec.name, ignore=ignored)
-    identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
-    for command in (
-        ["init", "--quiet", "--initial-branch=main"],
-        ["add", "--all"],
-        [*identity, "commit", "--quiet", "--no-gpg-sign", "--message", "As first written"],
-    ):
-        subprocess.run(["git", "-C", str(repository), *command], check=True)
+    commit_all(repository)
     return repository
 
 

@@ -92,14 +92,19 @@ def make_repository(spec: Spec, work: Path) -> Path:
     shutil.rmtree(repository, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", ".pytest_cache")
     shutil.copytree(spec.folder, repository, ignore=ignored)
+    commit_all(repository)
+    return repository
+
+
+def commit_all(folder: Path) -> None:
+    """Put a folder under git as it is."""
     identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
     for command in (
         ["init", "--quiet", "--initial-branch=main"],
         ["add", "--all"],
         [*identity, "commit", "--quiet", "--no-gpg-sign", "--message", "As first written"],
     ):
-        subprocess.run(["git", "-C", str(repository), *command], check=True)
-    return repository
+        subprocess.run(["git", "-C", str(folder), *command], check=True)
 
 
 def story(events: list[Event]) -> dict[str, Any]:

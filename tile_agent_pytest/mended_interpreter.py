@@ -44,13 +44,6 @@ def mend_all() -> None:
         mend()
 
 
-def pytest_configure() -> None:
-    """As a plugin of pytest's, for `-p`: before tests are collected."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("triton")
-    mend_all()
-
-
 def mend() -> None:
     """Put right what is imported by now, where Triton interprets; a second time changes nothing."""
     if os.environ.get("TRITON_INTERPRET") != "1":

@@ -171,7 +171,9 @@ def multiplying(source: Source) -> frozenset[str]:
 def written_by(source: Source) -> dict[str, frozenset[str]]:
     """Kernel -> the parameters that it stores to, where its source shows all of them."""
     found = {kernel.name: written(source, kernel) for kernel in TRITON.kernels(source)}
-    found |= {k.name: frozenset(Uses(source, k).stored) for k in CUTILE.kernels(source)}
+    for kernel in CUTILE.kernels(source):
+        uses = Uses(source, kernel)
+        found[kernel.name] = None if uses.stores_elsewhere else frozenset(uses.stored)
     return {name: stored for name, stored in found.items() if stored}
 
 

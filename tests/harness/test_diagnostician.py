@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +155,15 @@ def test_a_store_that_a_helper_makes_leaves_open_what_is_written() -> None:
     text = text.replace("    put(p, v)", "    tl.store(p, v)")
     assert "scale_kernel" in written_by(Source(TRITON))
     assert "scale_kernel" not in written_by(Source(text))
+
+
+def test_a_store_to_one_of_two_arrays_leaves_open_what_is_written() -> None:
+    file = "examples/cutile_softmax/softmax.py"
+    text = (ROOT / file).read_text()
+    assert "softmax_kernel" in written_by(Source(text))
+    chosen = re.sub(r"ct\.store\(\s*y,", "ct.store(x if n_cols > 8 else y,", text)
+    assert chosen != text
+    assert "softmax_kernel" not in written_by(Source(chosen))
 
 
 def launch(test: str, rows: int, kernel: str = "scale_kernel") -> ObservedLaunch:

@@ -39,6 +39,8 @@ class Uses:
         self.lists: set[str] = set()
         self.loaded: set[str] = set()
         self.stored: set[str] = set()
+        self.stores_elsewhere = False
+        """It stores to an array of which nobody can say which parameter that is."""
         self.integers: set[str] = set()
         """Scalars, and arrays by their elements, that serve as integers."""
         self.floats: set[str] = set()
@@ -121,6 +123,7 @@ class Uses:
             else:
                 continue
             if name is None:
+                self.stores_elsewhere |= called in CUTILE.stores
                 continue
             self.arrays.add(name)
             if called in CUTILE.loads or called in ATOMIC:

@@ -12,7 +12,6 @@ from pathlib import Path
 from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.harness.processes.script import run_script
-from tile_agent_pytest import mended_interpreter
 
 TIMEOUT_S = 180.0
 MOST_SHOWN = 160
@@ -37,13 +36,13 @@ def failing_cases(
     environment = machine.probe()
     variables = BACKENDS[backend].worker_environment(environment) if not environment.gpu else {}
     variables = {**variables, "PYTHONDONTWRITEBYTECODE": "1"}  # nothing of ours is left there
+    # as where they were captured, and in a run
     mended = [] if environment.gpu else ["-p", "tile_agent_pytest.mending_plugin"]
     if sys_path:
         variables = {**variables, "PYTHONPATH": os.pathsep.join(map(str, sys_path))}
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
-        mended = ["-p", mended_interpreter.__name__]  # as where they were captured, and in a run
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts="]
         run_script(
             [*command, *mended, *bare, f"--junitxml={report}"],
