@@ -282,7 +282,7 @@ class PytestJudge:
                 pairs,
                 self._plan,
                 after_first=lambda: after_first(pairs.times[-1]),
-                within_budget=lambda: time.monotonic() + pairs.last_s < until,
+                within_budget=lambda: time.monotonic() + pairs.longest_s < until,
             )
         self._held_share = pairs.held_share
         if isinstance(outcome, Failure):

@@ -56,6 +56,8 @@ BAAB = (False, True, True, False)
 """True is the incumbent's block. The pairs take the orders in turn."""
 MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
+MARGIN = 1.5
+"""Times the longest pair, what the next one may take: past the deadline its workers are killed."""
 ROOMY = 0.25
 """Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
 ROOMY_AHEAD = 0.5
@@ -90,8 +92,8 @@ class WorkerPairs:
     most_ahead: int = 0
     """Pairs that may start while one prepares. Use the source in a `with` then."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    last_s: float = 0.0
-    """Wall time of the last pair."""
+    longest_s: float = 0.0
+    """Wall time of the longest pair: the first of a look starts the workers of the others."""
     times: list[PairTime] = field(default_factory=list)
     """Where the time of each pair went."""
     spent: PairSpent = field(default_factory=PairSpent)
@@ -100,8 +102,7 @@ class WorkerPairs:
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
     the tests time themselves, and nobody looked."""
     held_share: float | None = None
-    """Of the GPU's memory, what both arms take that wait with their inputs, at most; None where no
-    pair has been seen."""
+    """Of the GPU's memory, the most that two waiting arms took; None where none were seen."""
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _workers: PairWorkers = field(init=False)
@@ -157,7 +158,7 @@ class WorkerPairs:
         except WorkerError as problem:
             return blame(worker_failure(problem, correct=True), incumbent=whose)
         finally:
-            self.last_s = time.monotonic() - begin
+            self.longest_s = max(self.longest_s, time.monotonic() - begin)
 
     def _record(self, raw: RawPair) -> None:
         """Keep every block as it was measured, with clock, power and temperature."""
@@ -165,8 +166,8 @@ class WorkerPairs:
         file.write_text(json.dumps(asdict(raw) | {"spent_s": self.spent.rounded()}))
 
     def has_time(self) -> bool:
-        """Whether a pair as long as the last one ends before the deadline."""
-        return time.monotonic() + 1.2 * self.last_s < self.deadline
+        """Whether a pair that takes longer than any so far still ends before the deadline."""
+        return time.monotonic() + MARGIN * self.longest_s < self.deadline
 
     def pause(self, seconds: float) -> None:
         """Sleep, but not past the deadline."""
