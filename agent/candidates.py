@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -88,10 +88,16 @@ class Candidates:
             made.append(Candidate(sha, dict(variant.params), variant.title))
         return made
 
-    def filtered_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
-        """Commit -> why it need not be timed, by what the compiler makes of it."""
+    def filtered_out(
+        self, run: Run, candidates: Sequence[Candidate], until: float
+    ) -> Mapping[str, str]:
+        """Commit -> why it need not be timed, by what the compiler makes of it until then."""
         out = self._filter.filter_out(
-            run.incumbent_sha, candidates, lambda sha: self.checkout(run, sha), perf_tests(run)
+            run.incumbent_sha,
+            candidates,
+            lambda sha: self.checkout(run, sha),
+            perf_tests(run),
+            until,
         )
         self.release(candidate.sha for candidate in candidates)
         return out

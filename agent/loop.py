@@ -25,7 +25,6 @@ from agent.events import (
     Calibrated,
     Event,
     Failed,
-    Finished,
     HandedOver,
     Measured,
     Settled,
@@ -33,13 +32,13 @@ from agent.events import (
     StopReason,
     Verified,
 )
+from agent.finishing import Finishing
 from agent.harness.diagnostician import UNPROFILED, Diagnostician
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
     MeasuringBudget,
     baseline_s,
     chosen_configs,
-    final_subset,
     raise_outrun,
 )
 from agent.harness.measuring.calibration import BudgetedCalibration
@@ -53,13 +52,11 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
-from agent.measuring.statistics import Comparison
 from agent.proposers.base import Exhausted, Proposer
 from agent.state import (
     Phase,
     Run,
     decided,
-    doubtful,
     may_mend,
     started,
     stop_detail,
@@ -321,26 +318,8 @@ class Effects:
         return Settled(sha, note, diagnosis)
 
     def finish(self, run: Run) -> Event:
-        """The last word: best against origin, and kept steps that are in doubt once more.
-
-        The figures of fresh processes are the ones to report; a step that no longer shows its gain
-        is named. The best is compared on all configs, as far as they fit into the time of an
-        iteration.
-        """
-        whole = final_subset(run)
-        self.judge.compare_on(whole)
-        outcome = self._again(run, started(run).origin_sha, run.incumbent_sha) if run.kept else None
-        self.judge.compare_on(run.subset)
-        faded = []
-        for before, row in doubtful(run):
-            step = self._again(run, before, row.sha)
-            if not (isinstance(step, Failure) or step.overall.low > 0):
-                faded.append(row.iteration)
-        self.workspace.close()
-        if isinstance(outcome, Failure):
-            return Finished(None, f"the final comparison failed: {outcome.reason}", tuple(faded))
-        left_out = whole.left_out if whole and outcome else ()
-        return Finished(outcome, faded=tuple(faded), left_out=left_out)
+        """The last word: best against origin, and kept steps that are in doubt once more."""
+        return Finishing(self.judge, self.candidates).finish(run)
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -375,10 +354,6 @@ class Effects:
             self.candidates.known(run.incumbent_sha),
             run.launches,
         )
-
-    def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
-        ours, theirs = (self.candidates.checkout(run, sha) for sha in (before, after))
-        return self.judge.compare(ours, theirs, None, deadline_in(run.options.iteration_timeout_s))
 
     def _deadline(self, run: Run) -> float:
         """When the current attempt must be over. A resumed one has its time again."""
