@@ -45,6 +45,8 @@ class Asking:
             return proposal
         if isinstance(proposal, Declined):
             return Skipped(proposal.optimization, proposal.reason, proposal.usage)
+        if known := run.gathered.get(proposal.optimization):
+            return known
         (made,) = self.committed(run, subject, [proposal])
         return made
 

@@ -53,6 +53,7 @@ from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
 from agent.proposers.base import Exhausted, Proposer
+from agent.scouting import Scouting
 from agent.state import (
     Phase,
     Run,
@@ -115,10 +116,13 @@ class Effects:
     """Says what holds the incumbent back; None where nobody asks."""
     doing: Callable[[Run, str], None] = lambda _run, _what: None
     """Told in a few words what goes on within a phase, for who watches."""
+    scouts: bool = False
+    """Whether what the playbook has left is looked at before it is chosen."""
 
     def __post_init__(self) -> None:
         self._iteration_ends, self._iteration = 0.0, (-1, 0)
         self._asking = Asking(self.candidates, self.proposers, self.kernel_class, self.hardware)
+        self._scouting = Scouting(self.judge, self.candidates, self._asking, self.doing)
 
     def table(self) -> Mapping[Phase, Effect]:
         """Phase -> effect."""
@@ -126,6 +130,7 @@ class Effects:
             Phase.BASELINE: self.baseline,
             Phase.CALIBRATE: self.calibrate,
             Phase.PROPOSE: self.propose,
+            Phase.SCOUT: self.scout,
             Phase.SCREEN: self.screen,
             Phase.VERIFY: self.verify,
             Phase.MEASURE: self.measure,
@@ -228,10 +233,16 @@ class Effects:
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
             return Calibrated(outcome, subset=run.subset)
+        if self.scouts and (entries := self._scouting.due(run)):
+            return self._scouting.gather(run, entries)
         answer = self._asking.ask(run)
         if isinstance(answer, Exhausted):
             return self._stop(run, answer.stop, answer.reason)
         return answer
+
+    def scout(self, run: Run) -> Event:
+        """Look shortly at what was gathered: what looks best is tried first."""
+        return self._scouting.look(run)
 
     def repair(self, run: Run) -> Event:
         """Commit what a candidate was mended to."""

@@ -23,7 +23,6 @@ from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Calibration
 from agent.options import PLAYBOOK
 from agent.playbook import find
-from agent.playbook.base import Optimization
 from agent.report.document import KernelTexts
 from agent.report.iterations import Iteration, iterations
 from agent.repository import Repository
@@ -78,9 +77,7 @@ class PastAttempt:
     def depends_on(self) -> frozenset[str]:
         """Families of which a keep makes it worth another try."""
         with suppress(UsageError):  # what no entry describes depends on nothing that is known
-            entry = find(self.optimization)
-            own = {entry.family} if isinstance(entry, Optimization) and entry.climbs else set()
-            return frozenset(own) | getattr(entry, "revisit_after", frozenset())
+            return find(self.optimization).depends_on
         return frozenset()
 
     def told(self, change: str) -> JudgedEdit:

@@ -260,6 +260,13 @@ class Options:
             min=1,
         ),
     ] = None
+    scout: Annotated[
+        bool,
+        Option(
+            "Look shortly at all that the playbook has left before one of it is chosen, and again "
+            "after a large gain; what may gain most is tried first. On a GPU only."
+        ),
+    ] = True
     gpus: Annotated[
         int,
         Option(

@@ -119,6 +119,7 @@ class Session:
             hardware=self.hardware,
             diagnostician=self._diagnostician(),
             doing=partial(note_activity, self.folder),
+            scouts=self.options.scout and self.environment.gpu is not None,
         )
 
     def _diagnostician(self) -> Diagnostician:

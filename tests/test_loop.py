@@ -576,6 +576,17 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, lis
 
 
 @pytest.fixture(scope="module")
+def scouting(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
+    """The same of one that looks at what is left before it chooses."""
+    folder = tmp_path_factory.mktemp("calm")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        isolate(monkeypatch, folder)
+        repo = make_repo(folder, {KERNEL: ORIGIN})
+        assert attempt(repo, proposer="scouting") == 0
+        return outcome(repo)
+
+
+@pytest.fixture(scope="module")
 def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
     """The same of one whose candidates are mended."""
     folder = tmp_path_factory.mktemp("calm")
@@ -586,7 +597,7 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str
         return outcome(repo)
 
 
-NOT_SEEN = (Phase.SETUP, Phase.REPAIR, Phase.DONE)
+NOT_SEEN = (Phase.SETUP, Phase.SCOUT, Phase.REPAIR, Phase.DONE)
 PHASES = [phase.value for phase in Phase if phase not in NOT_SEEN]
 
 
@@ -606,6 +617,20 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
     attempt(repo)
     assert outcome(repo) == undisturbed
     assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("phase", ["propose", "scout", "screen", "settle"])
+def test_a_run_killed_anywhere_goes_by_the_looks_that_it_took(
+    tmp_path: Path, phase: str, scouting: tuple[str, str, list[str]]
+) -> None:
+    """Those that it had not written down are taken again."""
+    repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
+    for moment in ("before", "after", "torn", "written"):
+        assert attempt(repo, phase, moment, "scouting") == -9, moment
+    attempt(repo, proposer="scouting")
+    assert outcome(repo) == scouting
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
