@@ -271,7 +271,7 @@ class Gathered(Event):
     """What the playbook has left for the incumbent, before one of it is chosen."""
 
     proposals: tuple[Proposed, ...]
-    """Each with its variants committed and compiled; they are looked at next."""
+    """Each with its variants committed and compiled; several are looked at next."""
     passed_over: tuple[Skipped, ...] = ()
     """What gives nothing to look at, and why."""
 
@@ -379,23 +379,4 @@ class Finished(Event):
     """Configs that the comparison does not cover, for lack of time."""
 
 
-EVENTS: tuple[type[Event], ...] = (
-    Started,
-    Baselined,
-    Calibrated,
-    Skipped,
-    Offered,
-    Dropped,
-    HandedOver,
-    Gathered,
-    Scouted,
-    Proposed,
-    Screened,
-    Verified,
-    Measured,
-    Failed,
-    GivenUp,
-    Settled,
-    Stopped,
-    Finished,
-)
+EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())

@@ -188,7 +188,7 @@ def _gathered(run: Run, event: Gathered) -> Run:
     found |= {each.optimization: each for each in event.passed_over}
     return replace(
         run,
-        phase=Phase.SCOUT if event.proposals else Phase.PROPOSE,
+        phase=Phase.SCOUT if len(event.proposals) > 1 else Phase.PROPOSE,  # else there is no choice
         gathered={**run.gathered, **found},
         estimates={**run.estimates, **dict.fromkeys(found, Estimate(run.iteration))},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from agent.events import Event, Gathered, Proposed, Scouted, Screened, Skipped
 from agent.journal import read
 from agent.loop import drive
 from agent.measuring.decision import Status
-from agent.options import Options
+from agent.options import Options, Request
 from agent.report.progress import Commentary
 from agent.report.result import to_result
+from agent.session import begin, opened
 from agent.state import Run
-from tests.support.repo import git, isolate, make_repo
+from tests.support.repo import changed, git, isolate, make_repo, snapshot
 from tests.support.scenario import ENTRIES, ORIGIN
 from tests.support.scripted import KERNEL, ScriptedEntry, ScriptedRun
 
@@ -126,3 +128,53 @@ def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     found = to_result(run)["estimates"]
     assert found["minor"] == {"iteration": 1, "gain": pytest.approx(0.03), "error": 0.01}
     assert found["foreign"] == {"iteration": 1, "gain": None, "error": 0.0}
+
+
+NORM = (Path(__file__).parent.parent / "examples/triton_layer_norm/layer_norm.py").read_text()
+TEST = """\
+import torch
+from layer_norm import layer_norm
+
+
+def arguments(rows, columns):
+    torch.manual_seed(0)
+    return torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)
+
+
+def test_layer_norm_triton():
+    x, weight, bias = arguments(3, 1500)
+    expected = torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias)
+    torch.testing.assert_close(layer_norm(x, weight, bias), expected)
+
+
+def test_perf_layer_norm_triton(tile_bench):
+    given = arguments(2, 4096)
+    tile_bench(lambda: layer_norm(*given), warmup_ms=1, rep_ms=20)
+"""
+
+
+@pytest.mark.full
+def test_variants_of_the_playbook_are_looked_at_in_real_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several entries, all beside one incumbent; the one tried first is the one that led."""
+    repo = make_repo(tmp_path, {"layer_norm.py": NORM, "test_layer_norm.py": TEST})
+    monkeypatch.chdir(repo)
+    before = snapshot(repo)
+    request = Request(repo / "layer_norm.py", options=Options(max_iterations=1))
+    with opened(request, lambda _: None) as session:
+        run, journal, _ = begin(session)
+        effects = replace(session.effects(), scouts=True).table()
+        run = drive(run, journal, effects, lambda *_: None, lambda run: run.proposal is not None)
+        journal.close()
+    led = max(run.estimates, key=lambda name: run.estimates[name].gain or -1.0)
+    assert run.proposal is not None and run.proposal.optimization == led
+    seen = [name for name, estimate in run.estimates.items() if estimate.gain is not None]
+    assert {"block-size", "row-in-registers"} <= set(seen)
+    gain = run.estimates["block-size"].gain
+    assert gain is not None and gain > 0.2, "a pass over a row in a quarter of the steps"
+    touched = changed(before, snapshot(repo))
+    assert {key for key in touched if not key.startswith(("sandbox", "refs/tile-agent/"))} == {
+        f"refs/heads/{session.branch}",
+        "git info/exclude",
+    }

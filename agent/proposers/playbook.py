@@ -1,5 +1,7 @@
-"""The deterministic proposer: the playbook's entries by what a look at them promises, then in the
-order of the kernel's class."""
+"""The deterministic proposer: the playbook's entries, in the order of the kernel's class.
+
+Where they were looked at before, by what that promises.
+"""
 
 from __future__ import annotations
 

@@ -124,7 +124,8 @@ CALIBRATED = Calibrated(
     took_s=20.0,
 )
 GATHERED = Gathered(
-    (proposed("block_size", "a1"),), (Skipped("pipelining", "there is no loop: 0 found"),)
+    (proposed("block_size", "a1"), proposed("occupancy", "a3", "a4")),
+    (Skipped("pipelining", "there is no loop: 0 found"),),
 )
 SCOUTED = Scouted((ScreenResult("a1", 0.74, improvement=0.1),), 0.01, ("c",), took_s=4.0)
 SCREENED = Screened(
