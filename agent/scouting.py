@@ -26,6 +26,9 @@ from agent.proposers.playbook import PlaybookProposer, offered
 from agent.state import Run
 from agent.sweep import SHARE, looked_at, near_noise
 
+MOST_S = 120.0
+"""What looking before one choice may take: half of it goes to compiling at most, and half of what
+is left to one group of variants, in which one that hangs holds up the others."""
 BUDGET_SHARE = 0.25
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
@@ -52,8 +55,7 @@ class Scouting:
     def gather(self, run: Run, entries: Sequence[Optimization]) -> Gathered:
         """Commit and compile all variants of some entries on the incumbent.
 
-        Half of the time goes to compiling at most: what is not done by then is looked at all the
-        same.
+        What is not compiled in time is looked at all the same.
         """
         self.doing(run, f"compiling what {len(entries)} optimizations would try")
         subject = self.asking.subject(run)
@@ -103,7 +105,7 @@ class Scouting:
 
 def _time_s(run: Run) -> float:
     """What looking may take once."""
-    most_s = SHARE * run.options.iteration_timeout_s
+    most_s = min(MOST_S, SHARE * run.options.iteration_timeout_s)
     if run.options.time_budget_s is None:
         return most_s
     return min(most_s, BUDGET_SHARE * (run.options.time_budget_s - run.spent_s))
