@@ -52,6 +52,7 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
+from agent.options import PLAYBOOK
 from agent.proposers.base import Exhausted, Proposer
 from agent.scouting import Scouting
 from agent.state import (
@@ -320,8 +321,7 @@ class Effects:
         if run.verdict.status is Status.KEEP:
             assert run.candidate is not None and run.comparison is not None
             levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
-            ends = stop_reason(advance(run, Settled(run.candidate.sha))) is not None
-            until = UNPROFILED if ends else math.inf  # nobody is to choose by what that tells
+            until = UNPROFILED if self._goes_by_looks(run) else math.inf
             diagnosis = self._diagnose(run, run.candidate.sha, levels_ms, until)
             sha, note = self.candidates.keep(run)
         done_with = {run.incumbent_sha, *(candidate.sha for candidate in run.candidates)}
@@ -331,6 +331,13 @@ class Effects:
     def finish(self, run: Run) -> Event:
         """The last word: best against origin, and kept steps that are in doubt once more."""
         return Finishing(self.judge, self.candidates).finish(run)
+
+    def _goes_by_looks(self, run: Run) -> bool:
+        """Whether nobody is to choose by what a profile of the kept candidate tells."""
+        assert run.candidate is not None
+        if stop_reason(advance(run, Settled(run.candidate.sha))) is not None:
+            return True
+        return self.scouts and run.proposer == PLAYBOOK and run.next_proposer is None
 
     # --- helpers --------------------------------------------------------------------------------
 

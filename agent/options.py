@@ -290,7 +290,10 @@ class Options:
     """Iterations after which the noise floor is measured again."""
     counters: Annotated[
         bool,
-        Option("Profile the baseline and what is kept with Nsight Compute, where it is installed."),
+        Option(
+            "Profile the baseline with Nsight Compute, where it is installed, and what is kept where "
+            "that helps to choose what comes next."
+        ),
     ] = True
     rules: Rules = field(default_factory=Rules)
     proposers: Annotated[

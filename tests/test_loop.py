@@ -37,7 +37,7 @@ from agent.report.progress import lines
 from agent.report.table import render
 from agent.state import ATTEMPTS, Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
-from tests.support.scenario import ORIGIN, STEPS
+from tests.support.scenario import ENTRIES, ORIGIN, STEPS
 from tests.support.scripted import (
     KERNEL,
     ScriptedCompiler,
@@ -327,6 +327,19 @@ def test_the_last_keep_is_not_profiled(tmp_path: Path) -> None:
     *before, last = doctor.until
     assert last == UNPROFILED
     assert UNPROFILED not in before
+
+
+def test_where_looks_give_the_order_no_keep_is_profiled(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), entries=ENTRIES)
+    doctor: Any = Profiling()
+    effects = replace(scripted.effects(), diagnostician=doctor)
+    run, journal = scripted.begin()
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    journal.close()
+    baseline, *keeps = doctor.until
+    assert baseline != UNPROFILED
+    assert keeps == [UNPROFILED] * len(run.kept)
 
 
 class LongPass(ScriptedJudge):
