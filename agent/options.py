@@ -291,8 +291,8 @@ class Options:
     counters: Annotated[
         bool,
         Option(
-            "Profile the baseline with Nsight Compute, where it is installed, and what is kept where "
-            "that helps to choose what comes next."
+            "Profile the baseline with Nsight Compute, where it is installed, and what is kept "
+            "where that helps to choose what comes next."
         ),
     ] = True
     rules: Rules = field(default_factory=Rules)
