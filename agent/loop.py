@@ -278,12 +278,17 @@ class Effects:
         rejected: list[ScreenResult] = []
         failure: Failure | None = None
         origin = self.candidates.checkout(run, started(run).origin_sha)
+        incumbent = self.candidates.checkout(run, run.incumbent_sha)
         for place, candidate in enumerate(run.candidates, 1):
             if len(run.candidates) > 1:
                 self.doing(run, variant(run, place))
             there = self.candidates.checkout(run, candidate.sha)
             outcome = self.judge.verify(
-                there, self._deadline(run), origin=origin, allowance=allowance(run)
+                there,
+                self._deadline(run),
+                origin=origin,
+                allowance=allowance(run),
+                incumbent=incumbent,
             )
             if not isinstance(outcome, Failure):
                 seen = outcome.launches

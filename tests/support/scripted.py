@@ -167,6 +167,7 @@ class ScriptedJudge(TimedByText):
         may_skip: bool = False,
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
+        incumbent: Checkout | None = None,
     ) -> Verification | Failure:
         text = _text(checkout)
         if "CRASH" in text:
