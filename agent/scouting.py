@@ -94,7 +94,7 @@ class Scouting:
     def _seen(
         self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None
     ) -> dict[str, Look]:
-        variants = {sha: self.candidates.checkout(run, sha) for sha in shas}
+        variants = dict(zip(shas, self.candidates.checkouts(run, shas), strict=True))
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
         try:
             with self.judge.line_ups(incumbent, variants, looked_at(run, subset)) as line_ups:

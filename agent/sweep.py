@@ -57,7 +57,8 @@ class Sweep:
         return Screened(found.results, found.order, subset.configs)
 
     def _ranked(self, run: Run, stop: float, configs: int | None) -> Screened | Failed:
-        variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
+        shas = [candidate.sha for candidate in run.candidates]
+        variants = dict(zip(shas, self.candidates.checkouts(run, shas), strict=True))
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
         near = near_noise(run)
         near = near if near < FAR_BEHIND else 0.0  # one look more would not tell them apart
