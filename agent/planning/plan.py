@@ -183,7 +183,12 @@ def _planned(
         latency_meaning=meaning,
         refusal=refusal,
         entries=PlannedEntries(tried, over, opt_in),
-        order=_order(kernel_class.value, options.proposers, known),
+        order=_order(
+            kernel_class.value,
+            options.proposers,
+            known,
+            looks=options.scout and environment.gpu is not None,
+        ),
         cost=tuple(cost_lines(tests, options, earlier)),
         earlier=earlier,
         limits=f"{options.max_iterations} iterations of at most {options.iteration_timeout_s:.0f} s"
@@ -196,10 +201,14 @@ def _planned(
     )
 
 
-def _order(kernel_class: str, proposers: Sequence[str], known: EarlierRun | None) -> str:
+def _order(
+    kernel_class: str, proposers: Sequence[str], known: EarlierRun | None, *, looks: bool
+) -> str:
     """What the order rests on, and who else writes candidates."""
     told = f"of the playbook for {kernel_class} kernels"
-    if known and known.diagnosis:
+    if looks:
+        told += "; short looks at all that applies put what may gain most first"
+    elif known and known.diagnosis:
         told += f", with the diagnosis of run {known.run_id} ({known.diagnosis.cause.value})"
     else:
         told += "; the diagnosis after calibration may move some ahead"
