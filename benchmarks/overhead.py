@@ -3,9 +3,10 @@
     python benchmarks/overhead.py OUT [EXAMPLE]
 
 Runs tile-agent on an example (cutile_softmax) to its end, takes the wall time of every complete
-iteration from the journal, and counts the pytest sessions in it: one a variant that is looked at, one for
-correctness, two a process pair. Looks before a choice have a line of their own. By hand each of them would be a fresh `python -m pytest`; one
-correctness and one perf command are timed that way, three times each, and the medians multiplied.
+iteration from the journal, and counts the pytest sessions in it: one a variant that is looked at,
+one for correctness, two a process pair. Looks before a choice have a line of their own. By hand
+each session would be a fresh `python -m pytest`; one correctness and one perf command are timed
+that way, three times each, and the medians multiplied.
 Writes OUT/overhead.md.
 """
 
@@ -22,7 +23,6 @@ from agent.environment import describe, probe
 from agent.events import Gathered, Measured, Proposed, Scouted, Screened, Settled, Verified
 from agent.journal import read
 from benchmarks.examples import run
-
 
 LOOKS = "looks before a choice"
 
