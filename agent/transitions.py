@@ -263,6 +263,8 @@ def _hand_over(run: Run, event: HandedOver) -> Run:
         run,
         stage=run.stage + 1,
         tried={name: when for name, when in run.tried.items() if name not in passed_by},
+        gathered={},
+        scouted={},
         misses=0,
         last_gain=Gain.NONE,
         refusals=0,

@@ -196,6 +196,19 @@ def test_the_baseline_latency_is_the_geometric_mean_of_its_configs() -> None:
     assert run.rows[0].latency_ms == pytest.approx(2.0)
 
 
+def test_what_was_gathered_is_the_playbooks_and_of_one_incumbent() -> None:
+    """Whoever comes next has candidates of its own; after a keep there is another text."""
+    run = advance(advance(started(proposers=("playbook", "model")), GATHERED), SCOUTED)
+    assert set(run.gathered) == {"block_size", "occupancy", "pipelining"}
+    assert set(run.scouted) == {"a1"}
+    handed = advance(run, HandedOver("model", "the playbook is exhausted"))
+    kept = iterate(run, 0.1)
+    assert kept.incumbent_sha != run.incumbent_sha
+    for after in (handed, kept):
+        assert (after.gathered, after.scouted) == ({}, {})
+        assert after.estimates == run.estimates
+
+
 def test_where_one_optimization_has_variants_there_is_nothing_to_choose_by_looks() -> None:
     run = advance(started(), replace(GATHERED, proposals=GATHERED.proposals[:1]))
     assert run.phase is Phase.PROPOSE
