@@ -198,8 +198,7 @@ class Effects:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
-        memory, setting = self.candidates.memory, self.judge.setting()
-        if memory is not None and (known := memory.calibrated(run, setting)) is not None:
+        if known := self.candidates.known_calibration(run, self.judge.setting()):
             return known
         budget = MeasuringBudget.of(run.options)
         until = deadline_in(budget.calibration_s)
@@ -288,6 +287,8 @@ class Effects:
     def measure(self, run: Run) -> Event:
         """Candidate against incumbent, interleaved, and the verdict that follows."""
         assert run.candidate is not None
+        if known := self.candidates.known_comparison(run, self.judge.setting()):
+            return known
         outcome = self.judge.compare(
             self.candidates.checkout(run, run.incumbent_sha),
             self.candidates.checkout(run, run.candidate.sha),

@@ -30,6 +30,7 @@ TIERS = """
     candidates  captured  profiled  collecting
     proposers
     memory
+    attempts
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir
     rewriting  diagnosis

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.analysis.common.subject import Subject
+from agent.attempts import JudgedEdit
 from agent.backends import BACKENDS
 from agent.environment import describe
 from agent.launches import tuning_costs
 from agent.measuring.decision import Status
-from agent.memory import JudgedEdit
 from agent.prompting import capped, render
 from agent.proposers.agenda import Task
 from agent.state import Run
