@@ -29,6 +29,7 @@ TIERS = """
     watched  sweep  asking  planning
     candidates  captured  profiled  collecting
     proposers
+    store
     memory
     attempts
     harness  report  preflight  capture  runs

@@ -29,6 +29,8 @@ from agent.proposers import build
 from agent.proposers.playbook import PlaybookProposer
 from agent.runs import branch_of, check_unfinished, new_run_id
 from agent.state import Run
+from agent.store.experience import Experience
+from agent.store.recall import Recall
 from agent.syntax import Source
 from agent.target import Target, find_target
 from agent.workspace import SANDBOX, Workspace, state_dir
@@ -55,6 +57,8 @@ class Plan:
     entries: PlannedEntries
     order: str
     """What the order of the entries rests on."""
+    remembered: tuple[str, ...]
+    """What the user's store knows of kernels like this one, where a run would go by it."""
     cost: tuple[str, ...]
     earlier: EarlierRun | None
     limits: str
@@ -166,7 +170,9 @@ def _planned(
     run = replace(Run(), started=started, diagnosis=known.diagnosis if known else None)
     subject = Subject(Source(text, target.kernel, timed), kernel_class, hardware, launches)
     playbook = ordered(target.backend, kernel_class) if PLAYBOOK in options.proposers else ()
-    tried, over = planned(PlaybookProposer(playbook).left(run), subject)
+    recall = Recall(found.repository, timed)
+    experience = recall.of(run)
+    tried, over = planned(PlaybookProposer(playbook, recall).left(run), subject)
     opt_in = tuple(e.name for e in playbook if e.opt_in and not options.only)
     return Plan(
         kernel=target.kernel,
@@ -183,7 +189,8 @@ def _planned(
         latency_meaning=meaning,
         refusal=refusal,
         entries=PlannedEntries(tried, over, opt_in),
-        order=_order(kernel_class.value, options.proposers, known),
+        order=_order(kernel_class.value, options.proposers, known, experience),
+        remembered=experience.lines,
         cost=tuple(cost_lines(tests, options, earlier)),
         earlier=earlier,
         limits=f"{options.max_iterations} iterations of at most {options.iteration_timeout_s:.0f} s"
@@ -192,17 +199,24 @@ def _planned(
         branch=branch,
         origin_sha=found.head_sha,
         changes=tuple(_changes(found, branch)),
-        notes=notes,
+        notes=(*notes, *([recall.problem] if recall.problem else [])),
     )
 
 
-def _order(kernel_class: str, proposers: Sequence[str], known: EarlierRun | None) -> str:
+def _order(
+    kernel_class: str,
+    proposers: Sequence[str],
+    known: EarlierRun | None,
+    experience: Experience,
+) -> str:
     """What the order rests on, and who else writes candidates."""
     told = f"of the playbook for {kernel_class} kernels"
     if known and known.diagnosis:
         told += f", with the diagnosis of run {known.run_id} ({known.diagnosis.cause.value})"
     else:
         told += "; the diagnosis after calibration may move some ahead"
+    if experience.orders:
+        told += f"; before all that by what is remembered of kernels like this ({experience.about})"
     others = [name for name in proposers if name != PLAYBOOK]
     return f"{told}; {', then '.join(others)} writes its own" if others else told
 

@@ -10,6 +10,8 @@ from agent.analysis.triton.wrapped import decorated
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
+from agent.store.experience import NOTHING
+from agent.store.recall import Recall
 
 HEAD_START = 3
 """Places that an optimization is ahead of its own where the diagnosis names its family. The order
@@ -30,9 +32,10 @@ class PlaybookProposer:
     value was the first or the last of its sweep, as far as there are others beyond it.
     """
 
-    def __init__(self, playbook: Sequence[Optimization]) -> None:
-        """Take the optimizations of one backend, in order of priority."""
+    def __init__(self, playbook: Sequence[Optimization], recall: Recall | None = None) -> None:
+        """Take the optimizations of one backend, in order of priority, and what is remembered."""
         self._playbook = playbook
+        self._recall = recall
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The next optimization that has not been tried, or not since what it depends on."""
@@ -49,13 +52,14 @@ class PlaybookProposer:
         ]
         return sorted(left, key=lambda entry: self._place(run, entry))
 
-    def _place(self, run: Run, entry: Optimization) -> tuple[bool, int, int]:
+    def _place(self, run: Run, entry: Optimization) -> tuple[bool, tuple[int, float], int, int]:
         own = self._playbook.index(entry)
         named = run.diagnosis.families if run.diagnosis else ()
         place = own - HEAD_START if entry.family in named else own
         if entry.family in FIRST.intersection(named):
             place = -len(self._playbook)
-        return entry.family in run.demoted, place, own
+        experience = self._recall.of(run) if self._recall else NOTHING
+        return entry.family in run.demoted, experience.place(entry.name), place, own
 
 
 def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:
