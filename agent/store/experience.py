@@ -1,8 +1,10 @@
 """What the store knows of kernels like one, and in which order that puts the playbook. Pure.
 
-Kernels are alike that have the same structure, or else are of the same kind, on the same model of
-GPU. What is known moves an optimization to the front or to the end; it never takes one away, for no
-other kernel says what is true of this one.
+Kernels are alike that have the same structure, on the same model of GPU; those that are given the
+same dtypes and shapes outweigh the others. What is known of them moves an optimization to the front
+or to the end; it never takes one away, for no other kernel says what is true of this one. Kernels
+of the same kind are told of, and order nothing: of 22 kernels on an H200, each ordered by what was
+known of the others of its kind, two came sooner to nine tenths of their gain and three later.
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ WORTH_TELLING = 12
 """Optimizations that are told of, those that gained most first."""
 CHANGES = 3
 """Changes that are told where the user had them kept."""
+SAME_SHAPES, SAME_STRUCTURE, SAME_KIND = (
+    "the same structure and shapes",
+    "the same structure",
+    "the same kind",
+)
+"""How near kernels are."""
 _COUNTED = (FASTER, NOT_FASTER, WRONG, OPEN)
 
 
@@ -38,8 +46,8 @@ class Tally:
     """What became of one optimization on kernels like this one."""
 
     entry: str
-    same: bool
-    """On kernels of the same structure; else of the same kind."""
+    on: str
+    """How near the kernels are: of those that are known, the nearest."""
     judged: tuple[Judgement, ...]
 
     @property
@@ -60,14 +68,15 @@ class Tally:
     @property
     def place(self) -> tuple[int, float]:
         """Where it belongs: before what is not known, or after it; what gained most first."""
+        if self.on == SAME_KIND:
+            return 0, 0.0
         if self.expected >= Rules().minor:
             return -1, -self.expected
         return (1 if not self.kept and self.failed >= FAILED_OFTEN else 0), 0.0
 
     def __str__(self) -> str:
-        whose = "the same structure" if self.same else "the same kind"
         kept = self.kept
-        told = f"{self.entry}: kept {len(kept)} of {len(self.judged)} times on {whose}"
+        told = f"{self.entry}: kept {len(kept)} of {len(self.judged)} times on {self.on}"
         if kept:
             gains = [each.gain or 0.0 for each in kept]
             best = max(kept, key=lambda each: each.gain or 0.0)
@@ -93,20 +102,32 @@ class Experience:
     """Of kernels of the same structure, with the change; the latest first."""
 
     @classmethod
-    def of(cls, judged: Sequence[Judgement], structure: Structure, gpu: str) -> Experience:
-        """What judgements of kernels of the same kind, on one model of GPU, amount to."""
-        found = {}
+    def of(
+        cls,
+        judged: Sequence[Judgement],
+        structure: Structure,
+        gpu: str,
+        given: tuple[str, str] = ("", ""),
+    ) -> Experience:
+        """What judgements of kernels of the same kind, on one model of GPU, amount to.
+
+        Args:
+            judged: these, the oldest first.
+            structure: of the kernel.
+            gpu: the model.
+            given: dtypes and shapes of what the kernel is given, where that is known.
+        """
         counted = [each for each in judged if each.outcome in _COUNTED]
-        for entry in dict.fromkeys(each.entry for each in counted):
-            of_entry = [each for each in counted if each.entry == entry]
-            same = [each for each in of_entry if each.fingerprint == structure.fingerprint]
-            if entry in known_entries():  # a text that is told comes from this program alone
-                found[entry] = Tally(entry, bool(same), tuple(same or of_entry))
-        changes = tuple(
-            each
-            for each in reversed(counted)
-            if each.change and each.fingerprint == structure.fingerprint
-        )
+        same = [each for each in counted if each.fingerprint == structure.fingerprint]
+        nearest = [each for each in same if all(given) and (each.dtypes, each.shapes) == given]
+        found: dict[str, Tally] = {}
+        for on, some in ((SAME_SHAPES, nearest), (SAME_STRUCTURE, same), (SAME_KIND, counted)):
+            for entry in dict.fromkeys(each.entry for each in some):
+                # a text that is told comes from this program alone
+                if entry in known_entries() and entry not in found:
+                    of_entry = tuple(each for each in some if each.entry == entry)
+                    found[entry] = Tally(entry, on, of_entry)
+        changes = tuple(each for each in reversed(same) if each.change)
         return cls(f"{structure.kind}; {gpu or 'no GPU'}", found, changes[:CHANGES])
 
     def place(self, entry: str) -> tuple[int, float]:
@@ -115,8 +136,12 @@ class Experience:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """A line each of what is known, what gained most first."""
-        best_first = sorted(self.tallies.values(), key=lambda tally: tally.place)
+        """A line each of what is known, what gained most first, and what is near."""
+        nearest = (SAME_SHAPES, SAME_STRUCTURE, SAME_KIND).index
+        best_first = sorted(
+            self.tallies.values(),
+            key=lambda tally: (tally.place, nearest(tally.on), -tally.expected),
+        )
         return tuple(map(str, best_first[:WORTH_TELLING]))
 
     @property

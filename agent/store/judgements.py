@@ -103,7 +103,7 @@ def judgements(
         return ()
     run = replay(events)
     began, texts = started(run), KernelTexts(repository, started(run).kernel)
-    structure, (dtypes, shapes) = structure_for(run, repository), _given(run)
+    structure, (dtypes, shapes) = structure_for(run, repository), given_to(run)
     gpu, sm, toolchain = machine(began)
     return tuple(
         Judgement(
@@ -245,8 +245,8 @@ def _change(attempt: PastAttempt, texts: KernelTexts) -> str:
     return redact(texts.diff(attempt.before, attempt.after) or "", os.environ)
 
 
-def _given(run: Run) -> tuple[str, str]:
-    """dtypes and shapes of what the slowest perf test handed over."""
+def given_to(run: Run) -> tuple[str, str]:
+    """dtypes and shapes of what the slowest perf test handed over; empty where nobody saw that."""
     baseline = run.baseline
     if baseline is None or not baseline.launches:
         return "", ""

@@ -11,7 +11,7 @@ from agent.journal import read, replay
 from agent.repository import Repository
 from agent.state import Run, started
 from agent.store.experience import NOTHING, Experience
-from agent.store.judgements import judgements, machine, structure_for
+from agent.store.judgements import given_to, judgements, machine, structure_for
 
 
 @dataclass
@@ -64,11 +64,15 @@ def experience_of(
         return NOTHING
     structure = structure_for(run, repository, timed)
     gpu, *_ = machine(started(run))
-    return experience(started(run).backend, structure, gpu, before_s)
+    return experience(started(run).backend, structure, gpu, given_to(run), before_s)
 
 
 def experience(
-    backend: str, structure: Structure, gpu: str, before_s: int | None = None
+    backend: str,
+    structure: Structure,
+    gpu: str,
+    given: tuple[str, str] = ("", ""),
+    before_s: int | None = None,
 ) -> Experience:
     """What the store knows of kernels of one structure, or of its kind.
 
@@ -76,6 +80,7 @@ def experience(
         backend: the language.
         structure: of the kernel.
         gpu: the model.
+        given: dtypes and shapes of what the kernel is given, where that is known.
         before_s: only by runs that had begun before.
 
     Raises:
@@ -84,7 +89,7 @@ def experience(
     from agent.store.database import stored
 
     found = stored(backend=backend, kind=structure.kind, gpu=gpu, before_s=before_s)
-    return Experience.of(found, structure, gpu)
+    return Experience.of(found, structure, gpu, given)
 
 
 def record(journal: Path, repository: Repository) -> str:

@@ -11,6 +11,7 @@ import pytest
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.structure import Structure
 from agent.analysis.common.subject import Hardware, Subject
+from agent.backends import BACKENDS
 from agent.options import Options
 from agent.playbook import ordered
 from agent.proposers.agenda import OWN_IDEA, agenda
@@ -19,9 +20,9 @@ from agent.proposers.build import judged
 from agent.proposers.playbook import PlaybookProposer
 from agent.repository import Repository
 from agent.state import Run, started
-from agent.store.database import add, store_path, stored
+from agent.store.database import add, store_path
 from agent.store.experience import NOTHING, Experience
-from agent.store.judgements import NOT_FASTER, OPEN, UNMEASURED, WRONG, Judgement, structure_for
+from agent.store.judgements import NOT_FASTER, OPEN, UNMEASURED, WRONG, Judgement
 from agent.store.recall import Recall
 from agent.syntax import Source
 from tests.store.conftest import judgement
@@ -72,12 +73,27 @@ def test_one_keep_among_failures_is_not_last_and_counts_as_what_it_saved_on_aver
     assert seldom.place("row-in-registers") == (0, 0.0)
 
 
-def test_the_same_structure_outweighs_the_same_kind() -> None:
-    others = [failed(f"{n}", fingerprint="f" * 16) for n in range(5)]
-    assert known(*others).place("row-in-registers") == (1, 0.0)
-    found = known(*others, judgement("same"))
-    assert found.place("row-in-registers") == (-1, -0.4)
-    assert found.lines[0].startswith("row-in-registers: kept 1 of 1 times on the same structure, ")
+def test_kernels_of_the_same_kind_are_told_of_and_order_nothing() -> None:
+    others = [judgement(f"{n}", fingerprint="f" * 16) for n in range(5)]
+    found = known(*others, failed("6", entry="exp2"))
+    assert found.place("row-in-registers") == (0, 0.0)
+    assert not found.orders
+    assert "kept 5 of 5 times on the same kind" in found.lines[1]
+    found = known(*others, failed("same"), failed("too"))
+    assert found.place("row-in-registers") == (1, 0.0)
+    (line,) = found.lines
+    assert line.startswith("row-in-registers: kept 0 of 2 times on the same structure; ")
+
+
+def test_what_was_given_the_same_outweighs_the_same_structure() -> None:
+    short = [failed(f"{n}", shapes="1024x128") for n in range(3)]
+    judged = (*short, judgement("long", shapes="1024x65536"))
+    given = {"short": ("bfloat16", "1024x128"), "long": ("bfloat16", "1024x65536"), "": ("", "")}
+    found = {n: Experience.of(judged, HERE, "NVIDIA H200", g) for n, g in given.items()}
+    assert found["short"].place("row-in-registers") == (1, 0.0)
+    assert found["long"].place("row-in-registers") == (-1, -0.4)
+    assert found[""].place("row-in-registers") == (-1, pytest.approx(-0.1))
+    assert "on the same structure and shapes" in found["short"].lines[0]
 
 
 def test_what_says_nothing_of_an_optimization_counts_for_nothing() -> None:
@@ -123,9 +139,13 @@ def repository_of(tmp_path: Path) -> Repository:
     return Repository.open(tmp_path / "repo")
 
 
+DOUBLE = BACKENDS["triton"].structure(Source(KERNEL, "double.py"))
+
+
 def like(key: str, entry: str, **facts: object) -> Judgement:
-    """On kernels of the kind of `double.py`, in the interpreter."""
-    return judgement(key, entry=entry, kind="element by element", gpu="", sm=0, **facts)
+    """On kernels of the structure of `double.py`, in the interpreter."""
+    here: dict[str, object] = {"kind": DOUBLE.kind, "fingerprint": DOUBLE.fingerprint}
+    return judgement(key, **(here | {"entry": entry, "gpu": "", "sm": 0} | facts))
 
 
 PLAYBOOK = ordered("triton", KernelClass.MEMORY)
@@ -167,10 +187,17 @@ def test_the_playbook_is_ordered_by_what_is_remembered_and_loses_nothing(
     [
         {"gpu": "NVIDIA H200", "sm": 90},
         {"kind": "atomics"},
+        {"fingerprint": "f" * 16},
         {"backend": "cutile"},
         {"began_at_s": 1_795_700_000},
     ],
-    ids=["another GPU", "another kind", "another language", "this run, or one that began later"],
+    ids=[
+        "another GPU",
+        "another kind",
+        "another structure",
+        "another language",
+        "this run, or one that began later",
+    ],
 )
 def test_what_was_found_elsewhere_does_not_count(
     run: Run, tmp_path: Path, other: dict[str, object]
@@ -196,7 +223,7 @@ def test_whoever_judges_gets_the_same_order_and_the_facts(run: Run, tmp_path: Pa
     first, second = before[0].optimization, before[1].optimization
     add(
         [
-            like("1", second, gain=0.3, hypothesis="fewer trips", change="-a\n+b\n"),
+            like("1", second, gain=0.3),
             like("2", first, **FAILED),
             like("3", first, **FAILED),
         ]
@@ -211,24 +238,21 @@ def test_whoever_judges_gets_the_same_order_and_the_facts(run: Run, tmp_path: Pa
 
     text = brief_for(run, subject, tasks[0], (), experience).text
     assert "## What is known of kernels like this one" in text
-    assert f"{second}: kept 1 of 1 times on the same kind, +30.0 % less time" in text
-    assert "+b" not in text  # a change is told on the same structure only
+    assert f"{second}: kept 1 of 1 times on the same structure, +30.0 % less time" in text
     assert "What is known of kernels" not in brief_for(run, subject, tasks[0]).text
 
 
 def test_a_change_that_the_user_kept_is_told_on_the_same_structure(
     run: Run, tmp_path: Path
 ) -> None:
-    add([like("1", "block-size", hypothesis="fewer trips", change="-a\n+b\n")])
-    (row,) = stored()
+    said = {"hypothesis": "fewer trips", "change": "-a\n+b\n"}
+    add([like("1", "block-size", **said), like("2", "exp2", fingerprint="f" * 16, **said)])
     recall = Recall(repository_of(tmp_path))
-    fingerprint = structure_for(run, repository_of(tmp_path)).fingerprint
-    add([replace(row, key="2", fingerprint=fingerprint)])
     subject = Subject(Source(KERNEL, "double.py"), KernelClass.MEMORY, Hardware())
     (task, *_) = agenda(run, subject, PLAYBOOK)
     text = brief_for(run, subject, task, (), recall.of(run)).text
     assert "block-size on a kernel of the same structure: keep\n   hypothesis: fewer trips" in text
-    assert "-a\n+b" in text
+    assert text.count("-a\n+b") == 1
 
 
 def test_a_store_that_cannot_be_read_orders_nothing_and_says_why(run: Run, tmp_path: Path) -> None:
