@@ -40,6 +40,7 @@ class PastAttempt:
 
     run_id: str
     iteration: Iteration
+    """As it stood when the attempt was judged."""
     title: str
     before: str
     """The commit that it changes, and its own."""
@@ -94,12 +95,10 @@ def attempts(events: Sequence[Event]) -> Iterator[PastAttempt]:
         if iteration.row is None:
             continue
         for each in (*iteration.earlier, iteration):  # those before the last were mended to it
-            yield from _of_one(run.started.run_id, iteration, each, rules)
+            yield from _of_one(run.started.run_id, each, rules)
 
 
-def _of_one(
-    run_id: str, iteration: Iteration, each: Iteration, rules: Rules
-) -> Iterator[PastAttempt]:
+def _of_one(run_id: str, each: Iteration, rules: Rules) -> Iterator[PastAttempt]:
     """The candidates of one attempt of an iteration: one was judged, the others lost to it."""
     assert each.verdict is not None
     status = each.verdict.status
@@ -111,9 +110,9 @@ def _of_one(
         lost = "looked slower than another value"
         yield PastAttempt(
             run_id=run_id,
-            iteration=iteration,
+            iteration=each,
             title=candidate.title,
-            before=iteration.base_sha,
+            before=each.base_sha,
             after=candidate.sha,
             reason=each.verdict.reason if judged else reasons.get(candidate.sha) or lost,
             status=status if judged else Status.REVERT,

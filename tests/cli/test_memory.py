@@ -62,6 +62,11 @@ def test_a_run_is_remembered_in_another_repository_and_forgotten_on_request(
     on_kernel = tile_agent(other, "memory", "show", "--kernel", "double.py")
     assert known in on_kernel.out
 
+    tile_agent(other, "begin", "--kernel", "double.py", "--yes", "--remember")
+    brief = tile_agent(other, "next", "--json").json["brief"]
+    assert "## What is known of kernels like this one" in brief
+    assert known.replace("structure", "structure and shapes") in brief
+
     exported = tile_agent(repo, "memory", "export", "--output", "out.jsonl")
     assert exported.code == 0
     assert [json.loads(line) for line in (repo / "out.jsonl").read_text().splitlines()] == [kept]

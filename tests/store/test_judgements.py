@@ -83,6 +83,17 @@ def test_each_judged_optimization_is_a_row(tmp_path: Path) -> None:
     assert {each.outcome for each in stored()} <= set(OUTCOMES)
 
 
+def test_each_attempt_of_a_candidate_that_is_mended_has_its_own_figures(tmp_path: Path) -> None:
+    texts = (kernel(0.5, "WRONG"), kernel(1.2), kernel(0.8))
+    steps = [Step("exp2", tuple(TRITON + text for text in texts))]
+    run = replace(scripted(tmp_path, replace(REMEMBERED, proposers=("assistant",))), steps=steps)
+    run.finish()
+    assert recorded(run) == ""
+    found = [(each.outcome, each.gain and round(each.gain, 3)) for each in stored()]
+    assert found == [(WRONG, None), (NOT_FASTER, -0.2), (FASTER, 0.2)]
+    assert {each.proposer for each in stored()} == {"assistant"}
+
+
 def test_a_run_is_kept_once_however_often_that_is_asked(tmp_path: Path) -> None:
     run = scripted(tmp_path)
     run.finish()
