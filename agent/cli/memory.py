@@ -57,10 +57,10 @@ def show(
     The latest come last.
     """
     output.use_json(as_json)
-    from agent.store.database import store_path, stored
     from agent.store.experience import table
+    from agent.store.recall import database
 
-    path = str(store_path())
+    path = str(database().store_path())
     if kernel is not None:
         if only is not None:
             raise UsageError("--only is for all kernels: leave it out, or --kernel")
@@ -72,7 +72,7 @@ def show(
             "\n".join([heading, "", *lines]),
         )
         return
-    judged = stored(entry=only or "", gpu=gpu)
+    judged = database().stored(entry=only or "", gpu=gpu)
     head, *rows = table(judged[-LATEST:])
     kept = sum(each.status == "keep" for each in judged)
     lines = (f"{path}: {len(judged)} judgements, {kept} of them kept",)
@@ -98,9 +98,9 @@ def export(
     The text of a change is among it where runs had --remember-source.
     """
     output.use_json(False)
-    from agent.store.database import stored
+    from agent.store.recall import database
 
-    judged = stored(entry=only or "", gpu=gpu)
+    judged = database().stored(entry=only or "", gpu=gpu)
     text = "\n".join(json.dumps(asdict(each), sort_keys=True) for each in judged)
     if out is None:
         output.result({}, text)
@@ -127,22 +127,23 @@ def forget(
     The journals of your repositories stay as they are.
     """
     output.use_json(as_json)
-    from agent.store import database
+    from agent.store.recall import database
 
+    store = database()
     chosen = (only, gpu, before) != (None, None, None)
     if everything == chosen:
         raise UsageError("say what to forget: --all, or some of --only, --gpu and --before")
     before_s = _day(before) if before else None
-    path = str(database.store_path())
+    path = str(store.store_path())
     what = "the whole store" if everything else "this part of the store"
     if not yes and output.interactive() and not typer.confirm(f"Delete {what}, {path}?", err=True):
         raise Interrupted("nothing was deleted")
     if everything:
-        existed = database.remove()
+        existed = store.remove()
         told = f"{path}: deleted" if existed else f"{path}: there was none"
         output.result({"store": path, "deleted": existed}, told)
         return
-    count = database.forget(entry=only or "", gpu=gpu, before_s=before_s)
+    count = store.forget(entry=only or "", gpu=gpu, before_s=before_s)
     output.result({"store": path, "forgotten": count}, f"{path}: {count} judgements deleted")
 
 
@@ -150,19 +151,19 @@ def _of(kernel: Path, gpu: str | None) -> Experience:
     """What is known of kernels like one, by the launches that its newest run saw."""
     from agent.cli import observed
     from agent.environment import probe
-    from agent.launches import by_cost
     from agent.preflight import read_file
+    from agent.store.judgements import Seen
     from agent.store.recall import experience
     from agent.syntax import Source
     from agent.target import parse
 
     source, backend = parse(read_file(kernel), str(kernel))
-    timed = by_cost(observed.by_newest_run(kernel).launches, {})
-    structure = backend.structure(Source(source.text, source.path, timed))
+    seen = Seen(observed.by_newest_run(kernel).launches)
+    structure = backend.structure(Source(source.text, source.path, seen.timed))
     if gpu is None:
         here = probe().gpu
         gpu = here.name if here else ""
-    return experience(backend.name, structure, gpu)
+    return experience(backend.name, structure, gpu, seen.given)
 
 
 def _day(text: str) -> int:

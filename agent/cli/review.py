@@ -9,7 +9,7 @@ import typer
 
 from agent.cli import completion, output
 from agent.cli.shared_options import Json, examples
-from agent.errors import UsageError
+from agent.errors import TileAgentError, UsageError
 
 if TYPE_CHECKING:
     from agent.report.iterations import Iteration
@@ -130,7 +130,7 @@ def _remembered(repository: Repository, kernel: str) -> tuple[Experience, str]:
     run = next((run for _, run in runs_on(repository, kernel)), None)
     try:
         return (experience_of(run, repository) if run else NOTHING), ""
-    except UsageError as problem:
+    except TileAgentError as problem:
         return NOTHING, str(problem)
 
 

@@ -30,6 +30,7 @@ from agent.proposers.playbook import PlaybookProposer
 from agent.runs import branch_of, check_unfinished, new_run_id
 from agent.state import Run
 from agent.store.experience import Experience
+from agent.store.judgements import Seen
 from agent.store.recall import Recall
 from agent.syntax import Source
 from agent.target import Target, find_target
@@ -170,7 +171,7 @@ def _planned(
     run = replace(Run(), started=started, diagnosis=known.diagnosis if known else None)
     subject = Subject(Source(text, target.kernel, timed), kernel_class, hardware, launches)
     playbook = ordered(target.backend, kernel_class) if PLAYBOOK in options.proposers else ()
-    recall = Recall(found.repository, timed)
+    recall = Recall(found.repository, Seen(launches, known.longest_ms if known else {}))
     experience = recall.of(run)
     tried, over = planned(PlaybookProposer(playbook, recall).left(run), subject)
     opt_in = tuple(e.name for e in playbook if e.opt_in and not options.only)

@@ -193,7 +193,7 @@ def _told(path: Path) -> Iterator[None]:
     """What SQLite and the system say, in one line with how to mend it."""
     try:
         yield
-    except sqlite3.DatabaseError as problem:
+    except sqlite3.Error as problem:
         if any(word in str(problem) for word in _OF_THE_MACHINE):
             raise UsageError(
                 f"the store {shown(path)} cannot be used ({problem}): look at its folder and disk, "

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -21,7 +21,7 @@ from agent.attempts import PastAttempt, attempts
 from agent.backends import BACKENDS
 from agent.events import Event, Started
 from agent.journal import replay
-from agent.launches import by_cost, power_of_two
+from agent.launches import ObservedLaunch, by_cost, power_of_two
 from agent.measuring.decision import Status
 from agent.measuring.statistics import Effect
 from agent.playbook import ADVICE, PLAYBOOK
@@ -103,7 +103,8 @@ def judgements(
         return ()
     run = replay(events)
     began, texts = started(run), KernelTexts(repository, started(run).kernel)
-    structure, (dtypes, shapes) = structure_for(run, repository), given_to(run)
+    seen = Seen.of(run)
+    structure, (dtypes, shapes) = structure_for(run, repository, seen), seen.given
     gpu, sm, toolchain = machine(began)
     return tuple(
         Judgement(
@@ -134,22 +135,45 @@ def judgements(
     )
 
 
-def structure_for(run: Run, repository: Repository, timed: tuple[str, ...] = ()) -> Structure:
-    """What the kernel of a run does, as its author gave it.
+@dataclass(frozen=True)
+class Seen:
+    """What perf tests were seen to launch of a kernel; empty where nobody looked."""
 
-    Args:
-        run: which one.
-        repository: that it is in.
-        timed: kernels that perf tests spend time in, where the run has seen nothing yet.
+    launches: tuple[ObservedLaunch, ...] = ()
+    longest_ms: Mapping[str, float] = field(default_factory=dict)
+    """Node id of a test -> its longest timing."""
+
+    @classmethod
+    def of(cls, run: Run) -> Seen:
+        """By the baseline of a run: of the kernel as its author gave it."""
+        return cls(run.baseline.launches, run.baseline.longest_ms) if run.baseline else cls()
+
+    @property
+    def timed(self) -> tuple[str, ...]:
+        """The kernels, that of the longest test first."""
+        return by_cost(self.launches, self.longest_ms)
+
+    @property
+    def given(self) -> tuple[str, str]:
+        """dtypes and shapes of what the longest test hands over."""
+        if not self.launches:
+            return "", ""
+        slowest = max(self.launches, key=lambda launch: self.longest_ms.get(launch.test, 0.0))
+        tensors = slowest.tensors.values()
+        dtypes = sorted({tensor.dtype for tensor in tensors if _DTYPE.fullmatch(tensor.dtype)})
+        shapes = dict.fromkeys(_shape(tensor.shape) for tensor in tensors)
+        return ", ".join(dtypes), ", ".join(shapes)
+
+
+def structure_for(run: Run, repository: Repository, seen: Seen) -> Structure:
+    """What the kernel of a run does, as its author gave it.
 
     Raises:
         UsageError: its text is gone, or holds no kernel.
     """
-    began, baseline = started(run), run.baseline
-    if baseline is not None and baseline.launches:
-        timed = by_cost(baseline.launches, baseline.longest_ms)
+    began = started(run)
     text = repository.read(began.origin_sha, began.kernel).decode()
-    return BACKENDS[began.backend].structure(Source(text, began.kernel, timed))
+    return BACKENDS[began.backend].structure(Source(text, began.kernel, seen.timed))
 
 
 def machine(began: Started) -> tuple[str, int, str]:
@@ -243,18 +267,6 @@ def _said(attempt: PastAttempt) -> str:
 
 def _change(attempt: PastAttempt, texts: KernelTexts) -> str:
     return redact(texts.diff(attempt.before, attempt.after) or "", os.environ)
-
-
-def given_to(run: Run) -> tuple[str, str]:
-    """dtypes and shapes of what the slowest perf test handed over; empty where nobody saw that."""
-    baseline = run.baseline
-    if baseline is None or not baseline.launches:
-        return "", ""
-    slowest = max(baseline.launches, key=lambda launch: baseline.longest_ms.get(launch.test, 0.0))
-    tensors = slowest.tensors.values()
-    dtypes = sorted({tensor.dtype for tensor in tensors if _DTYPE.fullmatch(tensor.dtype)})
-    shapes = dict.fromkeys(_shape(tensor.shape) for tensor in tensors)
-    return ", ".join(dtypes), ", ".join(shapes)
 
 
 def _shape(of: Sequence[int]) -> str:

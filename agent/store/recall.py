@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from agent.analysis.common.structure import Structure
-from agent.errors import JournalError, TransitionError, UsageError
+from agent.errors import TileAgentError, UsageError
 from agent.journal import read, replay
 from agent.repository import Repository
 from agent.state import Run, started
 from agent.store.experience import NOTHING, Experience
-from agent.store.judgements import given_to, judgements, machine, structure_for
+from agent.store.judgements import Seen, judgements, machine, structure_for
 
 
 @dataclass
@@ -19,8 +21,8 @@ class Recall:
     """Asks the store, once for each kernel; a store that cannot be read knows nothing."""
 
     repository: Repository
-    timed: tuple[str, ...] = ()
-    """The kernels that perf tests spend time in, where a run has not seen that yet."""
+    seen: Seen = field(default_factory=Seen)
+    """What earlier runs saw launched, where this one has not looked yet."""
     problem: str = field(init=False, default="")
     """Why the store was not read, in one line."""
     _known: dict[tuple[str, str, bool], Experience] = field(init=False, default_factory=dict)
@@ -38,33 +40,32 @@ class Recall:
     def _asked(self, run: Run) -> Experience:
         try:
             before_s = started(run).began_at_s
-            return experience_of(run, self.repository, self.timed, before_s)
-        except UsageError as problem:
+            return experience_of(run, self.repository, self.seen, before_s)
+        except (TileAgentError, UnicodeDecodeError) as problem:
             self.problem = str(problem)
             return NOTHING
 
 
 def experience_of(
-    run: Run, repository: Repository, timed: tuple[str, ...] = (), before_s: int | None = None
+    run: Run, repository: Repository, seen: Seen | None = None, before_s: int | None = None
 ) -> Experience:
     """What the store knows of kernels like that of a run, on its model of GPU.
 
     Args:
         run: which one.
         repository: that it is in.
-        timed: kernels that perf tests spend time in, where the run has seen nothing yet.
+        seen: what earlier runs saw launched, where this one has not looked yet.
         before_s: only by runs that had begun before: a run that is resumed goes by what it knew.
 
     Raises:
         UsageError: the store cannot be read, or the kernel.
     """
-    from agent.store.database import store_path  # only who remembers needs SQLite
-
-    if not store_path().is_file():
+    if not database().store_path().is_file():
         return NOTHING
-    structure = structure_for(run, repository, timed)
+    seen = Seen.of(run) if run.baseline or seen is None else seen
+    structure = structure_for(run, repository, seen)
     gpu, *_ = machine(started(run))
-    return experience(started(run).backend, structure, gpu, given_to(run), before_s)
+    return experience(started(run).backend, structure, gpu, seen.given, before_s)
 
 
 def experience(
@@ -86,9 +87,7 @@ def experience(
     Raises:
         UsageError: it cannot be read.
     """
-    from agent.store.database import stored
-
-    found = stored(backend=backend, kind=structure.kind, gpu=gpu, before_s=before_s)
+    found = database().stored(backend=backend, kind=structure.kind, gpu=gpu, before_s=before_s)
     return Experience.of(found, structure, gpu, given)
 
 
@@ -103,9 +102,22 @@ def record(journal: Path, repository: Repository) -> str:
         options = replay(events).options
         if not options.remember:
             return ""
-        from agent.store.database import add
-
-        add(judgements(events, repository, with_source=options.remember_source))
-    except (JournalError, TransitionError, UsageError) as problem:
-        return str(problem)
+        database().add(judgements(events, repository, with_source=options.remember_source))
+    except (TileAgentError, OSError, UnicodeDecodeError) as problem:
+        return " ".join(str(problem).split())
     return ""
+
+
+def database() -> ModuleType:
+    """What speaks to SQLite, which only who remembers needs.
+
+    Raises:
+        UsageError: this Python lacks it.
+    """
+    try:
+        return import_module("agent.store.database")
+    except ImportError as problem:
+        raise UsageError(
+            f"what is remembered is kept by SQLite, and this Python cannot load it ({problem}): "
+            "install Python's sqlite3, or leave --remember out"
+        ) from problem

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,3 +202,24 @@ def test_a_run_goes_on_where_its_store_cannot_be_written(tmp_path: Path) -> None
     problem = recorded(run)
     assert "is damaged" in problem
     assert "\n" not in problem
+
+
+def test_a_python_without_sqlite_is_said_to_be_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = scripted(tmp_path)
+    run.finish()
+    monkeypatch.setitem(sys.modules, "agent.store.database", None)
+    problem = recorded(run)
+    assert problem.endswith("install Python's sqlite3, or leave --remember out")
+    monkeypatch.undo()
+    assert not (tmp_path / "state" / "memory.sqlite").exists()
+
+
+def test_a_journal_or_a_kernel_that_is_gone_is_a_line_too(tmp_path: Path) -> None:
+    run = scripted(tmp_path)
+    run.finish()
+    shutil.rmtree(run.repo / ".git" / "objects")
+    assert len(recorded(run).splitlines()) == 1
+    (run.folder / "journal.jsonl").unlink()
+    assert len(recorded(run).splitlines()) == 1
