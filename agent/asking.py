@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from agent.events import Candidate, CodeChange, FilteredOut, Proposed, Skipped
 from agent.evidence.compare import pairs
 from agent.evidence.model import Artifact
 from agent.harness.compiling.candidate_filter import in_short
-from agent.proposers.base import Declined, Exhausted, Proposer
+from agent.proposers.base import Declined, Exhausted, Proposal, Proposer
 from agent.state import Run, started
 from agent.syntax import Source
 
@@ -32,30 +33,62 @@ class Asking:
         text = self.candidates.workspace.repository.read(run.incumbent_sha, kernel).decode()
         return Source(text, kernel, run.timed_kernels)
 
+    def subject(self, run: Run) -> Subject:
+        """The incumbent, as entries see it."""
+        return Subject(self.source(run), self.kernel_class, self.hardware, run.launches)
+
     def ask(self, run: Run) -> Proposed | Skipped | Exhausted:
         """ONE optimization, its variants committed; or why it gives none that is worth a run."""
-        subject = Subject(self.source(run), self.kernel_class, self.hardware, run.launches)
+        subject = self.subject(run)
         proposal = self.proposers[run.proposer].propose(run, subject)
         if isinstance(proposal, Exhausted):
             return proposal
         if isinstance(proposal, Declined):
             return Skipped(proposal.optimization, proposal.reason, proposal.usage)
-        proposal, known = self.candidates.untried(run, subject.source.text, proposal)
-        committed = self.candidates.commit(run, proposal)
-        out = self._filtered_out(run, committed)
-        if len(out) == len(committed):
-            why = in_short((*(each.reason for each in known), *out.values()))
-            return Skipped(proposal.optimization, why, proposal.usage)
-        chosen = tuple(c for c in committed if c.sha not in out)
+        if known := run.gathered.get(proposal.optimization):
+            return known
+        (made,) = self.committed(run, subject, [proposal])
+        return made
+
+    def committed(
+        self, run: Run, subject: Subject, proposals: Sequence[Proposal], until: float = math.inf
+    ) -> tuple[Proposed | Skipped, ...]:
+        """What becomes of each proposal: its variants as commits, or why none is worth a run.
+
+        Args:
+            run: as it is now.
+            subject: the incumbent.
+            proposals: all for it; they are compiled together.
+            until: when compiling must be over, by the monotonic clock.
+        """
+        untried = [self.candidates.untried(run, subject.source.text, each) for each in proposals]
+        commits = [self.candidates.commit(run, proposal) for proposal, _ in untried]
+        out = self._filtered_out(run, [one for some in commits for one in some], until)
+        made: list[Proposed | Skipped] = []
+        for (proposal, known), candidates in zip(untried, commits, strict=True):
+            why = [FilteredOut(c.title, out[c.sha]) for c in candidates if c.sha in out]
+            passed = (*known, *why)
+            if len(why) == len(candidates):
+                reason = in_short(tuple(each.reason for each in passed))
+                made.append(Skipped(proposal.optimization, reason, proposal.usage))
+                continue
+            chosen = tuple(c for c in candidates if c.sha not in out)
+            made.append(self._proposed(run, proposal, chosen, passed))
+        return tuple(made)
+
+    def _proposed(
+        self,
+        run: Run,
+        proposal: Proposal,
+        chosen: tuple[Candidate, ...],
+        filtered_out: tuple[FilteredOut, ...],
+    ) -> Proposed:
         return Proposed(
             optimization=proposal.optimization,
             family=proposal.family,
             hypothesis=proposal.hypothesis,
             candidates=chosen,
-            filtered_out=(
-                *known,
-                *(FilteredOut(c.title, out[c.sha]) for c in committed if c.sha in out),
-            ),
+            filtered_out=filtered_out,
             expected_gain=proposal.expected_gain,
             risk=proposal.risk,
             rounding=proposal.rounding,
@@ -65,13 +98,15 @@ class Asking:
             code=tuple(each for c in chosen for each in self._code(run, c.sha)),
         )
 
-    def _filtered_out(self, run: Run, committed: Sequence[Candidate]) -> Mapping[str, str]:
+    def _filtered_out(
+        self, run: Run, committed: Sequence[Candidate], until: float
+    ) -> Mapping[str, str]:
         """Commit -> why it need not be timed.
 
         What does not compile is judged all the same where its author may mend it: the tests tell
         all that the compiler says, and the attempt counts.
         """
-        out = self.candidates.filtered_out(run, list(committed))
+        out = self.candidates.filtered_out(run, committed, until)
         if run.possible_attempts == 1:
             return out
         compiled = {sha: self.candidates.compiled(run, sha) for sha in out}

@@ -16,7 +16,6 @@ from agent.events import Event
 from agent.journal import replay
 from agent.measuring.decision import Rules, Status
 from agent.playbook import find
-from agent.playbook.base import Optimization
 from agent.report.iterations import Iteration, iterations
 
 
@@ -63,9 +62,7 @@ class PastAttempt:
     def depends_on(self) -> frozenset[str]:
         """Families of which a keep makes it worth another try."""
         with suppress(UsageError):  # what no entry describes depends on nothing that is known
-            entry = find(self.optimization)
-            own = {entry.family} if isinstance(entry, Optimization) and entry.climbs else set()
-            return frozenset(own) | getattr(entry, "revisit_after", frozenset())
+            return find(self.optimization).depends_on
         return frozenset()
 
     def told(self, change: str) -> JudgedEdit:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from agent.environment import describe
 from agent.events import Calibrated, Candidate, FilteredOut, Measured
 from agent.evidence.duplicates import CompiledCommit
+from agent.harness.compiling.artifacts import processors
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.compiling.candidate_filter import CandidateFilter
 from agent.harness.measuring.result_check import Allowance
@@ -22,6 +25,9 @@ from agent.redaction import redact
 from agent.state import Phase, Run, started
 from agent.touched import Worktree
 from agent.workspace import Workspace
+
+MOST_GITS = 8
+"""That check out commits at the same time."""
 
 
 @dataclass
@@ -47,6 +53,11 @@ class Candidates:
         root = self.workspace.checkout(sha)
         self._worktrees[sha] = Worktree.look(self.workspace.repository, root, sha)
         return Checkout(root, self.python_path(root), started(run).kernel)
+
+    def checkouts(self, run: Run, shas: Sequence[str]) -> list[Checkout]:
+        """The same of several: of a large repository git takes a while for each."""
+        with ThreadPoolExecutor(min(MOST_GITS, processors())) as pool:
+            return list(pool.map(partial(self.checkout, run), shas))
 
     def untried(
         self, run: Run, before: str, proposal: Proposal
@@ -96,10 +107,16 @@ class Candidates:
             made.append(Candidate(sha, dict(variant.params), variant.title))
         return made
 
-    def filtered_out(self, run: Run, candidates: list[Candidate]) -> Mapping[str, str]:
-        """Commit -> why it need not be timed, by what the compiler makes of it."""
+    def filtered_out(
+        self, run: Run, candidates: Sequence[Candidate], until: float
+    ) -> Mapping[str, str]:
+        """Commit -> why it need not be timed, by what the compiler makes of it until then."""
         out = self._filter.filter_out(
-            run.incumbent_sha, candidates, lambda sha: self.checkout(run, sha), perf_tests(run)
+            run.incumbent_sha,
+            candidates,
+            partial(self.checkouts, run),
+            perf_tests(run),
+            until,
         )
         self.release(candidate.sha for candidate in candidates)
         return out

@@ -267,6 +267,27 @@ class Proposed(Event):
 
 
 @dataclass(frozen=True)
+class Gathered(Event):
+    """What the playbook has left for the incumbent, before one of it is chosen."""
+
+    proposals: tuple[Proposed, ...]
+    """Each with its variants committed and compiled; several are looked at next."""
+    passed_over: tuple[Skipped, ...] = ()
+    """What gives nothing to look at, and why."""
+
+
+@dataclass(frozen=True)
+class Scouted(Event):
+    """Short looks at all variants that were gathered; by them the next choices are ordered."""
+
+    results: tuple[ScreenResult, ...]
+    error: float
+    """How far each may be off, as a share of the latency."""
+    configs: tuple[str, ...] = ()
+    """Those that were looked at, where comparisons measure more."""
+
+
+@dataclass(frozen=True)
 class Screened(Event):
     """The variants of a sweep, looked at cheaply; `order` is the shas, most promising first."""
 
@@ -360,21 +381,4 @@ class Finished(Event):
     """Configs that the comparison does not cover, for lack of time."""
 
 
-EVENTS: tuple[type[Event], ...] = (
-    Started,
-    Baselined,
-    Calibrated,
-    Skipped,
-    Offered,
-    Dropped,
-    HandedOver,
-    Proposed,
-    Screened,
-    Verified,
-    Measured,
-    Failed,
-    GivenUp,
-    Settled,
-    Stopped,
-    Finished,
-)
+EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())

@@ -25,7 +25,6 @@ from agent.events import (
     Calibrated,
     Event,
     Failed,
-    Finished,
     HandedOver,
     Measured,
     Settled,
@@ -33,13 +32,13 @@ from agent.events import (
     StopReason,
     Verified,
 )
+from agent.finishing import Finishing
 from agent.harness.diagnostician import UNPROFILED, Diagnostician
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
     MeasuringBudget,
     baseline_s,
     chosen_configs,
-    final_subset,
     raise_outrun,
 )
 from agent.harness.measuring.calibration import BudgetedCalibration
@@ -53,13 +52,13 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
 from agent.measuring.screening import ScreenResult
-from agent.measuring.statistics import Comparison
+from agent.options import PLAYBOOK
 from agent.proposers.base import Exhausted, Proposer
+from agent.scouting import Scouting
 from agent.state import (
     Phase,
     Run,
     decided,
-    doubtful,
     may_mend,
     started,
     stop_detail,
@@ -118,10 +117,13 @@ class Effects:
     """Says what holds the incumbent back; None where nobody asks."""
     doing: Callable[[Run, str], None] = lambda _run, _what: None
     """Told in a few words what goes on within a phase, for who watches."""
+    scouts: bool = False
+    """Whether what the playbook has left is looked at before it is chosen."""
 
     def __post_init__(self) -> None:
         self._iteration_ends, self._iteration = 0.0, (-1, 0)
         self._asking = Asking(self.candidates, self.proposers, self.kernel_class, self.hardware)
+        self._scouting = Scouting(self.judge, self.candidates, self._asking, self.doing)
 
     def table(self) -> Mapping[Phase, Effect]:
         """Phase -> effect."""
@@ -129,6 +131,7 @@ class Effects:
             Phase.BASELINE: self.baseline,
             Phase.CALIBRATE: self.calibrate,
             Phase.PROPOSE: self.propose,
+            Phase.SCOUT: self.scout,
             Phase.SCREEN: self.screen,
             Phase.VERIFY: self.verify,
             Phase.MEASURE: self.measure,
@@ -230,10 +233,16 @@ class Effects:
             if isinstance(outcome, Failure):
                 return Stopped(StopReason.ESCALATED, outcome.reason)
             return Calibrated(outcome, subset=run.subset)
+        if self.scouts and (entries := self._scouting.due(run)):
+            return self._scouting.gather(run, entries)
         answer = self._asking.ask(run)
         if isinstance(answer, Exhausted):
             return self._stop(run, answer.stop, answer.reason)
         return answer
+
+    def scout(self, run: Run) -> Event:
+        """Look shortly at what was gathered: what looks best is tried first."""
+        return self._scouting.look(run)
 
     def repair(self, run: Run) -> Event:
         """Commit what a candidate was mended to."""
@@ -268,12 +277,18 @@ class Effects:
         rejected: list[ScreenResult] = []
         failure: Failure | None = None
         origin = self.candidates.checkout(run, started(run).origin_sha)
+        incumbent = self.candidates.checkout(run, run.incumbent_sha)
         for place, candidate in enumerate(run.candidates, 1):
             if len(run.candidates) > 1:
                 self.doing(run, variant(run, place))
-            there = self.candidates.checkout(run, candidate.sha)
+            there, now = self.candidates.checkout(run, candidate.sha), self.judge.setting()
+            known = self.candidates.known_comparison(replace(run, candidate=candidate), now)
             outcome = self.judge.verify(
-                there, self._deadline(run), origin=origin, allowance=allowance(run)
+                there,
+                self._deadline(run),
+                origin=origin,
+                allowance=allowance(run),
+                incumbent=None if known else incumbent,  # nothing will be compared
             )
             if not isinstance(outcome, Failure):
                 seen = outcome.launches
@@ -313,8 +328,7 @@ class Effects:
         if run.verdict.status is Status.KEEP:
             assert run.candidate is not None and run.comparison is not None
             levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
-            ends = stop_reason(advance(run, Settled(run.candidate.sha))) is not None
-            until = UNPROFILED if ends else math.inf  # nobody is to choose by what that tells
+            until = UNPROFILED if self._goes_by_looks(run) else math.inf
             diagnosis = self._diagnose(run, run.candidate.sha, levels_ms, until)
             sha, note = self.candidates.keep(run)
         done_with = {run.incumbent_sha, *(candidate.sha for candidate in run.candidates)}
@@ -322,26 +336,15 @@ class Effects:
         return Settled(sha, note, diagnosis)
 
     def finish(self, run: Run) -> Event:
-        """The last word: best against origin, and kept steps that are in doubt once more.
+        """The last word: best against origin, and kept steps that are in doubt once more."""
+        return Finishing(self.judge, self.candidates).finish(run)
 
-        The figures of fresh processes are the ones to report; a step that no longer shows its gain
-        is named. The best is compared on all configs, as far as they fit into the time of an
-        iteration.
-        """
-        whole = final_subset(run)
-        self.judge.compare_on(whole)
-        outcome = self._again(run, started(run).origin_sha, run.incumbent_sha) if run.kept else None
-        self.judge.compare_on(run.subset)
-        faded = []
-        for before, row in doubtful(run):
-            step = self._again(run, before, row.sha)
-            if not (isinstance(step, Failure) or step.overall.low > 0):
-                faded.append(row.iteration)
-        self.workspace.close()
-        if isinstance(outcome, Failure):
-            return Finished(None, f"the final comparison failed: {outcome.reason}", tuple(faded))
-        left_out = whole.left_out if whole and outcome else ()
-        return Finished(outcome, faded=tuple(faded), left_out=left_out)
+    def _goes_by_looks(self, run: Run) -> bool:
+        """Whether nobody is to choose by what a profile of the kept candidate tells."""
+        assert run.candidate is not None
+        if stop_reason(advance(run, Settled(run.candidate.sha))) is not None:
+            return True
+        return self.scouts and run.proposer == PLAYBOOK and run.next_proposer is None
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -376,10 +379,6 @@ class Effects:
             self.candidates.known(run.incumbent_sha),
             run.launches,
         )
-
-    def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:
-        ours, theirs = (self.candidates.checkout(run, sha) for sha in (before, after))
-        return self.judge.compare(ours, theirs, None, deadline_in(run.options.iteration_timeout_s))
 
     def _deadline(self, run: Run) -> float:
         """When the current attempt must be over. A resumed one has its time again."""

@@ -277,6 +277,13 @@ class Options:
             min=1,
         ),
     ] = None
+    scout: Annotated[
+        bool,
+        Option(
+            "Look shortly at all that the playbook has left before one of it is chosen, and again "
+            "after a large gain; what may gain most is tried first. On a GPU only."
+        ),
+    ] = True
     gpus: Annotated[
         int,
         Option(
@@ -300,7 +307,10 @@ class Options:
     """Iterations after which the noise floor is measured again."""
     counters: Annotated[
         bool,
-        Option("Profile the baseline and what is kept with Nsight Compute, where it is installed."),
+        Option(
+            "Profile the baseline with Nsight Compute, where it is installed, and what is kept "
+            "where that helps to choose what comes next."
+        ),
     ] = True
     rules: Rules = field(default_factory=Rules)
     proposers: Annotated[

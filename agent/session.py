@@ -29,7 +29,7 @@ from agent.harness.diagnostician import Diagnostician
 from agent.harness.discovery import KINDS
 from agent.harness.measuring.further_gpus import further_gpus
 from agent.harness.measuring.gpu import taken
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
@@ -119,6 +119,7 @@ class Session:
             hardware=self.hardware,
             diagnostician=self._diagnostician(),
             doing=partial(note_activity, self.folder),
+            scouts=self.options.scout and self.environment.gpu is not None,
         )
 
     def _diagnostician(self) -> Diagnostician:

@@ -28,6 +28,7 @@ from agent.measuring.decision import Gain, Status, Verdict, decide, percent
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration
 from agent.measuring.pair_cost import PairCost
+from agent.measuring.scouting import Estimate
 from agent.measuring.screening import ScreenResult
 from agent.measuring.statistics import Comparison, Effect
 from agent.measuring.subset import Subset
@@ -42,6 +43,7 @@ class Phase(StrEnum):
     BASELINE = "baseline"
     CALIBRATE = "calibrate"
     PROPOSE = "propose"
+    SCOUT = "scout"
     SCREEN = "screen"
     VERIFY = "verify"
     MEASURE = "measure"
@@ -132,6 +134,13 @@ class Run:
     """Why the candidate was not measured, or not in the end."""
     earlier: tuple[Attempt, ...] = ()
     """Of the current iteration, before what is under judgement now."""
+    gathered: Mapping[str, Proposed | Skipped] = field(default_factory=dict)
+    """Optimization -> its variants on the incumbent, committed and compiled, or why there are none;
+    as far as that was found out before one was chosen."""
+    scouted: Mapping[str, ScreenResult] = field(default_factory=dict)
+    """Commit -> what a short look at one of those gave."""
+    estimates: Mapping[str, Estimate] = field(default_factory=dict)
+    """Optimization -> what the last short look says of it."""
     tried: Mapping[str, int] = field(default_factory=dict)
     """Optimization -> the iteration in which it was last looked at."""
     spent_out: frozenset[str] = frozenset()

@@ -49,7 +49,7 @@ class Sweep:
         subset = screened_subset(run)
         self.judge.compare_on(subset)
         try:
-            found = self._ranked(run, stop, _number(run, subset))
+            found = self._ranked(run, stop, looked_at(run, subset))
         finally:
             self.judge.compare_on(run.subset)
         if isinstance(found, Failed) or subset == run.subset or subset is None:
@@ -57,14 +57,15 @@ class Sweep:
         return Screened(found.results, found.order, subset.configs)
 
     def _ranked(self, run: Run, stop: float, configs: int | None) -> Screened | Failed:
-        variants = {c.sha: self.candidates.checkout(run, c.sha) for c in run.candidates}
+        shas = [candidate.sha for candidate in run.candidates]
+        variants = dict(zip(shas, self.candidates.checkouts(run, shas), strict=True))
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
-        near = PROCESSES * run.calibration.noise_floor if run.calibration else 0.0
+        near = near_noise(run)
         near = near if near < FAR_BEHIND else 0.0  # one look more would not tell them apart
         try:
             with self.judge.line_ups(incumbent, variants, configs) as line_ups:
                 looks = _Looks(self, run, incumbent, variants, line_ups, stop)
-                results, ranking = halve(tuple(variants), looks, near)
+                results, ranking = halve(tuple(variants), looks, near, run.looked_at)
         finally:
             self.candidates.release(variants)
         blamed = looks.blamed
@@ -137,8 +138,13 @@ class _Looks:
         return time.monotonic() > self.stop or self.blamed is not None
 
 
-def _number(run: Run, subset: Subset | None) -> int | None:
-    """Of the configs that are looked at; None where nobody knows."""
+def near_noise(run: Run) -> float:
+    """How far apart two processes may put the same code, as a log ratio."""
+    return PROCESSES * run.calibration.noise_floor if run.calibration else 0.0
+
+
+def looked_at(run: Run, subset: Subset | None) -> int | None:
+    """How many configs a look has; None where nobody knows."""
     if subset is not None:
         return len(subset.configs)
     return len(run.baseline.records) if run.baseline else None

@@ -5,9 +5,11 @@ resuming is the normal path and not a feature. An event is written only after `a
 accepted it; an effect can therefore be repeated after a crash and must not mind.
 
     SETUP -> BASELINE -> CALIBRATE -> PROPOSE -> SCREEN -> VERIFY -> MEASURE -> SETTLE -+
-                                         ^  |   (a sweep)                               |
-                                         |  +-> FINISH -> DONE                          |
-                                         +----------------------------------------------+
+                                       ^ ^  |   (a sweep)                               |
+                                       | |  +-> FINISH -> DONE                          |
+                             SCOUT <---+ +----------------------------------------------+
+
+Before the playbook chooses, PROPOSE may lead to SCOUT, which leads back: what is left is looked at.
 
 Where an assistant may mend a candidate that is not kept, SCREEN, VERIFY and MEASURE lead to REPAIR,
 and that to the next attempt as PROPOSE does, or to PROPOSE once it is given up.
@@ -27,11 +29,13 @@ from agent.events import (
     Event,
     Failed,
     Finished,
+    Gathered,
     GivenUp,
     HandedOver,
     Measured,
     Offered,
     Proposed,
+    Scouted,
     Screened,
     Settled,
     Skipped,
@@ -40,6 +44,7 @@ from agent.events import (
     Verified,
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
+from agent.measuring.scouting import Estimate, best_gain
 from agent.state import Attempt, Phase, Row, Run, decided
 from agent.usage import Usage
 
@@ -118,6 +123,10 @@ def _step(run: Run, event: Event) -> Run:
                 spent_out=run.spent_out - {event.optimization},
                 at_the_end=run.at_the_end - {event.optimization},
             )
+        case Phase.PROPOSE, Gathered():
+            return _gathered(run, event)
+        case Phase.SCOUT, Scouted():
+            return _scouted(run, event)
         case Phase.PROPOSE, Stopped():
             return replace(run, phase=Phase.FINISH, stopped=event)
         case Phase.SCREEN, Screened():
@@ -173,6 +182,35 @@ def _step(run: Run, event: Event) -> Run:
     raise TransitionError(f"{type(event).__name__} does not belong to phase {run.phase.value}")
 
 
+def _gathered(run: Run, event: Gathered) -> Run:
+    """With what was found to be left; of what is not looked at nothing is to be expected."""
+    found: dict[str, Proposed | Skipped] = {each.optimization: each for each in event.proposals}
+    found |= {each.optimization: each for each in event.passed_over}
+    return replace(
+        run,
+        phase=Phase.SCOUT if len(event.proposals) > 1 else Phase.PROPOSE,  # else there is no choice
+        gathered={**run.gathered, **found},
+        estimates={**run.estimates, **dict.fromkeys(found, Estimate(run.iteration))},
+    )
+
+
+def _scouted(run: Run, event: Scouted) -> Run:
+    """With an estimate for everything that was gathered on the incumbent, and a look's result."""
+    looks = {**run.scouted, **{result.sha: result for result in event.results}}
+    estimates = {
+        name: Estimate(
+            run.iteration,
+            best_gain(looks, (candidate.sha for candidate in proposal.candidates)),
+            event.error,
+        )
+        for name, proposal in run.gathered.items()
+        if isinstance(proposal, Proposed)
+    }
+    return replace(
+        run, phase=Phase.PROPOSE, scouted=looks, estimates={**run.estimates, **estimates}
+    )
+
+
 def _with_candidates(run: Run, event: Proposed) -> Run:
     """With what is under judgement from here on, and nothing of what was before."""
     return replace(
@@ -182,7 +220,7 @@ def _with_candidates(run: Run, event: Proposed) -> Run:
         proposal=event,
         candidates=event.candidates,
         candidate=None,
-        looked_at={},
+        looked_at={c.sha: run.scouted[c.sha] for c in event.candidates if c.sha in run.scouted},
         comparison=None,
         verdict=None,
         candidate_correct=False,
@@ -281,6 +319,8 @@ def _settle(run: Run, event: Settled) -> Run:
     return replace(
         after,
         branch_behind=event.note,
+        gathered={},
+        scouted={},
         calibration=run.calibration and replace(run.calibration, levels_ms=levels_ms),
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,

@@ -21,7 +21,7 @@ from agent.workspace import SANDBOX
 
 JUDGED = (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE)
 """Where code of a candidate under judgement runs."""
-TOLD = (Phase.PROPOSE, Phase.REPAIR, Phase.SETTLE, Phase.FINISH)
+TOLD = (Phase.PROPOSE, Phase.SCOUT, Phase.REPAIR, Phase.SETTLE, Phase.FINISH)
 """Where programs write one, and what was kept is looked at again."""
 
 

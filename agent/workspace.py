@@ -12,9 +12,10 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -59,6 +60,8 @@ class Workspace:
 
     repository: Repository
     run_id: str
+    _listing: threading.Lock = field(default_factory=threading.Lock, compare=False)
+    """Held where git reads the list of worktrees: it fails on one that is just being added."""
 
     # --- before and after a run -----------------------------------------------------------------
 
@@ -286,13 +289,17 @@ class Workspace:
 
         Every commit has its own, so that a live worker never sees its files change. One that is
         there already is put right: a candidate may have written into it, or a crash left it half
-        made. What it should not hold goes, compiled and ignored files included.
+        made. What it should not hold goes, compiled and ignored files included. Several threads may
+        ask for commits at once.
         """
         path = self.folder / sha[:12]
         if not self._restore(path, sha):
-            self._remove(path)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.repository.git("worktree", "add", "--quiet", "--force", "--detach", str(path), sha)
+            with self._listing:
+                self._remove(path)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                add = ("worktree", "add", "--quiet", "--force", "--detach", "--no-checkout")
+                self.repository.git(*add, str(path), sha)
+            self.repository.git("-C", str(path), "reset", "--hard", "--quiet", sha)
         return path
 
     def release(self, sha: str) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from agent.environment import describe, probe
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in

@@ -3,9 +3,10 @@
     python benchmarks/overhead.py OUT [EXAMPLE]
 
 Runs tile-agent on an example (cutile_softmax) to its end, takes the wall time of every complete
-iteration from the journal, and counts the pytest sessions in it: one a screened variant, one for
-correctness, two a process pair. By hand each of them would be a fresh `python -m pytest`; one
-correctness and one perf command are timed that way, three times each, and the medians multiplied.
+iteration from the journal, and counts the pytest sessions in it: one a variant that is looked at,
+one for correctness, two a process pair. Looks before a choice have a line of their own. By hand
+each session would be a fresh `python -m pytest`; one correctness and one perf command are timed
+that way, three times each, and the medians multiplied.
 Writes OUT/overhead.md.
 """
 
@@ -19,9 +20,11 @@ import time
 from pathlib import Path
 
 from agent.environment import describe, probe
-from agent.events import Measured, Proposed, Screened, Settled, Verified
+from agent.events import Gathered, Measured, Proposed, Scouted, Screened, Settled, Verified
 from agent.journal import read
 from benchmarks.examples import run
+
+LOOKS = "looks before a choice"
 
 
 def main() -> int:
@@ -57,7 +60,8 @@ def main() -> int:
             f"| {name} | {correctness} + {perf} | {hand_s:.0f} | {took_s:.1f} "
             f"| {took_s / hand_s:.0%} |"
         )
-    rate = 3600 / statistics.mean(spent_s)
+    tried = sum(name != LOOKS for name, *_ in iterations(journal))
+    rate = 3600 * tried / sum(spent_s)
     lines += ["", f"{rate:.0f} complete iterations an hour."]
     (out / "overhead.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
@@ -68,13 +72,18 @@ def iterations(journal: Path) -> list[tuple[str, int, int, float]]:
     """Complete iterations: optimization, perf sessions, correctness sessions, wall time in s."""
     found = []
     name, perf, correctness, took_s = "", 0, 0, 0.0
+    seen: set[str] = set()
     for event in (entry.event for entry in read(journal)):
-        if isinstance(event, Proposed):
-            name, perf, correctness, took_s = event.optimization, 0, 0, 0.0
+        if isinstance(event, Proposed | Gathered):
+            name = event.optimization if isinstance(event, Proposed) else LOOKS
+            perf, correctness, took_s = 0, 0, 0.0
         took_s += event.took_s
         match event:
+            case Scouted():
+                seen |= {result.sha for result in event.results}
+                found.append((LOOKS, len(event.results), 0, took_s))
             case Screened():
-                perf += len(event.results)
+                perf += len({result.sha for result in event.results} - seen)
             case Verified():
                 correctness += 1 + len(event.rejected)
             case Measured():

@@ -26,7 +26,8 @@ TIERS = """
     assistant  mcp  skillbook  finalizing
     session
     loop
-    watched  sweep  asking  planning
+    watched  scouting  planning  finishing
+    sweep  asking
     candidates  captured  profiled  collecting
     proposers
     store

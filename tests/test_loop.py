@@ -37,7 +37,7 @@ from agent.report.progress import lines
 from agent.report.table import render
 from agent.state import ATTEMPTS, Phase, Run
 from tests.support.repo import git, isolate, make_repo, snapshot
-from tests.support.scenario import ORIGIN, STEPS
+from tests.support.scenario import ENTRIES, ORIGIN, STEPS
 from tests.support.scripted import (
     KERNEL,
     ScriptedCompiler,
@@ -329,6 +329,19 @@ def test_the_last_keep_is_not_profiled(tmp_path: Path) -> None:
     assert UNPROFILED not in before
 
 
+def test_where_looks_give_the_order_no_keep_is_profiled(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), entries=ENTRIES)
+    doctor: Any = Profiling()
+    effects = replace(scripted.effects(), diagnostician=doctor)
+    run, journal = scripted.begin()
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    journal.close()
+    baseline, *keeps = doctor.until
+    assert baseline != UNPROFILED
+    assert keeps == [UNPROFILED] * len(run.kept)
+
+
 class LongPass(ScriptedJudge):
     """Eight configs, whose pairs take 10 s each by the baseline's word."""
 
@@ -576,6 +589,17 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, lis
 
 
 @pytest.fixture(scope="module")
+def scouting(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
+    """The same of one that looks at what is left before it chooses."""
+    folder = tmp_path_factory.mktemp("calm")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        isolate(monkeypatch, folder)
+        repo = make_repo(folder, {KERNEL: ORIGIN})
+        assert attempt(repo, proposer="scouting") == 0
+        return outcome(repo)
+
+
+@pytest.fixture(scope="module")
 def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
     """The same of one whose candidates are mended."""
     folder = tmp_path_factory.mktemp("calm")
@@ -586,7 +610,7 @@ def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str
         return outcome(repo)
 
 
-NOT_SEEN = (Phase.SETUP, Phase.REPAIR, Phase.DONE)
+NOT_SEEN = (Phase.SETUP, Phase.SCOUT, Phase.REPAIR, Phase.DONE)
 PHASES = [phase.value for phase in Phase if phase not in NOT_SEEN]
 
 
@@ -606,6 +630,20 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
     attempt(repo)
     assert outcome(repo) == undisturbed
     assert git(repo, "status", "--porcelain") == ""
+    assert git(repo, "worktree", "list").count("\n") == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("phase", ["propose", "scout", "screen", "settle"])
+def test_a_run_killed_anywhere_goes_by_the_looks_that_it_took(
+    tmp_path: Path, phase: str, scouting: tuple[str, str, list[str]]
+) -> None:
+    """Those that it had not written down are taken again."""
+    repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
+    for moment in ("before", "after", "torn", "written"):
+        assert attempt(repo, phase, moment, "scouting") == -9, moment
+    attempt(repo, proposer="scouting")
+    assert outcome(repo) == scouting
     assert git(repo, "worktree", "list").count("\n") == 0
 
 

@@ -38,7 +38,7 @@ def told(run: Run, *events: Skipped | Stopped) -> list[str]:
 
 def test_what_the_playbook_passes_over_is_one_line_and_is_not_repeated() -> None:
     assert told(proposing(), *SKIPS, SKIPS[0], STOPPED) == [
-        "skip       3 optimizations do not apply: the summary names them, and why",
+        "skip       3 optimizations passed over: the summary names them, and why",
         "stop       the playbook is exhausted",
     ]
 
@@ -57,7 +57,7 @@ def test_the_summary_gives_each_reason_once() -> None:
     for event in (*SKIPS, STOPPED):
         run = advance(run, event)
     text = summarize(run, "no GPU")
-    assert "\n-  warps, tma do not apply: no warps\n-  stages does not apply: no loop\n" in text
+    assert "\n-  warps, tma passed over: no warps\n-  stages passed over: no loop\n" in text
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_the_summary_of_a_finished_run() -> None:
     for line in (
         render_table(run_with().rows),
         "3. reciprocal (n=0): test_softmax: assert 1.0 == 2.0",
-        "pipelining does not apply: there is no loop: 0 found",
+        "pipelining passed over: there is no loop: 0 found",
         "Stopped: no improvement in consecutive iterations (after 2 of them)",
         "Latency: GPU time of a launch",
         f"Measured on: {MACHINE}",

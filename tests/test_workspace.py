@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -505,6 +506,20 @@ def test_an_intact_worktree_is_not_rewritten(repo: Path) -> None:
     assert {f: (s.st_ino, s.st_mtime_ns) for f, s in before.items()} == {
         f: (s.st_ino, s.st_mtime_ns) for f, s in after.items()
     }
+
+
+def test_many_commits_are_checked_out_at_once(repo: Path) -> None:
+    """Twice: git has to make them at first, and to look at them then."""
+    before = snapshot(repo)
+    workspace = open_workspace(repo)
+    texts = {candidate(workspace, FASTER + f"# {n}\n".encode()): n for n in range(24)}
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(2):
+            for sha, path in zip(texts, pool.map(workspace.checkout, texts), strict=True):
+                assert (path / SOFTMAX).read_text().endswith(f"# {texts[sha]}\n")
+                assert (path / "notes.txt").read_text() == "one\n"
+    workspace.close()
+    assert changed(before, snapshot(repo)) == set()
 
 
 def test_close_leaves_the_worktrees_of_others(repo: Path, tmp_path: Path) -> None:

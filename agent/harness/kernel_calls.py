@@ -21,7 +21,7 @@ from agent.errors import UsageError, WorkerError, WorkerTimedOut
 from agent.frozen_tests import TestPlan
 from agent.harness.compiling.cutile import import_roots, module_name
 from agent.harness.measuring.gpu import taken
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.processes.collection_errors import fault
 from agent.harness.processes.confinement import Limits, for_run, remedy
 from agent.harness.processes.fork_server import ForkServer

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from agent.measuring.measurement import Failure
 
@@ -55,6 +56,14 @@ class _Standing:
     latency_ms: float | None = None
     reason: str = "not reached in time"
 
+    @classmethod
+    def of(cls, sha: str, seen: ScreenResult | None) -> _Standing:
+        """As after a short look, where there was one."""
+        if seen is None or seen.improvement is None:
+            return cls(sha)
+        log_ratio = -math.log1p(-seen.improvement)
+        return cls(sha, 1, SHORT_QUADS, SHORT_QUADS * log_ratio, seen.latency_ms)
+
     @property
     def log_ratio(self) -> float:
         return self.sum_log_ratio / self.quads
@@ -72,7 +81,10 @@ was not reached in time."""
 
 
 def halve(
-    shas: tuple[str, ...], look: Looks, near: float = 0.0
+    shas: tuple[str, ...],
+    look: Looks,
+    near: float = 0.0,
+    before: Mapping[str, ScreenResult] = MappingProxyType({}),
 ) -> tuple[tuple[ScreenResult, ...], tuple[str, ...]]:
     """Look at the variants, ever longer at ever fewer.
 
@@ -83,16 +95,18 @@ def halve(
         shas: the variants' commits.
         look: gives what is seen of some of them.
         near: difference of log ratios that processes make by themselves.
+        before: what a short look at some of them gave already; it is not taken again.
 
     Returns:
         What was seen of each, in the order given; and the commits of those that could be timed,
         the most promising first.
     """
-    standings = [_Standing(sha) for sha in shas]
+    standings = [_Standing.of(sha, before.get(sha)) for sha in shas]
     alive = standings
-    quads = SHORT_QUADS if len(shas) > 2 else LONG_QUADS
+    quads = SHORT_QUADS if len(shas) > 2 or before else LONG_QUADS
     while True:
-        in_time = _round(alive, quads, look)
+        new = [s for s in alive if quads == LONG_QUADS or not s.quads]
+        in_time = _round(new, quads, look) if new else True
         alive = sorted((s for s in alive if s.quads), key=lambda s: -s.log_ratio)
         half = alive[: -(-len(alive) // 2)]
         alive = [s for s in half if half[0].log_ratio - s.log_ratio < FAR_BEHIND]

@@ -190,7 +190,13 @@ def _planned(
         latency_meaning=meaning,
         refusal=refusal,
         entries=PlannedEntries(tried, over, opt_in),
-        order=_order(kernel_class.value, options.proposers, known, experience),
+        order=_order(
+            kernel_class.value,
+            options.proposers,
+            known,
+            experience,
+            looks=options.scout and environment.gpu is not None,
+        ),
         remembered=experience.lines,
         cost=tuple(cost_lines(tests, options, earlier)),
         earlier=earlier,
@@ -209,15 +215,20 @@ def _order(
     proposers: Sequence[str],
     known: EarlierRun | None,
     experience: Experience,
+    *,
+    looks: bool,
 ) -> str:
     """What the order rests on, and who else writes candidates."""
     told = f"of the playbook for {kernel_class} kernels"
-    if known and known.diagnosis:
+    if looks:
+        told += "; short looks at all that applies put what may gain most first"
+    elif known and known.diagnosis:
         told += f", with the diagnosis of run {known.run_id} ({known.diagnosis.cause.value})"
     else:
         told += "; the diagnosis after calibration may move some ahead"
     if experience.orders:
-        told += f"; before all that by what is remembered of kernels like this ({experience.about})"
+        first = "where looks do not tell" if looks else "before all that"
+        told += f"; {first} by what is remembered of kernels like this ({experience.about})"
     others = [name for name in proposers if name != PLAYBOOK]
     return f"{told}; {', then '.join(others)} writes its own" if others else told
 

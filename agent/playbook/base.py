@@ -65,6 +65,11 @@ class Entry(ABC):
     """Why a run tries it only where `--only` names it; empty where it tries it by itself."""
 
     @property
+    def depends_on(self) -> frozenset[str]:
+        """Families of which a keep makes it worth another try."""
+        return self.revisit_after | ({self.family} if self.climbs else set())
+
+    @property
     def measured(self) -> str:
         """GPU, version, and the share of the latency that it saved in each kernel.
 

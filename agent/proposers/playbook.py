@@ -1,4 +1,7 @@
-"""The deterministic proposer: the playbook's entries in the order of the kernel's class."""
+"""The deterministic proposer: the playbook's entries, in the order of the kernel's class.
+
+Where they were looked at before, by what that promises.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import replace
 
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.wrapped import decorated
+from agent.measuring.decision import percent
+from agent.measuring.scouting import Estimate
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
@@ -22,10 +27,17 @@ FIRST = frozenset({"rows"})
 More rows a program took 78 % off a norm of short rows, other warps 0.6 %."""
 
 
-class PlaybookProposer:
-    """Tries each optimization once, in the order of the class.
+PROMISING, UNKNOWN, FLAT, SLOWER = range(4)
+"""What may gain what the rules reward, as far as a look at it goes; what was not looked at; what
+may not; what lost beyond doubt."""
 
-    What the diagnosis names is ahead of its place; families that gained little come last.
+
+class PlaybookProposer:
+    """Tries each optimization once.
+
+    Where short looks were taken, what may gain most by them comes first, and what lost beyond doubt
+    is tried only by a run that keeps going. The rest is in the order of the class: what the
+    diagnosis names is ahead of its place, and families that gained little come last.
 
     One whose best value depends on what has been kept since is tried again: the occupancy that
     suited a kernel with TMA stores need not suit the same kernel without them. So is one whose best
@@ -40,7 +52,15 @@ class PlaybookProposer:
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The next optimization that has not been tried, or not since what it depends on."""
         left = self.left(run)
-        return offered(left[0], subject) if left else Exhausted()
+        if not left:
+            return Exhausted()
+        entry = left[0]
+        estimate = _estimate(run, entry)
+        if estimate is not None and estimate.is_slower and not run.options.keep_going:
+            assert estimate.gain is not None
+            slower = f"{percent(-estimate.gain)} slower, {percent(estimate.error)} more or less"
+            return Declined(entry.name, f"a short look found its best variant {slower}")
+        return offered(entry, subject)
 
     def left(self, run: Run) -> list[Optimization]:
         """What is still to be tried, in the order in which it will be."""
@@ -52,7 +72,26 @@ class PlaybookProposer:
         ]
         return sorted(left, key=lambda entry: self._place(run, entry))
 
-    def _place(self, run: Run, entry: Optimization) -> tuple[bool, tuple[int, float], int, int]:
+    def unknown(self, run: Run) -> list[Optimization]:
+        """What is to be looked at, so that it can be put in order; none where there is no choice.
+
+        Everything at first. After a keep what depends on it, and after a large one, which moves
+        what bounds the kernel, all that is left.
+        """
+        found = [entry for entry in self.left(run) if _estimate(run, entry) is None]
+        return found if len(found) > 1 else []
+
+    def _place(
+        self, run: Run, entry: Optimization
+    ) -> tuple[int, float, bool, tuple[int, float], int, int]:
+        estimate = _estimate(run, entry)
+        group = _group(estimate, run.options.rules.minor)
+        most = estimate.high if estimate and group in (PROMISING, SLOWER) else None
+        return group, -(most or 0.0), *self._place_in_class(run, entry)
+
+    def _place_in_class(
+        self, run: Run, entry: Optimization
+    ) -> tuple[bool, tuple[int, float], int, int]:
         own = self._playbook.index(entry)
         named = run.diagnosis.families if run.diagnosis else ()
         place = own - HEAD_START if entry.family in named else own
@@ -60,6 +99,27 @@ class PlaybookProposer:
             place = -len(self._playbook)
         experience = self._recall.of(run) if self._recall else NOTHING
         return entry.family in run.demoted, experience.place(entry.name), place, own
+
+
+def _estimate(run: Run, entry: Optimization) -> Estimate | None:
+    """What a look says of an entry, unless what was kept since has made it doubtful."""
+    estimate = run.estimates.get(entry.name)
+    if estimate is None:
+        return None
+    since = [row for row in run.kept if row.iteration >= estimate.iteration]
+    if any(row.at_least > run.options.rules.major for row in since):
+        return None
+    kept = (run.kept_families.get(family, -1) for family in entry.depends_on)
+    return None if any(when >= estimate.iteration for when in kept) else estimate
+
+
+def _group(estimate: Estimate | None, minor: float) -> int:
+    """Which of the four an entry belongs to, by its estimate and the least that is rewarded."""
+    if estimate is None or estimate.high is None:
+        return UNKNOWN
+    if estimate.is_slower:
+        return SLOWER
+    return PROMISING if estimate.high >= minor else FLAT
 
 
 def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:

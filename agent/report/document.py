@@ -81,6 +81,7 @@ def document(events: Sequence[Event], repository: Repository) -> dict[str, Any]:
         "gains": _gains(run),
         "gains_from": "final" if run.finished and run.finished.comparison else "steps",
         "iterations": steps,
+        "promised": _promised(run),
         "roofline": roofline(run, passed),
         "of_its_roof": roof_line(run),
         "whole_diff": shortened(texts.diff(started.origin_sha, run.incumbent_sha)),
@@ -92,6 +93,16 @@ def document(events: Sequence[Event], repository: Repository) -> dict[str, Any]:
         "interpreted": not started.environment["gpus"],
         "reproduce": reproduce(run),
     }
+
+
+def _promised(run: Run) -> list[dict[str, Any]]:
+    """What the last look at each optimization promised, the most first; what was seen of none."""
+    seen = [
+        {"optimization": name, **to_json(estimate)}
+        for name, estimate in run.estimates.items()
+        if estimate.gain is not None
+    ]
+    return sorted(seen, key=lambda look: -look["gain"])
 
 
 def headline(run: Run) -> str:

@@ -13,6 +13,7 @@ EXAMINED_PASSES = 2
 """Passes over the compared perf tests, about, in which a candidate's results are examined."""
 OF_AN_ITERATION = (
     Phase.PROPOSE,
+    Phase.SCOUT,
     Phase.SCREEN,
     Phase.VERIFY,
     Phase.MEASURE,

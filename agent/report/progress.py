@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from agent.causes import Diagnosis
@@ -10,10 +11,12 @@ from agent.events import (
     Calibrated,
     Event,
     Failed,
+    Gathered,
     HandedOver,
     Measured,
     Offered,
     Proposed,
+    Scouted,
     Screened,
     Settled,
     Skipped,
@@ -21,8 +24,9 @@ from agent.events import (
     Verified,
 )
 from agent.launches import tuning_costs
-from agent.measuring.decision import signed
+from agent.measuring.decision import percent, signed
 from agent.measuring.resolution import describe_resolution
+from agent.measuring.scouting import Estimate
 from agent.measuring.screening import ScreenResult
 from agent.measuring.subset import Subset, in_brief
 from agent.options import PLAYBOOK
@@ -31,6 +35,8 @@ from agent.state import Run
 
 LAUNCHES = 3
 """Lines that tell what the perf tests launch."""
+SCOUTED = 4
+"""Optimizations of which is told what a look promises."""
 
 
 @dataclass
@@ -58,7 +64,7 @@ class Commentary:
 def _passed_over(run: Run, passed: list[Skipped]) -> list[str]:
     if len(passed) < 2:
         return [line for event in passed for line in lines(run, event)]
-    return [f"skip       {len(passed)} optimizations do not apply: the summary names them, and why"]
+    return [f"skip       {len(passed)} optimizations passed over: the summary names them, and why"]
 
 
 def lines(run: Run, event: Event) -> list[str]:
@@ -108,6 +114,14 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
                 ),
                 *(f"     doubt  {doubt}" for doubt in event.doubts),
             ]
+        case Gathered():
+            variants = sum(len(each.candidates) for each in event.proposals)
+            return [
+                f"scout      {_count(variants, 'variant')} of "
+                f"{_count(len(event.proposals), 'optimization')} ({event.took_s:.0f} s)"
+            ]
+        case Scouted():
+            return [_scouted(run, event)]
         case Screened():
             on = f", on {len(event.configs)} configs" if event.configs else ""
             return [_variant(run, result, on) for result in event.results]
@@ -124,6 +138,31 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
             detail = f": {event.detail}" if event.detail else ""
             return [f"stop       {event.reason.value}{detail}"]
     return []
+
+
+def _scouted(run: Run, event: Scouted) -> str:
+    """What short looks promise: the best first, and how many lost beyond doubt."""
+    names = [each.optimization for each in run.gathered.values() if isinstance(each, Proposed)]
+    found = {name: run.estimates[name] for name in names}
+    best = sorted(names, key=lambda name: _gain(found[name]), reverse=True)
+    shown = [
+        f"{name} {signed(gain)}"
+        for name in best
+        if (gain := found[name].gain) is not None and not found[name].is_slower
+    ]
+    more = len(shown) - SCOUTED
+    slower = sum(each.is_slower for each in found.values())
+    parts = [
+        *shown[:SCOUTED],
+        *([f"{more} more"] if more > 0 else []),
+        *([f"{slower} slower"] if slower else []),
+    ]
+    told = ", ".join(parts) or "nothing was seen"
+    return f"looks      {told}; {percent(event.error)} more or less ({event.took_s:.0f} s)"
+
+
+def _gain(estimate: Estimate) -> float:
+    return -math.inf if estimate.gain is None else estimate.gain
 
 
 def _launches(event: Baselined) -> list[str]:

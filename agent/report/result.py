@@ -169,6 +169,7 @@ def to_result(run: Run) -> dict[str, Any]:
         "stop": to_json(run.stopped) if run.stopped else None,
         "rows": to_json(run.rows),
         "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
+        "estimates": to_json(run.estimates),
         "diagnosis": to_json(run.diagnosis) if run.diagnosis else None,
         "least_times": to_json(run.least_times) if run.least_times else None,
         "proposers": list(run.options.proposers),

@@ -11,14 +11,11 @@ from agent.state import Run
 
 
 def _by_reason(run: Run) -> list[tuple[str, str]]:
-    """What does not apply, and why: many entries lack the same."""
+    """What was not tried, and why: many entries lack the same."""
     names: dict[str, list[str]] = {}
     for skipped in run.skipped:
         names.setdefault(skipped.reason, []).append(skipped.optimization)
-    return [
-        (f"{', '.join(some)} {'does' if len(some) == 1 else 'do'} not apply", reason)
-        for reason, some in names.items()
-    ]
+    return [(f"{', '.join(some)} passed over", reason) for reason, some in names.items()]
 
 
 def summarize(run: Run, machine: str) -> str:

@@ -18,6 +18,7 @@ _PHASES = {
     Phase.BASELINE: "baseline: the tests on the code as it is",
     Phase.CALIBRATE: "calibration: the code compared with itself",
     Phase.PROPOSE: "what to try next",
+    Phase.SCOUT: "short looks at what is left",
     Phase.SCREEN: "screening of the variants",
     Phase.VERIFY: "correctness tests",
     Phase.MEASURE: "measurement against the best",

@@ -16,8 +16,8 @@ from unittest import mock
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.gpu import GpuWatch
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
@@ -31,7 +31,7 @@ from tests.support.workers import start_server
 
 VERIFY_S = 20.0
 COMPARE_S = 40.0
-_JUDGE = "agent.harness.measuring.judge"
+_JUDGE = "agent.harness.measuring.pytest_judge"
 _SHORT = BlockTiming(block_ms=1, settle_ms=1, least_samples=1, least_slow_samples=1)
 
 

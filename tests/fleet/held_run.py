@@ -21,7 +21,7 @@ from pathlib import Path
 from agent import session
 from agent.cli import main
 from agent.events import Event
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal
 from tests.support.scripted import TimedByText

@@ -12,8 +12,8 @@ import pytest
 from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge, Verification
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge, Verification
 from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
@@ -146,7 +146,7 @@ def judge(
     project: Project, server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> PytestJudge:
     short = BlockTiming(block_ms=1, settle_ms=1, least_samples=1)
-    judging = "agent.harness.measuring.judge"
+    judging = "agent.harness.measuring.pytest_judge"
     monkeypatch.setattr(f"{judging}.WorkerPairs", partial(WorkerPairs, timing=short))
     monkeypatch.setattr(f"{judging}.ComparisonPlan", partial(ComparisonPlan, looks=(2,)))
     write_to(project)

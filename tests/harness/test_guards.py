@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.frozen_tests import TestPlan
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.decision import Rules

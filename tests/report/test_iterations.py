@@ -61,5 +61,5 @@ def test_an_iteration_that_is_left_behind_was_not_judged() -> None:
 
 
 def test_an_iteration_under_way_has_no_rule() -> None:
-    (current,) = iterations(HISTORY[:6])
+    (current,) = iterations(HISTORY[:8])
     assert (current.row, deciding_rule(current, Rules())) == (None, "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.events import Calibrated, Event, Failed, Finished, Proposed, Skipped
+from agent.events import Calibrated, Event, Failed, Finished, Gathered, Proposed, Skipped
 from agent.measuring.decision import Status
 from agent.report.document import document
 from agent.report.page import html, markdown
@@ -141,7 +141,7 @@ def hostile_events(repo: Path) -> list[Event]:
     for event in HISTORY:
         if isinstance(event, Proposed):
             candidates = tuple(replace(c, title=HOSTILE) for c in event.candidates)
-            if event is HISTORY[13]:
+            if event is HISTORY[15]:
                 candidates = (replace(candidates[0], sha=sha),)
             found.append(
                 replace(
@@ -153,6 +153,10 @@ def hostile_events(repo: Path) -> list[Event]:
                     doubts=(HOSTILE,),
                 )
             )
+        elif isinstance(event, Gathered):
+            named = enumerate(event.proposals)
+            proposals = tuple(replace(p, optimization=f"{HOSTILE}{n}") for n, p in named)
+            found.append(replace(event, proposals=proposals))
         elif isinstance(event, (Skipped, Failed)):
             found.append(replace(event, reason=HOSTILE))
         elif isinstance(event, Finished):
@@ -188,9 +192,9 @@ def test_hostile_text_does_not_break_the_text_of_a_pull_request(tmp_path: Path) 
     rendered = MarkdownIt("commonmark").enable("table").render(text)
     assert "<script" not in rendered
     assert "<img" not in rendered
-    assert rendered.count("<details>") == rendered.count("</details>") == 2
+    assert rendered.count("<details>") == rendered.count("</details>") == 3
     rows = [line for line in text.splitlines() if line.startswith("| ")]
-    assert {row.replace("\\|", "").count("|") for row in rows} == {6, 8}
+    assert {row.replace("\\|", "").count("|") for row in rows} == {5, 6, 8}
 
 
 def test_what_was_kept_and_set_aside_is_in_the_text(tmp_path: Path) -> None:
@@ -212,5 +216,14 @@ def test_entries_that_lack_the_same_share_a_line(repository: Repository) -> None
     passed = [Skipped(name, why, took_s=0.1) for name in ("add-autotune", "tuning-key")]
     report = document([*HISTORY[:3], *passed], repository)
     assert markdown(report).count(why) == 1
-    assert f"- add-autotune, tuning-key did not apply: {why}" in markdown(report)
+    assert f"- add-autotune, tuning-key passed over: {why}" in markdown(report)
     assert page_of(report).root.text.count(why) == 1
+
+
+def test_what_short_looks_promised_is_in_order(repository: Repository) -> None:
+    report = document(HISTORY, repository)
+    assert [look["optimization"] for look in report["promised"]] == ["block_size"]
+    row = "| `block_size` | +10.0 % | 1.0 % | 1 |"
+    assert row in markdown(report)
+    assert '<h2 id="looks">' in html(report)
+    assert "What short looks promised" not in markdown(report | {"promised": []})

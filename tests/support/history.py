@@ -16,12 +16,14 @@ from agent.events import (
     Failed,
     FilteredOut,
     Finished,
+    Gathered,
     GivenUp,
     HandedOver,
     Measured,
     Offered,
     Proposed,
     Record,
+    Scouted,
     Screened,
     Settled,
     Skipped,
@@ -121,6 +123,11 @@ CALIBRATED = Calibrated(
     ),
     took_s=20.0,
 )
+GATHERED = Gathered(
+    (proposed("block_size", "a1"), proposed("occupancy", "a3", "a4")),
+    (Skipped("pipelining", "there is no loop: 0 found"),),
+)
+SCOUTED = Scouted((ScreenResult("a1", 0.74, improvement=0.1),), 0.01, ("c",), took_s=4.0)
 SCREENED = Screened(
     (
         ScreenResult("b1", 0.7, improvement=0.03),
@@ -135,7 +142,9 @@ HISTORY: tuple[Event, ...] = (
     BASELINED,
     CALIBRATED,
     Skipped("pipelining", "there is no loop: 0 found", Usage(1, 900, 80, None, 2.5), took_s=0.1),
-    proposed("block_size", "a1"),
+    GATHERED,
+    SCOUTED,
+    GATHERED.proposals[0],
     Verified("a1", 12, launches=(replace(LAUNCH, grid=(32, 1)),), took_s=3.0),
     Measured(comparison(0.1), took_s=30.0),
     Settled("a2", took_s=0.2),
@@ -180,10 +189,11 @@ REACHING: dict[Phase, Sequence[Event]] = {
     Phase.BASELINE: HISTORY[:1],
     Phase.CALIBRATE: HISTORY[:2],
     Phase.PROPOSE: HISTORY[:3],
-    Phase.VERIFY: HISTORY[:5],
-    Phase.MEASURE: HISTORY[:6],
-    Phase.SETTLE: HISTORY[:7],
-    Phase.SCREEN: HISTORY[:9],
+    Phase.SCOUT: HISTORY[:5],
+    Phase.VERIFY: HISTORY[:7],
+    Phase.MEASURE: HISTORY[:8],
+    Phase.SETTLE: HISTORY[:9],
+    Phase.SCREEN: HISTORY[:11],
     Phase.REPAIR: HISTORY[:-3],
     Phase.FINISH: HISTORY[:-1],
     Phase.DONE: HISTORY,

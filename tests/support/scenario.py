@@ -1,6 +1,6 @@
 """Scripted runs that meet, together, every phase and every verdict."""
 
-from tests.support.scripted import Step, kernel
+from tests.support.scripted import ScriptedEntry, Step, kernel
 
 ORIGIN = kernel(1.0)
 STEPS = (
@@ -23,3 +23,13 @@ MENDED = (
     Step("slower-each-time", (kernel(0.7), kernel(0.61), kernel(0.9))),
 )
 """By somebody who mends: the texts are attempts, one after the other."""
+ENTRIES = (
+    ScriptedEntry("flat", 0.995),
+    ScriptedEntry("slower", 1.3, 1.2),
+    ScriptedEntry("minor", 0.97),
+    ScriptedEntry("foreign"),
+    ScriptedEntry("major", 0.9, 0.7, 0.8),
+    ScriptedEntry("after-it", 1.02, 0.9, after="minor"),
+    ScriptedEntry("flat-too", 0.998),
+)
+"""A playbook whose order is not that of what it gains."""

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.candidates import Candidates
 from agent.events import Record, Started
 from agent.evidence.duplicates import CompiledCommit
@@ -35,7 +35,9 @@ from agent.measuring.statistics import Blocks, Comparison, compare
 from agent.measuring.subset import Subset
 from agent.memory import PastRuns
 from agent.options import Options
+from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
+from agent.proposers.playbook import PlaybookProposer
 from agent.repository import Repository
 from agent.state import Phase, Run
 from agent.transitions import advance
@@ -165,6 +167,7 @@ class ScriptedJudge(TimedByText):
         may_skip: bool = False,
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
+        incumbent: Checkout | None = None,
     ) -> Verification | Failure:
         text = _text(checkout)
         if "CRASH" in text:
@@ -280,6 +283,30 @@ class ScriptedAssistant:
         return Exhausted()
 
 
+class ScriptedEntry(Optimization):
+    """An entry of a playbook that makes a kernel as fast as it says, whatever the kernel is."""
+
+    backend = "triton"
+    priority: ClassVar[Mapping[KernelClass, int]] = {}
+    hypothesis = "it should help"
+
+    def __init__(self, name: str, *factors: float, family: str = "", after: str = "") -> None:
+        """Take the factor of the latency of each variant, and a family that it depends on."""
+        self.name = name  # type: ignore[misc]
+        self.title = name  # type: ignore[misc]
+        self.family = family or name  # type: ignore[misc]
+        self.revisit_after = frozenset({after} - {""})  # type: ignore[misc]
+        self.factors = factors
+
+    def variants(self, subject: Subject) -> Sequence[Mapping[str, str]]:
+        if not self.factors:
+            raise NotApplicable("it needs a loop, and there is none")
+        return [{"factor": str(factor)} for factor in self.factors]  # no number: it has no end
+
+    def apply(self, subject: Subject, params: Mapping[str, Any]) -> str:
+        return f"{subject.source.text}# times {params['factor']}\n"
+
+
 @dataclass
 class ScriptedRun:
     """Everything a scripted run needs in a repository, opened as `run` or `resume` would."""
@@ -296,6 +323,8 @@ class ScriptedRun:
     python: str = "python3"
     began_at_s: int = 1_700_000_000
     noise: float | None = None
+    entries: Sequence[Optimization] = ()
+    """The playbook, in place of the steps; what is left of it is looked at before it is chosen."""
 
     def __post_init__(self) -> None:
         self.repository = Repository.open(self.repo)
@@ -343,11 +372,14 @@ class ScriptedRun:
             if self.plan is PLAN
             else ScriptedJudge(self.plan.correctness, self.noise),
             proposers={
-                "playbook": ScriptedProposer(self.steps),
+                "playbook": PlaybookProposer(self.entries)
+                if self.entries
+                else ScriptedProposer(self.steps),
                 "assistant": ScriptedAssistant(self.steps),
             },
             kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
+            scouts=bool(self.entries),
         )
 
 

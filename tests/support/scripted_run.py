@@ -17,11 +17,12 @@ from agent.journal import Journal, replay
 from agent.loop import Effect, drive
 from agent.options import ASSISTANT, Options
 from agent.state import Phase, Run
-from tests.support.scenario import MENDED, STEPS
+from tests.support.scenario import ENTRIES, MENDED, STEPS
 from tests.support.scripted import ScriptedRun
 
 SCENARIOS: dict[str, Callable[[Path], ScriptedRun]] = {
     "playbook": lambda repo: ScriptedRun(repo, STEPS),
+    "scouting": lambda repo: ScriptedRun(repo, (), entries=ENTRIES),
     "assistant": lambda repo: ScriptedRun(repo, MENDED, Options(proposers=(ASSISTANT,))),
 }
 

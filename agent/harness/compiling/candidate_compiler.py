@@ -32,7 +32,8 @@ LEAST_S = 5.0
 """In less, nothing is compiled that would be worth its start."""
 READING_SHARE = 1 / 4
 """Of a time that is limited, what is left for reading what was compiled."""
-AT_ONCE = 8
+FEWEST_AT_ONCE, MOST_AT_ONCE = 8, 16
+"""Each is a process; several take turns on a processor where there are few."""
 
 
 class CandidateCompiler(Protocol):
@@ -65,8 +66,9 @@ class ForkedCompiler:
     ) -> tuple[CompiledCommit | None, ...]:
         """Compile what the tests of each checkout launch; they run on tensors without storage."""
         found: list[CompiledCommit | None] = []
-        for first in range(0, len(checkouts), AT_ONCE):
-            found += self._batch(checkouts[first : first + AT_ONCE], tests, until)
+        at_once = min(MOST_AT_ONCE, max(FEWEST_AT_ONCE, processors()))
+        for first in range(0, len(checkouts), at_once):
+            found += self._batch(checkouts[first : first + at_once], tests, until)
         return tuple(found)
 
     def _batch(
@@ -96,7 +98,7 @@ class ForkedCompiler:
                 None if worker is None else end(worker, folder, deadline)
                 for worker, folder in zip(started, folders, strict=True)
             ]
-            with ThreadPoolExecutor(AT_ONCE) as pool:
+            with ThreadPoolExecutor(len(checkouts)) as pool:
                 return list(pool.map(partial(self._read, wanted, until), checkouts, ended))
 
     def _start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -27,22 +28,25 @@ class CandidateFilter:
         self,
         incumbent_sha: str,
         candidates: Sequence[Candidate],
-        checkout: Callable[[str], Checkout],
+        checkouts: Callable[[Sequence[str]], Sequence[Checkout]],
         tests: Sequence[str],
+        until: float = math.inf,
     ) -> Mapping[str, str]:
         """Commit -> why it need not be timed.
 
         Args:
             incumbent_sha: the commit to beat.
             candidates: those to look at.
-            checkout: puts a commit on disk.
+            checkouts: puts commits on disk.
             tests: the perf tests, which launch what is to be compiled.
+            until: when compiling must be over, by the monotonic clock; of what is not done by then
+                nothing is known.
         """
         if self._compiler is None:
             return {}
         shas = [incumbent_sha, *(candidate.sha for candidate in candidates)]
         wanted = [sha for sha in shas if sha not in self._compiled]
-        found = self._compiler.compile([checkout(sha) for sha in wanted], tests)
+        found = self._compiler.compile(checkouts(wanted), tests, until)
         self._compiled |= dict(zip(wanted, found, strict=True))
         out = self._duplicates.filter_out(
             self._compiled[incumbent_sha],

@@ -72,15 +72,15 @@ class PairWorkers:
         return not self._waiting
 
     def start(self, pairs: int) -> int:
-        """Have the workers of so many pairs begin to collect.
+        """Have workers begin to collect, so that those of so many pairs wait.
 
         All at once: they are waited for together, which takes little longer than for two of them.
 
         Returns:
-            How many were started.
+            How many pairs wait.
         """
         with suppress(WorkerError):  # who takes a pair meets it again, and says whose it is
-            for _ in range(pairs):
+            while len(self._waiting) < pairs:
                 self._waiting.append(self._fork())
         return len(self._waiting)
 

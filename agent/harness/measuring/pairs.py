@@ -15,13 +15,14 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import InitVar, asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from agent.errors import WorkerDied, WorkerError
 from agent.frozen_tests import TestPlan
+from agent.harness.measuring.ahead import Ahead
 from agent.harness.measuring.arms import ArmFailed, at_arm
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.comparer import Comparer, NoRoom
@@ -58,10 +59,6 @@ MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
 MARGIN = 1.5
 """Times the longest pair, what the next one may take: past the deadline its workers are killed."""
-ROOMY = 0.25
-"""Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
-ROOMY_AHEAD = 0.5
-"""The same with those of the next pairs."""
 
 
 @dataclass
@@ -89,7 +86,7 @@ class WorkerPairs:
     """The configs that are measured; None: all."""
     passes: int = 2
     """Passes of each arm, of tests that time in ways of their own."""
-    most_ahead: int = 0
+    most_ahead: InitVar[int] = 0
     """Pairs that may start while one prepares. Use the source in a `with` then."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     longest_s: float = 0.0
@@ -101,51 +98,68 @@ class WorkerPairs:
     launched: bool | None = None
     """Whether the incumbent launched a kernel of its file in anything that was timed; None where
     the tests time themselves, and nobody looked."""
-    held_share: float | None = None
+    room: InitVar[float | None] = None
     """Of the GPU's memory, the most that two waiting arms took; None where none were seen."""
     fresh_ms: dict[tuple[str, bool], list[float]] = field(default_factory=dict)
     """(config, incumbent?) -> times of calls on bytes that no call before had seen."""
     _workers: PairWorkers = field(init=False)
+    ahead: Ahead = field(init=False)
+    """The pairs that wait for their turn."""
     _knows_room: bool = field(init=False, default=False)
     """Whether all configs of a pair have been seen to fit."""
-    _tunes: bool = field(init=False)
-    """Whether one of the arms tunes itself: nothing may run beside it then."""
+    _begun: bool = field(init=False, default=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, most_ahead: int, room: float | None) -> None:
         if self.watch is None:
             self.timing = self.timing.on_cpu()
         self.names = self.names or short_names(self.plan.perf)
-        self._tunes = any(map(tunes_itself, (self.incumbent, self.candidate)))
+        checkouts = {True: self.incumbent, False: self.candidate}
         self._workers = PairWorkers(
             {True: self.server, False: self.candidate_server or self.server},
-            {True: self.incumbent, False: self.candidate},
+            checkouts,
             self.plan,
             self.logs,
             self.numbers,
         )
+        tunes = any(map(tunes_itself, checkouts.values()))
+        self.ahead = Ahead(self._workers, self.watch, most_ahead, tunes, room)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the workers of pairs that were not taken."""
         self._workers.forget_waiting()
+
+    def is_of(
+        self, incumbent: Checkout, candidate: Checkout, plan: TestPlan, only: frozenset[str] | None
+    ) -> bool:
+        """Whether it compares these two, on these configs."""
+        given = (self.incumbent, self.candidate, self.plan, self.only)
+        return given == (incumbent, candidate, plan, only)
 
     def pair(self, number: int, following: int = 0) -> RawPair | Failure:
         """Fork both workers at once, then let one at a time work."""
         begin = time.monotonic()
-        self._knows_room = self.held_share is not None
+        self._knows_room = self.ahead.held_share is not None
         order = BAAB if number % 2 else ABBA
         whose = True
         self.spent = PairSpent()
         try:
-            if self._workers.none_wait:
-                self._start(following)
+            if self._workers.none_wait or not self._begun:
+                self._begun = True
+                with self.spent.on(AHEAD):
+                    expected = following if self.has_time() else 0
+                    self.spent.ahead = self.ahead.begin(expected, self.deadline)
             with self._workers.taken() as pair:
                 with self.spent.on("collect"):
                     for whose, arm in pair.arms.items():
                         if problem := import_failure(arm, self.deadline):
                             return blame(problem, incumbent=whose)
-                if self.watch is not None and self.watch.used_share() > ROOMY:
+                if not self.ahead.is_roomy:
                     with self.spent.on("room"):
                         self._workers.await_retired()
                 raw = self._measure(pair, order)
@@ -291,8 +305,7 @@ class WorkerPairs:
         with at_arm(False):
             check_launches(name, prepared[True], prepared[False], arms[False].checkout.kernel)
         with self.spent.on(AHEAD):
-            begin = (expected == 1 or self._knows_room) and self._has_room_ahead()
-            self._workers.await_waiting(deadline, begin=begin, call=begin and not self._tunes)
+            self.ahead.settle(deadline, known_to_fit=expected == 1 or self._knows_room)
         count = {}
         for whose in order[:2]:
             with at_arm(whose), self.spent.on("settle"):
@@ -320,29 +333,12 @@ class WorkerPairs:
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
         return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
 
-    def _start(self, following: int) -> None:
-        """Start this pair and of those that follow as many as there are processors and room for."""
-        roomy = self.watch is None or self.watch.used_share() <= ROOMY
-        ahead = min(self.most_ahead if roomy else 1, following) if self.has_time() else 0
-        self.spent.ahead = max(0, self._workers.start(1 + ahead) - 1)
-        if ahead and self._has_room_ahead():
-            with self.spent.on(AHEAD):
-                self._workers.await_waiting(self.deadline, begin=True, call=not self._tunes)
-
-    def _has_room_ahead(self) -> bool:
-        """Whether pairs may make inputs beside this one, by what one was seen to hold."""
-        if self.watch is None or self.held_share is None or not self._workers.beside:
-            return False
-        return (1 + self.most_ahead) * self.held_share <= ROOMY_AHEAD
-
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""
         if self.watch is None:
             return
-        used_share = self.watch.used_share()
-        held_share = used_share / (1 + self._workers.ahead)
-        self.held_share = max(self.held_share or 0.0, held_share)
-        if used_share <= ROOMY and not self._tunes:
+        self.ahead.saw(self.watch.used_share())
+        if self.ahead.is_roomy and not self.ahead.tunes:
             with self.spent.on("first calls"):
                 for whose in (True, False):
                     with at_arm(whose):

@@ -48,6 +48,9 @@ class Commits:
     def __call__(self, sha: str) -> Checkout:
         return Checkout(self.folder / sha, (self.folder / sha,), KERNEL)
 
+    def several(self, shas: Sequence[str]) -> list[Checkout]:
+        return [self(sha) for sha in shas]
+
 
 def test_the_incumbent_of_a_diagnosis_is_compiled_once(tmp_path: Path) -> None:
     commits = Commits(tmp_path, old=kernel(2.0), same=f"# better\n{kernel(2.0)}", new=kernel(1.0))
@@ -56,11 +59,11 @@ def test_the_incumbent_of_a_diagnosis_is_compiled_once(tmp_path: Path) -> None:
     found = candidates.compiled("old", commits, (), math.inf)
     assert found is not None and found is candidates.compiled("old", commits, (), math.inf)
     tried = [Candidate("same", {}, "same"), Candidate("new", {}, "new")]
-    out = candidates.filter_out("old", tried, commits, ())
+    out = candidates.filter_out("old", tried, commits.several, ())
     assert out == {"same": "the compiler makes the incumbent's code of it"}
     assert compiler.asked == [["old"], ["same", "new"]]
     again = [Candidate("old", {}, "as it was")]
-    assert candidates.filter_out("new", again, commits, ()) == {
+    assert candidates.filter_out("new", again, commits.several, ()) == {
         "old": "the compiler makes the same code of it as of an earlier incumbent"
     }
     assert compiler.asked[2:] == [[]]
@@ -71,7 +74,7 @@ def test_what_was_cut_off_is_told_and_compiled_again(tmp_path: Path) -> None:
     compiler = Counting()
     candidates = CandidateFilter(compiler)
     assert candidates.compiled("old", commits, (), 3.0) is CUT_OFF
-    assert candidates.filter_out("old", [Candidate("new", {}, "new")], commits, ())
+    assert candidates.filter_out("old", [Candidate("new", {}, "new")], commits.several, ())
     assert compiler.asked == [["old"], ["old", "new"]]
 
 

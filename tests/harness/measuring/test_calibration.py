@@ -15,7 +15,7 @@ from agent.events import Baselined
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.budget import MeasuringBudget
 from agent.harness.measuring.calibration import BudgetedCalibration
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in

@@ -8,6 +8,7 @@ import statistics
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge
+from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
@@ -33,8 +35,20 @@ PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
 KERNEL = """
     import time
 
+    def answer():
+        return 42
+
     def launch():
         time.sleep(0.01)
+"""
+CHECKED = """
+    from kernel import answer, launch
+
+    def test_right():
+        assert answer() == 42
+
+    def test_perf(tile_bench):
+        tile_bench(launch)
 """
 STEPPED = """
     from kernel import launch
@@ -49,17 +63,26 @@ def judge(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PytestJudge]:
     monkeypatch.setattr(
-        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(3,))
+        "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(3,))
     )
     timing = BlockTiming(block_ms=10, settle_ms=2, least_samples=2)
     monkeypatch.setattr(
-        "agent.harness.measuring.judge.WorkerPairs", partial(WorkerPairs, timing=timing)
+        "agent.harness.measuring.pytest_judge.WorkerPairs", partial(WorkerPairs, timing=timing)
     )
     (tmp_path / "logs").mkdir()
     monkeypatch.setattr(server, "confinement", Confinement(write=(tmp_path,)))  # what they count
     with closing(
         PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=tmp_path / "logs")
     ) as judge:
+        yield judge
+
+
+@pytest.fixture
+def checking(judge: PytestJudge, server: ForkServer, tmp_path: Path) -> Iterator[PytestJudge]:
+    """The same, of a plan with a correctness test."""
+    plan = replace(PLAN, correctness=("test_kernel.py::test_right",))
+    logs = tmp_path / "logs"
+    with closing(PytestJudge(server, plan, framework="triton", rules=Rules(), logs=logs)) as judge:
         yield judge
 
 
@@ -89,7 +112,7 @@ def test_the_next_workers_collect_ahead_and_none_is_left(
     judge: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_ahead: int
 ) -> None:
     """As many as are to be expected, so that none is begun for nothing."""
-    monkeypatch.setattr("agent.harness.measuring.judge.most_ahead", lambda: most_ahead)
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.most_ahead", lambda: most_ahead)
     before = descendants(os.getpid())
     outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other"))
     assert isinstance(outcome, Comparison)
@@ -102,11 +125,53 @@ def test_the_next_workers_collect_ahead_and_none_is_left(
     assert eventually(lambda: descendants(os.getpid()) <= before)
 
 
+def test_a_comparison_is_prepared_while_its_candidate_is_verified(
+    checking: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first pairs are forked before the tests, taken by it, and by no other comparison."""
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.most_ahead", lambda: 4)
+    before = descendants(os.getpid())
+    one, other = (project(tmp_path, name, CHECKED).checkout() for name in ("one", "other"))
+
+    def forked() -> int:
+        return len(list((tmp_path / "logs").glob("*-incumbent.log")))
+
+    right = checking.verify(other, deadline_in(60), incumbent=one)
+    assert isinstance(right, Verification)
+    assert forked() == ComparisonPlan().sure_after
+    outcome = checking.compare(one, other, None, deadline_in(60))
+    assert isinstance(outcome, Comparison)
+    taken = list((tmp_path / "logs").glob("*-pair.json"))
+    assert forked() == len(taken)
+
+    checking.verify(other, deadline_in(60), incumbent=one)
+    assert forked() == len(taken) + ComparisonPlan().sure_after
+    again = checking.compare(other, one, None, deadline_in(60))
+    assert isinstance(again, Comparison)
+    assert forked() == len(list((tmp_path / "logs").glob("*-pair.json"))) + 3
+
+    checking.verify(other, deadline_in(60), incumbent=one)
+    checking.close()
+    assert eventually(lambda: descendants(os.getpid()) <= before)
+
+
+def test_of_a_candidate_that_is_wrong_no_comparison_is_prepared_any_longer(
+    checking: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.most_ahead", lambda: 4)
+    one = project(tmp_path, "one", CHECKED).checkout()
+    before = descendants(os.getpid())
+    wrong = project(tmp_path, "other", CHECKED, KERNEL.replace("42", "41")).checkout()
+    assert isinstance(checking.verify(wrong, deadline_in(60), incumbent=one), Failure)
+    assert list((tmp_path / "logs").glob("*-incumbent.log"))
+    assert eventually(lambda: descendants(os.getpid()) <= before)
+
+
 def test_workers_ahead_that_nobody_needs_end(
     judge: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A candidate that is slower beyond doubt ends a comparison before those that follow."""
-    monkeypatch.setattr("agent.harness.measuring.judge.most_ahead", lambda: 4)
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.most_ahead", lambda: 4)
     before = descendants(os.getpid())
     slow = KERNEL.replace("0.01", "0.2")
     outcome = compare(judge, project(tmp_path, "one"), project(tmp_path, "other", kernel=slow))

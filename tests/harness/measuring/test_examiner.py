@@ -12,8 +12,8 @@ import pytest
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.confinement import Confinement
@@ -109,9 +109,9 @@ def judge(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PytestJudge]:
     pairs = partial(WorkerPairs, timing=BlockTiming(block_ms=1, settle_ms=1, least_samples=1))
-    monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", pairs)
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.WorkerPairs", pairs)
     monkeypatch.setattr(
-        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(2,))
+        "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(2,))
     )
     logs = tmp_path / "logs"
     logs.mkdir()

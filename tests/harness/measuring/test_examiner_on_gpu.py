@@ -15,8 +15,8 @@ import pytest
 from agent.environment import probe
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
@@ -114,8 +114,8 @@ def judging(server: ForkServer, plan: TestPlan, folder: Path) -> Iterator[Pytest
     pairs = partial(WorkerPairs, timing=BlockTiming(block_ms=5, settle_ms=5, quads=2))
     comparisons = partial(ComparisonPlan, looks=(2,))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agent.harness.measuring.judge.WorkerPairs", pairs)
-        patch.setattr("agent.harness.measuring.judge.ComparisonPlan", comparisons)
+        patch.setattr("agent.harness.measuring.pytest_judge.WorkerPairs", pairs)
+        patch.setattr("agent.harness.measuring.pytest_judge.ComparisonPlan", comparisons)
         judge = PytestJudge(server, plan, framework="triton", rules=Rules(), logs=logs, watch=watch)
         with closing(watch), closing(judge):
             yield judge

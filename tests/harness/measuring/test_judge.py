@@ -14,8 +14,8 @@ import pytest
 from agent.events import Baselined
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
@@ -70,9 +70,9 @@ Make = Callable[..., Checkout]
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few pairs of short blocks, and no pause after a bad one."""
     monkeypatch.setattr(
-        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(4,))
+        "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(4,))
     )
-    monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", NEW_PAIRS)
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.WorkerPairs", NEW_PAIRS)
     monkeypatch.setattr(WorkerPairs, "pause", lambda *_: None)
 
 
@@ -344,7 +344,7 @@ def test_fewer_pairs_are_taken_where_the_deadline_is_near(
     server: ForkServer, make: Make, logs: Path, few: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(200,))
+        "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(200,))
     )
     with closing(PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)) as judge:
         comparison = judge.compare(make("a"), make("b"), None, deadline_in(20))

@@ -12,8 +12,8 @@ import pytest
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.comparer import Comparer
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
@@ -77,9 +77,9 @@ def test_it_is_known_where_a_call_is_sure_to_write_bytes(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = partial(WorkerPairs, timing=BlockTiming(block_ms=1, settle_ms=1, least_samples=1))
-    monkeypatch.setattr("agent.harness.measuring.judge.WorkerPairs", pairs)
+    monkeypatch.setattr("agent.harness.measuring.pytest_judge.WorkerPairs", pairs)
     monkeypatch.setattr(
-        "agent.harness.measuring.judge.ComparisonPlan", partial(ComparisonPlan, looks=(2,))
+        "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(2,))
     )
     arms = []
     for name in ("origin", "candidate"):

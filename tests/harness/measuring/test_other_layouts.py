@@ -10,8 +10,8 @@ import pytest
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring import other_layouts
-from agent.harness.measuring.judge import PytestJudge
 from agent.harness.measuring.other_layouts import STEP, variations
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import TestedCall

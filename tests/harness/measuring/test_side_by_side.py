@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.frozen_tests import TestPlan
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.side_by_side import OriginsTests, WorkerCount, shares
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.confinement import Confinement

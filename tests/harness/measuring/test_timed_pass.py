@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.frozen_tests import TestPlan
-from agent.harness.measuring.judge import PytestJudge
+from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in

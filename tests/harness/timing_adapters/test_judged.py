@@ -13,8 +13,8 @@ from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.interleaved_screen import InterleavedScreen
-from agent.harness.measuring.judge import PytestJudge, Verification
 from agent.harness.measuring.pairs import WorkerPairs
+from agent.harness.measuring.pytest_judge import PytestJudge, Verification
 from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
@@ -79,7 +79,7 @@ def discovered(checkout: Checkout, server: ForkServer, folder: Path) -> TestPlan
 def judge(
     server: ForkServer, plan: TestPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PytestJudge]:
-    judging = "agent.harness.measuring.judge"
+    judging = "agent.harness.measuring.pytest_judge"
     monkeypatch.setattr(f"{judging}.WorkerPairs", partial(WorkerPairs, timing=SHORT))
     monkeypatch.setattr(f"{judging}.ComparisonPlan", partial(ComparisonPlan, looks=(2,)))
     logs = tmp_path / "logs"

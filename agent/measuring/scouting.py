@@ -1,0 +1,40 @@
+"""What a short look says of an optimization before one is chosen: no decision. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.measuring.screening import ScreenResult
+
+LEAST_ERROR = 0.01
+"""Short looks at the same code scatter by 0.003 to 0.025, whatever many pairs said of the noise."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an optimization may gain on top of an incumbent, by its best variant."""
+
+    iteration: int
+    """The one that came next when it was looked at."""
+    gain: float | None = None
+    """The share of the latency that it saves, below zero where it is slower; None: nothing of it
+    was seen."""
+    error: float = 0.0
+    """How far that may be off."""
+
+    @property
+    def high(self) -> float | None:
+        """The most that it may gain, as far as the look goes."""
+        return None if self.gain is None else self.gain + self.error
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it lost beyond doubt."""
+        return self.high is not None and self.high < 0
+
+
+def best_gain(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> float | None:
+    """The gain of the best of some variants; None where none of them was seen."""
+    seen = [looks[sha].improvement for sha in variants if sha in looks]
+    return max((gain for gain in seen if gain is not None), default=None)

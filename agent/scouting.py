@@ -1,0 +1,123 @@
+"""Looks at what the playbook has left before one of it is chosen: what gains most comes first.
+
+An estimate is one short look, of the best of several variants: it puts proposals in order, keeps
+what lost beyond doubt from being tried, and decides nothing. What is kept is measured afresh.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent.asking import Asking
+from agent.candidates import Candidates
+from agent.events import Candidate, Gathered, Proposed, Scouted, Skipped
+from agent.harness.measuring.budget import screened_subset
+from agent.harness.measuring.judge import Judge
+from agent.harness.processes.worker_session import deadline_in
+from agent.measuring.scouting import LEAST_ERROR
+from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult
+from agent.measuring.subset import Subset
+from agent.playbook.base import Optimization
+from agent.proposers.base import Declined, Proposal
+from agent.proposers.playbook import PlaybookProposer, offered
+from agent.state import Run
+from agent.sweep import SHARE, looked_at, near_noise
+
+MOST_S = 120.0
+"""What looking before one choice may take: half of it goes to compiling at most, and half of what
+is left to one group of variants, in which one that hangs holds up the others."""
+BUDGET_SHARE = 0.25
+"""The part of what is left of a run's time that looking before a choice may take."""
+LEAST_S = 20.0
+"""In less, too little is seen to be worth it."""
+
+
+@dataclass(frozen=True)
+class Scouting:
+    """Short looks at the variants of many optimizations, all beside the incumbent."""
+
+    judge: Judge
+    candidates: Candidates
+    asking: Asking
+    doing: Callable[[Run, str], None]
+    """Told in a few words what is looked at."""
+
+    def due(self, run: Run) -> list[Optimization]:
+        """What is to be looked at before the next choice; mostly nothing."""
+        proposer = self.asking.proposers.get(run.proposer)
+        if not isinstance(proposer, PlaybookProposer) or _time_s(run) < LEAST_S:
+            return []
+        return proposer.unknown(run)
+
+    def gather(self, run: Run, entries: Sequence[Optimization]) -> Gathered:
+        """Commit and compile all variants of some entries on the incumbent.
+
+        What is not compiled in time is looked at all the same.
+        """
+        self.doing(run, f"compiling what {len(entries)} optimizations would try")
+        subject = self.asking.subject(run)
+        offers = [offered(entry, subject) for entry in entries]
+        proposals = [offer for offer in offers if isinstance(offer, Proposal)]
+        until = deadline_in(_time_s(run) / 2)
+        made = self.asking.committed(run, subject, proposals, until)
+        declined = (
+            Skipped(offer.optimization, offer.reason)
+            for offer in offers
+            if isinstance(offer, Declined)
+        )
+        return Gathered(
+            tuple(each for each in made if isinstance(each, Proposed)),
+            (*declined, *(each for each in made if isinstance(each, Skipped))),
+        )
+
+    def look(self, run: Run) -> Scouted:
+        """Look at what was gathered: the first variant of each, then the second, as time allows."""
+        stop = deadline_in(_time_s(run))
+        chosen = _in_turn(
+            [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
+        )
+        left = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
+        self.doing(run, f"a short look at {len(left)} variants of what is left")
+        subset = screened_subset(run)
+        self.judge.compare_on(subset)
+        try:
+            seen = self._seen(run, left, stop, subset)
+        finally:
+            self.judge.compare_on(run.subset)
+        error = max(LEAST_ERROR, near_noise(run))
+        configs = subset.configs if subset and subset != run.subset else ()
+        return Scouted(tuple(_result(sha, seen.get(sha)) for sha in left), error, configs)
+
+    def _seen(
+        self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None
+    ) -> dict[str, Look]:
+        variants = dict(zip(shas, self.candidates.checkouts(run, shas), strict=True))
+        incumbent = self.candidates.checkout(run, run.incumbent_sha)
+        try:
+            with self.judge.line_ups(incumbent, variants, looked_at(run, subset)) as line_ups:
+                return dict(line_ups.look(shas, SHORT_QUADS, stop))
+        finally:
+            self.candidates.release(variants)
+
+
+def _time_s(run: Run) -> float:
+    """What looking may take once."""
+    most_s = min(MOST_S, SHARE * run.options.iteration_timeout_s)
+    if run.options.time_budget_s is None:
+        return most_s
+    return min(most_s, BUDGET_SHARE * (run.options.time_budget_s - run.spent_s))
+
+
+def _in_turn(groups: Sequence[Sequence[Candidate]]) -> list[Candidate]:
+    """The first of each group, then the second of each, and so on."""
+    rounds = itertools.zip_longest(*groups)
+    return [candidate for some in rounds for candidate in some if candidate is not None]
+
+
+def _result(sha: str, look: Look | None) -> ScreenResult:
+    if look is None:
+        return ScreenResult(sha, None, "not seen in a short look")
+    return ScreenResult(sha, look.latency_ms, improvement=-math.expm1(-look.log_ratio))

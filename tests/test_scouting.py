@@ -1,0 +1,180 @@
+"""What is left is looked at before one of it is chosen: an order by gain, and no decision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.events import Event, Gathered, Proposed, Scouted, Screened, Skipped
+from agent.journal import read
+from agent.loop import drive
+from agent.measuring.decision import Status
+from agent.options import Options, Request
+from agent.report.progress import Commentary
+from agent.report.result import to_result
+from agent.session import begin, opened
+from agent.state import Run
+from tests.support.repo import changed, git, isolate, make_repo, snapshot
+from tests.support.scenario import ENTRIES, ORIGIN
+from tests.support.scripted import KERNEL, ScriptedEntry, ScriptedRun
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+def scouted(
+    tmp_path: Path, entries: Sequence[ScriptedEntry] = ENTRIES, **options: Any
+) -> tuple[Run, list[Event], list[str]]:
+    """A run to its end, its events, and what was said of it."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), Options(**options), entries=entries)
+    run, journal = scripted.begin()
+    commentary, said = Commentary(), list[str]()
+
+    def observe(state: Run, event: Event) -> None:
+        said.extend(commentary.lines(state, event))
+
+    run = drive(run, journal, scripted.effects().table(), observe)
+    journal.close()
+    return run, [line.event for line in read(scripted.folder / "journal.jsonl")], said
+
+
+def test_what_may_gain_most_comes_first(tmp_path: Path) -> None:
+    """And the run ends after as many tries without gain as ever: two of those left promise none."""
+    run, _, said = scouted(tmp_path)
+    assert [(row.optimization, row.status.value) for row in run.rows] == [
+        ("baseline", "keep"),
+        ("major (factor=0.7)", "keep"),
+        ("after-it (factor=0.9)", "keep"),
+        ("minor (factor=0.97)", "keep"),
+        ("after-it (factor=0.9)", "keep"),
+        ("flat (factor=0.995)", "keep"),
+    ]
+    assert run.stopped is not None and run.stopped.reason.value.startswith("the last improvement")
+    looks = [line for line in said if line.startswith(("scout", "looks"))]
+    assert looks[0].startswith("scout      10 variants of 6 optimizations (")
+    assert looks[1].startswith(
+        "looks      major +30.0 %, after-it +10.0 %, minor +3.0 %, flat +0.5 %, 1 more, 1 slower; "
+        "1.0 % more or less ("
+    )
+
+
+def test_what_was_looked_at_is_committed_once_and_ranked_by_that_look(tmp_path: Path) -> None:
+    """A sweep has its first look behind it, and the incumbent's variants are not made again."""
+    _, events, _ = scouted(tmp_path, max_iterations=1)
+    (gathered,) = (event for event in events if isinstance(event, Gathered))
+    (looks,) = (event for event in events if isinstance(event, Scouted))
+    (proposed,) = (event for event in events if isinstance(event, Proposed))
+    (screened,) = (event for event in events if isinstance(event, Screened))
+    assert proposed.candidates in [each.candidates for each in gathered.proposals]
+    assert [event.optimization for event in gathered.passed_over] == ["foreign"]
+    seen = {result.sha: result for result in looks.results}
+    assert len(seen) == 10 and looks.error == 0.01
+    ranked = [seen[sha].improvement for sha in screened.order]
+    assert ranked == [pytest.approx(each, abs=1e-6) for each in (0.3, 0.2, 0.1)]
+    refs = git(tmp_path / "repo", "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
+    assert refs.count("major") == 3
+
+
+def test_after_a_large_gain_all_that_is_left_is_looked_at_again(tmp_path: Path) -> None:
+    """What bounds the kernel has moved; after a small one only what depends on it would be."""
+    _, events, _ = scouted(tmp_path)
+    names = [
+        {each.optimization for each in (*event.proposals, *event.passed_over)}
+        for event in events
+        if isinstance(event, Gathered)
+    ]
+    every = {entry.name for entry in ENTRIES}
+    assert names == [
+        every,
+        every - {"major"},
+        every - {"major", "after-it"},
+        every - {"major", "after-it", "minor", "foreign"},
+    ]
+
+
+def test_what_lost_beyond_doubt_is_tried_only_by_a_run_that_keeps_going(tmp_path: Path) -> None:
+    entries = (
+        ScriptedEntry("slower", 1.3),
+        ScriptedEntry("faster", 0.96),
+    )
+    run, events, _ = scouted(tmp_path / "ends", entries)
+    assert [row.optimization for row in run.rows[1:]] == ["faster (factor=0.96)"]
+    (skipped,) = (event for event in events if isinstance(event, Skipped))
+    assert skipped.reason == (
+        "a short look found its best variant 30.0 % slower, 1.0 % more or less"
+    )
+    run, _, _ = scouted(tmp_path / "goes_on", entries, keep_going=True)
+    assert [(row.optimization, row.status) for row in run.rows[1:]] == [
+        ("faster (factor=0.96)", Status.KEEP),
+        ("slower (factor=1.3)", Status.REVERT),
+    ]
+
+
+def test_a_single_choice_is_not_looked_at_before(tmp_path: Path) -> None:
+    run, events, _ = scouted(tmp_path, (ScriptedEntry("faster", 0.9),))
+    assert len(run.rows) == 2
+    assert not any(isinstance(event, Gathered | Scouted) for event in events)
+
+
+def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
+    run, _, _ = scouted(tmp_path, max_iterations=1)
+    found = to_result(run)["estimates"]
+    assert found["minor"] == {"iteration": 1, "gain": pytest.approx(0.03), "error": 0.01}
+    assert found["foreign"] == {"iteration": 1, "gain": None, "error": 0.0}
+
+
+NORM = (Path(__file__).parent.parent / "examples/triton_layer_norm/layer_norm.py").read_text()
+TEST = """\
+import torch
+from layer_norm import layer_norm
+
+
+def arguments(rows, columns):
+    torch.manual_seed(0)
+    return torch.randn(rows, columns), torch.randn(columns), torch.randn(columns)
+
+
+def test_layer_norm_triton():
+    x, weight, bias = arguments(3, 1500)
+    expected = torch.nn.functional.layer_norm(x, x.shape[1:], weight, bias)
+    torch.testing.assert_close(layer_norm(x, weight, bias), expected)
+
+
+def test_perf_layer_norm_triton(tile_bench):
+    given = arguments(2, 4096)
+    tile_bench(lambda: layer_norm(*given), warmup_ms=1, rep_ms=20)
+"""
+
+
+@pytest.mark.full
+def test_variants_of_the_playbook_are_looked_at_in_real_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several entries, all beside one incumbent; the one tried first is the one that led."""
+    repo = make_repo(tmp_path, {"layer_norm.py": NORM, "test_layer_norm.py": TEST})
+    monkeypatch.chdir(repo)
+    before = snapshot(repo)
+    request = Request(repo / "layer_norm.py", options=Options(max_iterations=1))
+    with opened(request, lambda _: None) as session:
+        run, journal, _ = begin(session)
+        effects = replace(session.effects(), scouts=True).table()
+        run = drive(run, journal, effects, lambda *_: None, lambda run: run.proposal is not None)
+        journal.close()
+    led = max(run.estimates, key=lambda name: run.estimates[name].gain or -1.0)
+    assert run.proposal is not None and run.proposal.optimization == led
+    seen = [name for name, estimate in run.estimates.items() if estimate.gain is not None]
+    assert {"block-size", "row-in-registers"} <= set(seen)
+    gain = run.estimates["block-size"].gain
+    assert gain is not None and gain > 0.2, "a pass over a row in a quarter of the steps"
+    touched = changed(before, snapshot(repo))
+    assert {key for key in touched if not key.startswith(("sandbox", "refs/tile-agent/"))} == {
+        f"refs/heads/{session.branch}",
+        "git info/exclude",
+    }
