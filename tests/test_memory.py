@@ -37,7 +37,7 @@ from tests.support.project import PROJECT
 from tests.support.repo import git, isolate, make_repo, write
 from tests.support.scenario import ORIGIN
 from tests.support.scenario import STEPS as SCENARIO
-from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
+from tests.support.scripted import KERNEL, ScriptedJudge, ScriptedRun, Step, kernel
 
 ENDLESS = Options(patience=100, keep_going=True)
 STEPS = SCENARIO[:-1]
@@ -175,6 +175,25 @@ def test_a_kept_step_is_not_compared_twice_while_its_calibration_holds(tmp_path:
         assert run.rows[1].reason.endswith("; as run kernel-1 measured it")
         assert run.finished is not None and run.finished.comparison is not None  # afresh
         assert run.incumbent_ms == pytest.approx(0.6)
+
+
+def test_no_comparison_is_prepared_where_one_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    prepared: list[bool] = []
+    verify = ScriptedJudge.verify
+
+    def seen(judge: ScriptedJudge, *given: Any, **named: Any) -> Any:
+        if "origin" in named:  # of a candidate
+            prepared.append(named["incumbent"] is not None)
+        return verify(judge, *given, **named)
+
+    monkeypatch.setattr(ScriptedJudge, "verify", seen)
+    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first.finish()
+    again(first).finish()
+    assert prepared == [True, True, False, False]
 
 
 @pytest.mark.parametrize("change", ["--retry", "another file", "a day"])
