@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.environment import describe
-from agent.events import Candidate, FilteredOut
+from agent.events import Calibrated, Candidate, FilteredOut, Measured
 from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import processors
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
@@ -79,6 +79,14 @@ class Candidates:
             else:
                 left.append(variant)
         return replace(proposal, variants=tuple(left)), tuple(known)
+
+    def known_calibration(self, run: Run, setting: str) -> Calibrated | None:
+        """What an earlier run measured of the origin, as far as that holds now."""
+        return self.memory.calibrated(run, setting) if self.memory else None
+
+    def known_comparison(self, run: Run, setting: str) -> Measured | None:
+        """What an earlier run measured of the same step, as far as that holds now."""
+        return self.memory.compared(run, setting) if self.memory else None
 
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
         """One commit a variant, on the incumbent, under a ref that outlives the run."""

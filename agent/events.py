@@ -314,6 +314,8 @@ class Measured(Event):
     """The decision on it, by the rules of its time; None in journals that do not hold it."""
     mendable: bool = False
     """The candidate is not kept, and may be mended within its iteration."""
+    known_from: str = ""
+    """The run that measured it, where that holds for this one."""
 
 
 @dataclass(frozen=True)

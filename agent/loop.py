@@ -201,8 +201,7 @@ class Effects:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
-        memory, setting = self.candidates.memory, self.judge.setting()
-        if memory is not None and (known := memory.calibrated(run, setting)) is not None:
+        if known := self.candidates.known_calibration(run, self.judge.setting()):
             return known
         budget = MeasuringBudget.of(run.options)
         until = deadline_in(budget.calibration_s)
@@ -282,13 +281,14 @@ class Effects:
         for place, candidate in enumerate(run.candidates, 1):
             if len(run.candidates) > 1:
                 self.doing(run, variant(run, place))
-            there = self.candidates.checkout(run, candidate.sha)
+            there, now = self.candidates.checkout(run, candidate.sha), self.judge.setting()
+            known = self.candidates.known_comparison(replace(run, candidate=candidate), now)
             outcome = self.judge.verify(
                 there,
                 self._deadline(run),
                 origin=origin,
                 allowance=allowance(run),
-                incumbent=incumbent,
+                incumbent=None if known else incumbent,  # nothing will be compared
             )
             if not isinstance(outcome, Failure):
                 seen = outcome.launches
@@ -302,6 +302,8 @@ class Effects:
     def measure(self, run: Run) -> Event:
         """Candidate against incumbent, interleaved, and the verdict that follows."""
         assert run.candidate is not None
+        if known := self.candidates.known_comparison(run, self.judge.setting()):
+            return known
         outcome = self.judge.compare(
             self.candidates.checkout(run, run.incumbent_sha),
             self.candidates.checkout(run, run.candidate.sha),

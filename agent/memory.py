@@ -1,151 +1,35 @@
 """What the runs on a kernel tried: nobody tries it again in vain, and who thinks may read it.
 
-An attempt is known to have failed where its results were wrong, where it did not run, or where it
-gained too little beyond doubt. A comparison that left a good step possible says nothing once the
-noise is less: until then another one would leave as much open. What was found holds for the same
-edit of the same text under the same conditions: tests, machine, rules.
+What was found holds for the same edit of the same text under the same conditions: tests, machine,
+rules. What was measured holds for a day, while the machine is as it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from agent.attempts import JudgedEdit, PastAttempt, attempts
 from agent.environment import describe
-from agent.errors import JournalError, TransitionError, UsageError
-from agent.events import Calibrated, Event, Started
+from agent.errors import JournalError, TransitionError
+from agent.events import Calibrated, Event, Measured, Started
 from agent.journal import read, replay, to_json
-from agent.measuring.decision import Rules, Status
+from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration
 from agent.options import PLAYBOOK
-from agent.playbook import find
 from agent.report.document import KernelTexts
-from agent.report.iterations import Iteration, iterations
+from agent.report.iterations import iterations
 from agent.repository import Repository
 from agent.runs import journals, runs_folder
-from agent.state import Run, started
+from agent.state import Run, decided, started
 
 CALIBRATION_HOLDS_S = 24 * 3600.0
 """For so long the noise of a machine is taken for what it was."""
 FINER = 0.75
 """A calibration that tells gains apart that are so much smaller has more to say of an edit."""
-
-
-@dataclass(frozen=True)
-class JudgedEdit:
-    """What a run judged, in full."""
-
-    run_id: str
-    iteration: int
-    title: str
-    hypothesis: str
-    status: Status
-    reason: str
-    change: str
-    """A unified diff; empty where git no longer has it."""
-
-
-@dataclass(frozen=True)
-class PastAttempt:
-    """A candidate that a run has judged, or set aside for a better one of its sweep."""
-
-    run_id: str
-    iteration: Iteration
-    title: str
-    before: str
-    """The commit that it changes, and its own."""
-    after: str
-    reason: str
-    status: Status
-    judged: bool
-    """Rather than set aside by a cheap look."""
-    failed: bool
-    """It is known not to be worth another try."""
-    left_open: bool = False
-    """Its comparison found no gain, and was too coarse to leave none possible."""
-
-    @property
-    def optimization(self) -> str:
-        """The entry's name, or that of who had the idea."""
-        return self.iteration.proposal.optimization
-
-    @property
-    def depends_on(self) -> frozenset[str]:
-        """Families of which a keep makes it worth another try."""
-        with suppress(UsageError):  # what no entry describes depends on nothing that is known
-            return find(self.optimization).depends_on
-        return frozenset()
-
-    def told(self, change: str) -> JudgedEdit:
-        """For whoever thinks about what comes next."""
-        return JudgedEdit(
-            run_id=self.run_id,
-            iteration=self.iteration.number,
-            title=self.title,
-            hypothesis=self.iteration.proposal.hypothesis,
-            status=self.status,
-            reason=self.reason,
-            change=change,
-        )
-
-
-def attempts(events: Sequence[Event]) -> Iterator[PastAttempt]:
-    """What a run has tried, oldest first; an iteration under way is not among it.
-
-    Raises:
-        TransitionError: the events make no run.
-    """
-    run = replay(events)
-    if run.started is None:
-        return
-    rules = run.options.rules
-    for iteration in iterations(events):
-        if iteration.row is None:
-            continue
-        for each in (*iteration.earlier, iteration):  # those before the last were mended to it
-            yield from _of_one(run.started.run_id, iteration, each, rules)
-
-
-def _of_one(
-    run_id: str, iteration: Iteration, each: Iteration, rules: Rules
-) -> Iterator[PastAttempt]:
-    """The candidates of one attempt of an iteration: one was judged, the others lost to it."""
-    assert each.verdict is not None
-    status = each.verdict.status
-    failed = _failed(each, status, rules)
-    shown = each.judged_sha or each.shown_sha
-    reasons = {result.sha: result.reason for result in (*each.screened, *each.rejected)}
-    for candidate in each.proposal.candidates:
-        judged = candidate.sha == shown
-        lost = "looked slower than another value"
-        yield PastAttempt(
-            run_id=run_id,
-            iteration=iteration,
-            title=candidate.title,
-            before=iteration.base_sha,
-            after=candidate.sha,
-            reason=each.verdict.reason if judged else reasons.get(candidate.sha) or lost,
-            status=status if judged else Status.REVERT,
-            judged=judged,
-            failed=failed if judged else failed or status is Status.KEEP,
-            left_open=status is Status.REVERT and each.comparison is not None and not failed,
-        )
-
-
-def _failed(iteration: Iteration, status: Status, rules: Rules) -> bool:
-    """Whether a verdict says that the same edit is not worth another try."""
-    failure, comparison = iteration.failure, iteration.comparison
-    if failure is not None:
-        tested = status in (Status.REVERT, Status.CRASH)
-        return tested and not (failure.incumbent or failure.unmeasured)
-    if comparison is None or status is not Status.REVERT:
-        return False
-    lost = any(rules.regressed(config.effect) for config in comparison.configs)
-    return lost or comparison.overall.high < rules.minor
 
 
 @dataclass(frozen=True)
@@ -158,6 +42,8 @@ class PastRun:
     """Iteration -> the commit that it began with; one more for the code that the run left."""
     keeps: tuple[tuple[int, str], ...]
     """Iteration and family of each step that was kept."""
+    faded: frozenset[int] = frozenset()
+    """The kept steps that its last comparisons did not find any more."""
     calibrated: Calibrated | None = None
     """What the origin compared with itself gave."""
 
@@ -181,8 +67,16 @@ class PastRun:
                 for step in steps
                 if step.row and step.row.status is Status.KEEP
             ),
+            frozenset(run.finished.faded if run.finished else ()),
             next((event for event in events if isinstance(event, Calibrated)), None),
         )
+
+    @property
+    def calibration_from(self) -> str:
+        """The run that measured its calibration; empty where there is none."""
+        if self.calibrated is None:
+            return ""
+        return self.calibrated.known_from or self.started.run_id
 
     def failed_at(self, iteration: int) -> Iterator[PastAttempt]:
         """What had failed when an iteration began, and nothing kept since makes another try of."""
@@ -277,6 +171,40 @@ class PastRuns:
                 and _takes_as_long(run, found.calibration)
             ):
                 return replace(found, known_from=then.run_id, took_s=0.0, touched=())
+        return None
+
+    def compared(self, run: Run, setting: str) -> Measured | None:
+        """The verdict of an earlier run on the same step, where that kept it.
+
+        It holds where the calibration of this run is one that was taken over, and both come from
+        the same one: then machine, driver, limits, files and budgets are known to be the same. What
+        a run kept is measured afresh at its end all the same, against its origin.
+
+        Args:
+            run: the one that asks, its candidate verified.
+            setting: driver, clock and power limits now.
+        """
+        now, candidate = started(run), run.candidate
+        own = next((past.calibrated for past in self._past(now.run_id)), None)
+        if own is None or not own.known_from or candidate is None:
+            return None
+        if own.calibration.setting != setting:
+            return None
+        step = [self._text(sha, now.kernel) for sha in (run.incumbent_sha, candidate.sha)]
+        for past in self._comparable_to(now):  # the first of them measured it
+            if past.calibration_from != own.known_from:
+                continue
+            for attempt in past.attempts:
+                found, number = attempt.iteration.comparison, attempt.iteration.number
+                if attempt.status is not Status.KEEP or found is None or number in past.faded:
+                    continue
+                if step != [self._text(s, now.kernel) for s in (attempt.before, attempt.after)]:
+                    continue
+                verdict = decided(run, found)
+                if verdict.status is Status.KEEP:
+                    name = past.started.run_id
+                    told = replace(verdict, reason=f"{verdict.reason}; as run {name} measured it")
+                    return Measured(found, told, known_from=name)
         return None
 
     def tried(self, run: Run) -> tuple[JudgedEdit, ...]:

@@ -252,6 +252,23 @@ class Options:
             "the same code, under the same tests on the same machine, is passed over when left out."
         ),
     ] = False
+    remember: Annotated[
+        bool,
+        Option(
+            "Keep facts of what is judged in a store of yours, over all repositories, and go by "
+            "it: what gained on kernels of the same structure and the same GPU is tried first. No "
+            "source, path or name of yours is kept; `tile-agent memory` shows and deletes it.",
+            env="TILE_AGENT_REMEMBER",
+        ),
+    ] = False
+    remember_source: Annotated[
+        bool,
+        Option(
+            "With --remember, keep the changes to the source too, and what was said of them: an "
+            "assistant or a model is told them on kernels of the same structure.",
+            env="TILE_AGENT_REMEMBER_SOURCE",
+        ),
+    ] = False
     correctness_workers: Annotated[
         int | None,
         Option(

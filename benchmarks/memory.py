@@ -22,10 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.attempts import PastAttempt, attempts
 from agent.events import Event
 from agent.journal import read, replay
 from agent.measuring.decision import Status
-from agent.memory import PastAttempt, attempts
 from agent.report.document import KernelTexts
 from agent.repository import Repository
 from benchmarks.loop_run import environment

@@ -30,7 +30,9 @@ TIERS = """
     sweep  asking
     candidates  captured  profiled  collecting
     proposers
+    store
     memory
+    attempts
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir
     rewriting  diagnosis

@@ -10,20 +10,22 @@ import pytest
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
+from agent.attempts import PastAttempt, attempts
 from agent.events import (
     Calibrated,
     Event,
     Failed,
+    Finished,
     Measured,
     Proposed,
     Settled,
     StopReason,
     Verified,
 )
-from agent.journal import read
+from agent.journal import Journal, read
 from agent.loop import drive
 from agent.measuring.decision import Status
-from agent.memory import PastAttempt, PastRun, PastRuns, attempts
+from agent.memory import PastRun, PastRuns
 from agent.options import Options
 from agent.proposers.agenda import agenda
 from agent.proposers.brief import brief_for
@@ -35,7 +37,7 @@ from tests.support.project import PROJECT
 from tests.support.repo import git, isolate, make_repo, write
 from tests.support.scenario import ORIGIN
 from tests.support.scenario import STEPS as SCENARIO
-from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
+from tests.support.scripted import KERNEL, ScriptedJudge, ScriptedRun, Step, kernel
 
 ENDLESS = Options(patience=100, keep_going=True)
 STEPS = SCENARIO[:-1]
@@ -148,6 +150,103 @@ def test_a_calibration_is_made_anew_where_it_may_not_hold(tmp_path: Path, change
     second = replace(second, **changes.get(change, {}))
     second.finish()
     assert calibrated(second).known_from == ""
+
+
+def measured(scripted: ScriptedRun) -> list[Measured]:
+    """The comparisons on which its steps were judged."""
+    events = (entry.event for entry in read(scripted.folder / "journal.jsonl"))
+    return [event for event in events if isinstance(event, Measured)]
+
+
+KEPT = (Step("first", (kernel(0.8),)), Step("second", (kernel(0.6),), family="cache"))
+
+
+def test_a_kept_step_is_not_compared_twice_while_its_calibration_holds(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first.finish()
+    assert [event.known_from for event in measured(first)] == ["", ""]
+    for number in (2, 3):  # the third names the one that measured, too
+        later = again(first, number)
+        run = later.finish()
+        known = measured(later)
+        assert [event.known_from for event in known] == ["kernel-1", "kernel-1"]
+        assert [e.comparison for e in known] == [e.comparison for e in measured(first)]
+        assert run.rows[1].reason.endswith("; as run kernel-1 measured it")
+        assert run.finished is not None and run.finished.comparison is not None  # afresh
+        assert run.incumbent_ms == pytest.approx(0.6)
+
+
+def test_no_comparison_is_prepared_where_one_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    prepared: list[bool] = []
+    verify = ScriptedJudge.verify
+
+    def seen(judge: ScriptedJudge, *given: Any, **named: Any) -> Any:
+        if "origin" in named:  # of a candidate
+            prepared.append(named["incumbent"] is not None)
+        return verify(judge, *given, **named)
+
+    monkeypatch.setattr(ScriptedJudge, "verify", seen)
+    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first.finish()
+    again(first).finish()
+    assert prepared == [True, True, False, False]
+
+
+@pytest.mark.parametrize("change", ["--retry", "another file", "a day"])
+def test_a_kept_step_is_compared_again_where_the_calibration_may_not_hold(
+    tmp_path: Path, change: str
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN, "helper.py": "# one\n"})
+    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first.finish()
+    second = again(first)
+    if change == "another file":
+        write(repo, {"helper.py": "# two\n"})
+        git(repo, "commit", "-qam", "Another helper")
+    changes: dict[str, dict[str, Any]] = {
+        "--retry": {"options": replace(ENDLESS, retry=True)},
+        "a day": {"began_at_s": first.began_at_s + 24 * 3600},
+    }
+    second = replace(second, **changes.get(change, {}))
+    second.finish()
+    assert [event.known_from for event in measured(second)] == ["", ""]
+
+
+def test_a_kept_step_is_compared_again_under_another_limit_of_power(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first.finish()
+    second = again(first)
+    run, journal = second.begin()
+    effects = second.effects().table()
+    run = drive(run, journal, effects, lambda *_: None, lambda run: run.phase is Phase.MEASURE)
+    journal.close()
+    assert run.candidate is not None and run.calibration is not None
+    past = PastRuns(first.repository)
+    assert past.compared(run, "") is not None
+    assert past.compared(run, "less") is None
+    anew = replace(run, calibration=replace(run.calibration, setting="less"))
+    assert past.compared(anew, "less") is None  # calibrated anew, under other limits than it was
+
+
+def test_a_kept_step_that_faded_at_the_end_is_compared_again(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first.finish()
+    journal = first.folder / "journal.jsonl"
+    events = [entry.event for entry in read(journal)]
+    journal.unlink()
+    rewritten = Journal(journal)
+    for event in events:
+        rewritten.append(replace(event, faded=(2,)) if isinstance(event, Finished) else event)
+    rewritten.close()
+    second = again(first)
+    second.finish()
+    assert [event.known_from for event in measured(second)] == ["kernel-1", ""]
 
 
 def test_a_calibration_holds_under_its_limits_while_the_kernel_is_as_fast(tmp_path: Path) -> None:

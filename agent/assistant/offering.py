@@ -17,6 +17,8 @@ from agent.proposers.draft import Draft
 from agent.repository import Repository
 from agent.session import held
 from agent.state import Phase, Run
+from agent.store.experience import NOTHING, Experience
+from agent.store.recall import Recall
 from agent.workspace import Workspace
 
 
@@ -66,7 +68,8 @@ def offer(
             if run.offer.optimization == OWN_IDEA:
                 return Turn(run, FINISH, "every optimization has been tried or declined")
             run = append(run, journal, Skipped(run.offer.optimization, " ".join(declined.split())))
-        tasks = _tasks(run, subject, wanted)
+        experience = Recall(workspace.repository).of(run)
+        tasks = _tasks(run, subject, wanted, experience)
         task = _chosen(tasks, run, wanted)
         if task is None:
             return Turn(run, FINISH, "every optimization has been tried or declined")
@@ -78,7 +81,7 @@ def offer(
             run,
             EDIT,
             task=task,
-            brief=_brief(workspace, run, subject, task),
+            brief=_brief(workspace, run, subject, task, experience),
             draft=draft.path,
             edited=edited,
             others=tuple(other for other in tasks if other != task),
@@ -91,21 +94,25 @@ def _mending(workspace: Workspace, run: Run, draft: Draft, reason: str) -> Turn:
     assert run.started is not None and run.proposal is not None
     subject, wanted = subject_of(workspace, run), run.proposal.optimization
     task = next((t for t in _tasks(run, subject, wanted) if t.optimization == wanted), None)
+    experience = Recall(workspace.repository).of(run)
     judged_text = workspace.repository.read(run.shown.sha, run.started.kernel).decode()
     return Turn(
         run,
         EDIT,
         reason,
         task=task,
-        brief=_brief(workspace, run, subject, task) if task else "",
+        brief=_brief(workspace, run, subject, task, experience) if task else "",
         draft=draft.path,
         edited=draft.prepare(judged_text),
     )
 
 
-def _brief(workspace: Workspace, run: Run, subject: Subject, task: Task) -> str:
+def _brief(
+    workspace: Workspace, run: Run, subject: Subject, task: Task, experience: Experience
+) -> str:
     """What is known, with what this run and earlier ones judged on the kernel."""
-    return brief_for(run, subject, task, PastRuns(workspace.repository).tried(run)).text
+    tried = PastRuns(workspace.repository).tried(run)
+    return brief_for(run, subject, task, tried, experience).text
 
 
 def _in_favour_of(workspace: Workspace, run: Run, wanted: str) -> str:
@@ -116,10 +123,12 @@ def _in_favour_of(workspace: Workspace, run: Run, wanted: str) -> str:
     return f"{wanted} was chosen"
 
 
-def _tasks(run: Run, subject: Subject, wanted: str) -> tuple[Task, ...]:
+def _tasks(
+    run: Run, subject: Subject, wanted: str, experience: Experience = NOTHING
+) -> tuple[Task, ...]:
     assert run.started is not None
     entries = judged(run.started.backend, subject.kernel_class)
-    return agenda(run, subject, entries, wanted)
+    return agenda(run, subject, entries, wanted, experience)
 
 
 def _chosen(tasks: tuple[Task, ...], run: Run, wanted: str) -> Task | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from agent.analysis.common.kernels import Classification, KernelFunction
+from agent.analysis.common.structure import Structure
 from agent.environment import Environment
 from agent.syntax import Source
 
@@ -23,6 +24,9 @@ class Backend(Protocol):
 
     def classify(self, source: Source) -> Classification:
         """Estimate what bounds the file's launched kernels."""
+
+    def structure(self, source: Source) -> Structure:
+        """What the kernel does that the file is tuned for, whatever its text calls it."""
 
     def refusal(self, environment: Environment) -> str | None:
         """Why this machine cannot time such a kernel, with the mend; None when it can."""

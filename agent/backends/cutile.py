@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.analysis.common.intensity import classify
 from agent.analysis.common.kernels import Classification, KernelFunction
+from agent.analysis.common.structure import Structure, structure_of
 from agent.analysis.cutile.dialect import CUTILE
 from agent.environment import Environment
 from agent.syntax import Source
@@ -25,6 +26,10 @@ class CuTileBackend:
     def classify(self, source: Source) -> Classification:
         """Estimate what bounds the launched kernel with the most work."""
         return classify(CUTILE, source)
+
+    def structure(self, source: Source) -> Structure:
+        """What the kernel does that the file is tuned for."""
+        return structure_of(CUTILE, source)
 
     def refusal(self, environment: Environment) -> str | None:
         """The first thing missing of a GPU, its driver, cuda-tile and tileiras."""

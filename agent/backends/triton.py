@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.analysis.common.intensity import classify
 from agent.analysis.common.kernels import Classification, KernelFunction
+from agent.analysis.common.structure import Structure, structure_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.wrapped import decorated
 from agent.environment import Environment
@@ -22,6 +23,10 @@ class TritonBackend:
     def classify(self, source: Source) -> Classification:
         """Estimate what bounds the launched kernel with the most work."""
         return classify(TRITON, decorated(source))
+
+    def structure(self, source: Source) -> Structure:
+        """What the kernel does that the file is tuned for."""
+        return structure_of(TRITON, decorated(source))
 
     def refusal(self, environment: Environment) -> str | None:
         """Only a missing triton: without a GPU the interpreter runs the kernel."""

@@ -14,8 +14,9 @@ from agent.errors import UsageError
 
 FILE = "pyproject.toml"
 TABLE = "tool.tile-agent"
-NOT_CONFIGURED = {"kernel", "capture"}
-"""What belongs to one run, and a command that cloning a repository should not give to its runs."""
+NOT_CONFIGURED = {"kernel", "capture", "remember_source"}
+"""What belongs to one run, and what cloning a repository should not give to its runs: a command,
+and source in a store that other repositories see."""
 CONFIGURABLE = {"run": False, "plan": False, "begin": True}
 """The commands whose defaults a file may set, and whether an assistant leads what they begin."""
 

@@ -116,6 +116,10 @@ PLACES: Mapping[str, CommandPlace] = {
         "Serve the loop and its views over MCP, on stdin and stdout, for an assistant to start.",
     ),
     "playbook": CommandPlace("playbook", "The optimizations that the loop can apply."),
+    "memory": CommandPlace(
+        "memory",
+        "What runs with --remember found, over all repositories: facts of kernel, GPU and gain.",
+    ),
     "tileir": CommandPlace(
         "tileir",
         "Prepare, verify and time a Triton kernel for Triton's Tile IR backend. "

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
 
 from agent.cli import output
-from agent.errors import Interrupted
+from agent.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
     from agent.events import Event
@@ -41,21 +41,28 @@ def announce(session: Session, *, ask: bool) -> None:
 
 def observer(session: Session) -> Observer:
     """Shows each event and keeps the table up to date."""
-    from agent.events import Stopped, StopReason
+    from agent.events import Finished, Settled, Stopped, StopReason
     from agent.report import table
     from agent.report.escalation import escalation
     from agent.report.progress import Commentary
     from agent.runs import table_path
+    from agent.store.recall import record
 
-    commentary = Commentary()
+    commentary, remembers = Commentary(), session.options.remember
 
     def observe(run: Run, event: Event) -> None:
+        nonlocal remembers
         for line in commentary.lines(run, event):
             output.progress(line)
         if run.rows:
             session.folder.mkdir(parents=True, exist_ok=True)  # `git clean` may have been here
             table.write(session.folder / "perf_results.md", run.rows)
             table.write(table_path(session.workspace.repository), run.rows)
+        if remembers and isinstance(event, Settled | Finished):
+            journal = session.folder / "journal.jsonl"
+            if problem := record(journal, session.workspace.repository):
+                remembers = False  # said once; no run ends by it
+                output.progress(f"warning    nothing of this run is remembered: {problem}")
         if isinstance(event, Stopped) and event.reason is StopReason.ESCALATED:
             report = session.folder / "escalation.md"
             report.write_text(escalation(run), encoding="utf-8")
@@ -112,5 +119,22 @@ def _plan(session: Session) -> list[str]:
         f"branch     {session.branch} from {session.origin_sha[:12]}",
         f"limits     {options.max_iterations} iterations of at most "
         f"{options.iteration_timeout_s:.0f} s{budget}",
+        *_remembered(session),
         *(f"note       {note}" for note in session.notes),
     ]
+
+
+def _remembered(session: Session) -> Iterator[str]:
+    """What the user's store knows of kernels like this one; why it cannot tell, its use says."""
+    if not session.options.remember:
+        return
+    from agent.backends import BACKENDS
+    from agent.store.recall import experience
+    from agent.syntax import Source
+
+    kernel, gpu = session.target.kernel, session.environment.gpu
+    text = session.workspace.repository.read(session.origin_sha, kernel).decode()
+    structure = BACKENDS[session.target.backend].structure(Source(text, kernel))
+    with suppress(UsageError):
+        known = experience(session.target.backend, structure, gpu.name if gpu else "")
+        yield f"remembered {len(known.tallies)} optimizations on kernels like this: {known.about}"

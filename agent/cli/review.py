@@ -9,10 +9,12 @@ import typer
 
 from agent.cli import completion, output
 from agent.cli.shared_options import Json, examples
-from agent.errors import UsageError
+from agent.errors import TileAgentError, UsageError
 
 if TYPE_CHECKING:
     from agent.report.iterations import Iteration
+    from agent.repository import Repository
+    from agent.store.experience import Experience
 
 
 def register(app: typer.Typer) -> None:
@@ -108,11 +110,28 @@ def history(
         there = f"; there are runs on: {', '.join(sorted(others))}" if others else ""
         broken = f"; not readable: {', '.join(u['run'] for u in unreadable)}" if unreadable else ""
         raise UsageError(f"no run on {name} here{there}{broken}")
+    known, unread = _remembered(repository, name)
     notes = [f"run {each['run']} cannot be read: {each['why']}" for each in unreadable]
+    if known.lines:
+        notes += ["", f"Remembered of kernels like it ({known.about}):", *known.lines]
+    notes += [unread] if unread else []
     output.result(
-        {"kernel": name, "runs": runs, "unreadable": unreadable},
+        {"kernel": name, "runs": runs, "unreadable": unreadable, "remembered": list(known.lines)},
         "\n".join([f"{name}, as its runs tried it:", "", table(runs), *notes]),
     )
+
+
+def _remembered(repository: Repository, kernel: str) -> tuple[Experience, str]:
+    """What the user's store knows of kernels like one, where there is a store; or why not."""
+    from agent.runs import runs_on
+    from agent.store.experience import NOTHING
+    from agent.store.recall import experience_of
+
+    run = next((run for _, run in runs_on(repository, kernel)), None)
+    try:
+        return (experience_of(run, repository) if run else NOTHING), ""
+    except TileAgentError as problem:
+        return NOTHING, str(problem)
 
 
 def _of(known: tuple[Iteration, ...], number: int, run: str) -> Iteration:

@@ -354,6 +354,8 @@ class Driver:
 
     def _take_in(self, job: KernelJob) -> KernelStanding:
         now = self._standings[job.name] = self.home.take_in(job)
+        if problem := self.home.remember(job):
+            self.say(f"{job.name}: nothing of it is remembered: {problem}")
         return now
 
 

@@ -37,6 +37,7 @@ from agent.report.page import markdown
 from agent.report.result import exit_code
 from agent.repository import Repository
 from agent.state import Phase, Run
+from agent.store.recall import record
 from agent.workspace import SANDBOX, Workspace
 
 SCHEMA = 1
@@ -335,6 +336,14 @@ class Home:
             kept = f"refs/tile-agent/{self.fleet_id}/{job.name}/best"
             return self.write(replace(now, reason=f"{problem}; what was kept is at {kept}"))
         return self.write(replace(now, branch=job.branch))
+
+    def remember(self, job: KernelJob) -> str:
+        """Add what a run judged to the store of whoever began the fleet, where it asks for that.
+
+        Returns:
+            Why that was not possible, in one line; empty where it was.
+        """
+        return record(self.folder / job.name / JOURNAL, self.repository)
 
     def _report(self, name: str) -> None:
         """Write what `tile-agent report` says of a run that is at home."""

@@ -29,6 +29,9 @@ from agent.proposers import build
 from agent.proposers.playbook import PlaybookProposer
 from agent.runs import branch_of, check_unfinished, new_run_id
 from agent.state import Run
+from agent.store.experience import Experience
+from agent.store.judgements import Seen
+from agent.store.recall import Recall
 from agent.syntax import Source
 from agent.target import Target, find_target
 from agent.workspace import SANDBOX, Workspace, state_dir
@@ -55,6 +58,8 @@ class Plan:
     entries: PlannedEntries
     order: str
     """What the order of the entries rests on."""
+    remembered: tuple[str, ...]
+    """What the user's store knows of kernels like this one, where a run would go by it."""
     cost: tuple[str, ...]
     earlier: EarlierRun | None
     limits: str
@@ -166,7 +171,9 @@ def _planned(
     run = replace(Run(), started=started, diagnosis=known.diagnosis if known else None)
     subject = Subject(Source(text, target.kernel, timed), kernel_class, hardware, launches)
     playbook = ordered(target.backend, kernel_class) if PLAYBOOK in options.proposers else ()
-    tried, over = planned(PlaybookProposer(playbook).left(run), subject)
+    recall = Recall(found.repository, Seen(launches, known.longest_ms if known else {}))
+    experience = recall.of(run)
+    tried, over = planned(PlaybookProposer(playbook, recall).left(run), subject)
     opt_in = tuple(e.name for e in playbook if e.opt_in and not options.only)
     return Plan(
         kernel=target.kernel,
@@ -187,8 +194,10 @@ def _planned(
             kernel_class.value,
             options.proposers,
             known,
+            experience,
             looks=options.scout and environment.gpu is not None,
         ),
+        remembered=experience.lines,
         cost=tuple(cost_lines(tests, options, earlier)),
         earlier=earlier,
         limits=f"{options.max_iterations} iterations of at most {options.iteration_timeout_s:.0f} s"
@@ -197,12 +206,17 @@ def _planned(
         branch=branch,
         origin_sha=found.head_sha,
         changes=tuple(_changes(found, branch)),
-        notes=notes,
+        notes=(*notes, *([recall.problem] if recall.problem else [])),
     )
 
 
 def _order(
-    kernel_class: str, proposers: Sequence[str], known: EarlierRun | None, *, looks: bool
+    kernel_class: str,
+    proposers: Sequence[str],
+    known: EarlierRun | None,
+    experience: Experience,
+    *,
+    looks: bool,
 ) -> str:
     """What the order rests on, and who else writes candidates."""
     told = f"of the playbook for {kernel_class} kernels"
@@ -212,6 +226,9 @@ def _order(
         told += f", with the diagnosis of run {known.run_id} ({known.diagnosis.cause.value})"
     else:
         told += "; the diagnosis after calibration may move some ahead"
+    if experience.orders:
+        first = "where looks do not tell" if looks else "before all that"
+        told += f"; {first} by what is remembered of kernels like this ({experience.about})"
     others = [name for name in proposers if name != PLAYBOOK]
     return f"{told}; {', then '.join(others)} writes its own" if others else told
 

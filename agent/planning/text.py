@@ -48,7 +48,7 @@ def _tests(plan: Plan) -> list[str]:
 
 def _entries(plan: Plan) -> list[str]:
     entries = plan.entries
-    lines = [f"order      {plan.order}"]
+    lines = [f"order      {plan.order}", *(f"known      {line}" for line in plan.remembered)]
     for number, each in enumerate(entries.tried, 1):
         count = len(each.variants)
         what = each.variants[0] if count == 1 else f"{count} variants"

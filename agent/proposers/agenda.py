@@ -9,6 +9,7 @@ from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.wrapped import decorated
 from agent.playbook.base import Advice, Entry, Optimization
 from agent.state import Run
+from agent.store.experience import NOTHING, Experience
 
 OWN_IDEA = "own-idea"
 """The optimization that no entry of the playbook describes."""
@@ -48,7 +49,11 @@ _OWN = Task(
 
 
 def agenda(
-    run: Run, subject: Subject, entries: Sequence[Entry], wanted: str = ""
+    run: Run,
+    subject: Subject,
+    entries: Sequence[Entry],
+    wanted: str = "",
+    experience: Experience = NOTHING,
 ) -> tuple[Task, ...]:
     """The tasks that are left, most promising first.
 
@@ -56,7 +61,8 @@ def agenda(
     or unless what was kept of it is the first or the last of the values that were tried.
 
     What fits, then `own-idea`, then what a program found not to apply. Within each, the order is
-    that of `entries`, with the families that the diagnosis names first.
+    that of `entries`, with the families that the diagnosis names first; before that comes what
+    gained on kernels like this one, by `experience`, and last what failed there often.
     """
     again = {wanted, run.offer.optimization if run.offer else ""}
     again |= run.at_the_end
@@ -67,7 +73,13 @@ def agenda(
         else task
         for task in _tasks(subject, left)
     ]
-    tasks.sort(key=lambda task: (not task.fits, run.family_rank(task.family)))
+    tasks.sort(
+        key=lambda task: (
+            not task.fits,
+            experience.place(task.optimization),
+            run.family_rank(task.family),
+        )
+    )
     tasks.insert(sum(task.fits for task in tasks), _OWN)
     if only := run.options.only:
         tasks = [task for task in tasks if task.optimization in only]

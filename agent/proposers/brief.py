@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.analysis.common.subject import Subject
+from agent.attempts import JudgedEdit
 from agent.backends import BACKENDS
 from agent.environment import describe
 from agent.launches import tuning_costs
 from agent.measuring.decision import Status
-from agent.memory import JudgedEdit
 from agent.prompting import capped, render
 from agent.proposers.agenda import Task
 from agent.state import Run
+from agent.store.experience import NOTHING, Experience
 from agent.syntax import Source
 
 LONGEST_CHANGE = 1500
@@ -36,7 +37,13 @@ class Brief:
     """Facts that tools and the user's files gave stand in it between fences, as data."""
 
 
-def brief_for(run: Run, subject: Subject, task: Task, tried: Sequence[JudgedEdit] = ()) -> Brief:
+def brief_for(
+    run: Run,
+    subject: Subject,
+    task: Task,
+    tried: Sequence[JudgedEdit] = (),
+    experience: Experience = NOTHING,
+) -> Brief:
     """Put together what the run knows.
 
     Args:
@@ -44,6 +51,7 @@ def brief_for(run: Run, subject: Subject, task: Task, tried: Sequence[JudgedEdit
         subject: the incumbent.
         task: what is asked for.
         tried: what was judged on this kernel, by this run and by others, the latest first.
+        experience: what the user's store knows of kernels like this one.
     """
     started = run.started
     assert started is not None  # there is no proposing before it
@@ -70,6 +78,8 @@ def brief_for(run: Run, subject: Subject, task: Task, tried: Sequence[JudgedEdit
         evidence=diagnosis.evidence if diagnosis else (),
         tried=tuple(_tried(run, tried)),
         earlier=tuple(_earlier(run, tried)),
+        like_this=experience.about,
+        known=tuple(_known(experience)),
         worst=rules.regression,
         major=rules.major,
     )
@@ -107,6 +117,19 @@ def _earlier(run: Run, known: Sequence[JudgedEdit]) -> Iterator[str]:
     for each in [each for each in known if each.run_id != _run_id(run)][:EARLIER]:
         yield f"{each.run_id}, {each.iteration}. {each.title}: {each.status.value}; {each.reason}"
         yield from _in_detail(each)
+
+
+def _known(experience: Experience) -> Iterator[str]:
+    """What became of optimizations on kernels like this one, and of changes, where those are kept.
+
+    The kernels need not be of this repository.
+    """
+    yield from experience.lines
+    for each in experience.changes:
+        yield f"{each.entry} on a kernel of the same structure: {each.status}"
+        if each.hypothesis:
+            yield f"   hypothesis: {each.hypothesis}"
+        yield capped(each.change, LONGEST_CHANGE)
 
 
 def _in_detail(each: JudgedEdit) -> Iterator[str]:

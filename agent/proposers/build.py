@@ -21,6 +21,7 @@ from agent.redaction import redact_values
 from agent.repository import Repository
 from agent.settings import settings
 from agent.state import Phase, Run
+from agent.store.recall import Recall
 
 _LANGUAGES = {"cutile": "cuTile", "triton": "Triton"}
 """What a person calls the backends."""
@@ -153,13 +154,14 @@ def build(
         folder: of the run, where exchanges and logs are kept.
     """
     found: dict[str, Proposer] = {}
+    recall = Recall(memory.repository)
     entries = judged(backend, kernel_class)
     for name in options.proposers:
         if name == PLAYBOOK:
-            found[name] = PlaybookProposer(ordered(backend, kernel_class))
+            found[name] = PlaybookProposer(ordered(backend, kernel_class), recall)
         elif name != ASSISTANT:
             writer = _writer(name, options, memory.repository, folder)
-            found[name] = JudgementProposer(writer, entries, memory)
+            found[name] = JudgementProposer(writer, entries, memory, recall)
     return found
 
 

@@ -14,6 +14,8 @@ from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.proposers.brief import brief_for
 from agent.proposers.writer import Chosen, Refused, Spent, Writer, Written
 from agent.state import Run
+from agent.store.experience import NOTHING
+from agent.store.recall import Recall
 
 PATIENCE = 5
 """Answers in a row that were no candidates, after which nobody is asked any more."""
@@ -26,22 +28,28 @@ class JudgementProposer:
     """
 
     def __init__(
-        self, writer: Writer, entries: Sequence[Entry], memory: PastRuns | None = None
+        self,
+        writer: Writer,
+        entries: Sequence[Entry],
+        memory: PastRuns | None = None,
+        recall: Recall | None = None,
     ) -> None:
         """Take the entries of one backend, in order of priority, and who carries them out.
 
-        `memory` is told to the writer.
+        `memory` is told to the writer, and what is recalled of kernels like this one.
         """
         self._writer = writer
         self._entries = entries
         self._memory = memory
+        self._recall = recall
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The writer's candidate for the most promising task that is left."""
         if run.refusals >= PATIENCE:
             why = f"{run.refusals} answers in a row were no candidates"
             return Exhausted(_with_last(run, why), StopReason.UNUSABLE)
-        tasks = agenda(run, subject, self._entries)
+        experience = self._recall.of(run) if self._recall else NOTHING
+        tasks = agenda(run, subject, self._entries, experience=experience)
         task = next((task for task in tasks if task.fits), None)
         if task is None:
             return Exhausted()
@@ -51,7 +59,7 @@ class JudgementProposer:
         if chosen is not None:
             task = chosen.task
         tried = self._memory.tried(run) if self._memory else ()
-        written = self._writer.write(brief_for(run, subject, task, tried), run)
+        written = self._writer.write(brief_for(run, subject, task, tried, experience), run)
         if isinstance(written, Spent):
             return Exhausted(written.reason, StopReason.ASKING)
         usage = written.usage + chosen.usage if chosen else written.usage

@@ -15,6 +15,8 @@ from agent.measuring.scouting import Estimate
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
+from agent.store.experience import NOTHING
+from agent.store.recall import Recall
 
 HEAD_START = 3
 """Places that an optimization is ahead of its own where the diagnosis names its family. The order
@@ -42,9 +44,10 @@ class PlaybookProposer:
     value was the first or the last of its sweep, as far as there are others beyond it.
     """
 
-    def __init__(self, playbook: Sequence[Optimization]) -> None:
-        """Take the optimizations of one backend, in order of priority."""
+    def __init__(self, playbook: Sequence[Optimization], recall: Recall | None = None) -> None:
+        """Take the optimizations of one backend, in order of priority, and what is remembered."""
         self._playbook = playbook
+        self._recall = recall
 
     def propose(self, run: Run, subject: Subject) -> Proposal | Declined | Exhausted:
         """The next optimization that has not been tried, or not since what it depends on."""
@@ -78,19 +81,24 @@ class PlaybookProposer:
         found = [entry for entry in self.left(run) if _estimate(run, entry) is None]
         return found if len(found) > 1 else []
 
-    def _place(self, run: Run, entry: Optimization) -> tuple[int, float, bool, int, int]:
+    def _place(
+        self, run: Run, entry: Optimization
+    ) -> tuple[int, float, bool, tuple[int, float], int, int]:
         estimate = _estimate(run, entry)
         group = _group(estimate, run.options.rules.minor)
         most = estimate.high if estimate and group in (PROMISING, SLOWER) else None
         return group, -(most or 0.0), *self._place_in_class(run, entry)
 
-    def _place_in_class(self, run: Run, entry: Optimization) -> tuple[bool, int, int]:
+    def _place_in_class(
+        self, run: Run, entry: Optimization
+    ) -> tuple[bool, tuple[int, float], int, int]:
         own = self._playbook.index(entry)
         named = run.diagnosis.families if run.diagnosis else ()
         place = own - HEAD_START if entry.family in named else own
         if entry.family in FIRST.intersection(named):
             place = -len(self._playbook)
-        return entry.family in run.demoted, place, own
+        experience = self._recall.of(run) if self._recall else NOTHING
+        return entry.family in run.demoted, experience.place(entry.name), place, own
 
 
 def _estimate(run: Run, entry: Optimization) -> Estimate | None:

@@ -18,9 +18,11 @@ from agent.journal import Journal
 from agent.report.result import exit_code
 from agent.repository import Repository
 from agent.state import Phase
+from agent.store.database import stored
 from agent.workspace import Workspace
 from tests.support.history import HISTORY, REACHING, STARTED
-from tests.support.repo import KERNEL, changed, git, isolate, make_repo, snapshot
+from tests.support.project import KERNEL as TRITON_KERNEL
+from tests.support.repo import KERNEL, changed, git, isolate, make_repo, snapshot, write
 
 FLEET, PATH = "fleet-20260102-030405", "kernels/softmax.py"
 HERE = Environment((), {"torch": "2.13.0"}, None, "3.11.9", "Linux")
@@ -106,6 +108,29 @@ def test_a_run_comes_home_with_its_branch(home: Home, tmp_path: Path) -> None:
     assert "1 optimization kept" in (home.folder / "softmax" / "report.md").read_text()
     mine = {key for key in changed(before, snapshot(repo)) if not key.startswith("sandbox")}
     assert all(key.startswith(("refs/heads/tile-agent/", "refs/tile-agent/")) for key in mine)
+
+
+@pytest.mark.parametrize("remember", [True, False])
+def test_what_a_run_judged_is_remembered_at_home_where_it_asks_for_that(
+    home: Home, remember: bool
+) -> None:
+    repo = home.repository.root
+    write(repo, {"double.py": TRITON_KERNEL})
+    git(repo, "add", "double.py")
+    git(repo, "commit", "-qm", "A kernel")
+    began = replace(
+        STARTED,
+        kernel="double.py",
+        origin_sha=home.repository.head() or "",
+        options=replace(STARTED.options, remember=remember),
+    )
+    journal_of(home.folder / "softmax", (began, *HISTORY[1:]))
+    assert home.remember(job("softmax")) == ""
+    known = stored()
+    assert len(known) == (5 if remember else 0)
+    assert {each.gpu for each in known} <= {"NVIDIA H200"}
+    assert home.remember(job("softmax")) == ""  # as after a fleet that was resumed
+    assert stored() == known
 
 
 def test_a_run_that_kept_nothing_makes_no_branch(home: Home, tmp_path: Path) -> None:

@@ -57,15 +57,32 @@ def classify(dialect: Dialect, source: Source) -> Classification:
     Raises:
         UsageError: the file holds no kernel.
     """
-    works = [_work(dialect, source, kernel) for kernel in dialect.launched(source)]
-    if not works:
-        raise UsageError(f"{source.path} holds no {dialect.decorator} kernel")
-    most = max(works, key=lambda work: work.rank)
-    others = [w.kernel.name for w in works if w is not most]
+    most, *less = _most_work(dialect, source)
+    others = [work.kernel.name for work in less]
     evidence = most.evidence
     if others:
         evidence = (*evidence, f"{most.kernel.name} does the most work; also: {', '.join(others)}")
     return Classification(class_of(most.flop_per_byte), most.flop_per_byte, evidence)
+
+
+def busiest(dialect: Dialect, source: Source) -> Kernel:
+    """The kernel that perf tests were seen to spend the most time in, else that with the most work.
+
+    Raises:
+        UsageError: the file holds no kernel.
+    """
+    chosen = dialect.chosen(source)
+    if chosen and chosen[0].name in source.timed:
+        return chosen[0]
+    return _most_work(dialect, source)[0].kernel
+
+
+def _most_work(dialect: Dialect, source: Source) -> list[KernelWork]:
+    """The launched kernels, that with the most work first."""
+    works = [_work(dialect, source, kernel) for kernel in dialect.launched(source)]
+    if not works:
+        raise UsageError(f"{source.path} holds no {dialect.decorator} kernel")
+    return sorted(works, key=lambda work: work.rank, reverse=True)
 
 
 def _work(dialect: Dialect, source: Source, kernel: Kernel) -> KernelWork:

@@ -1,0 +1,1 @@
+"""The user-wide store: facts of what was judged, over all repositories, where that is asked for."""
