@@ -108,7 +108,7 @@ def test_a_run_in_progress_and_a_damaged_one(tmp_path: Path) -> None:
     path = bare / "sandbox/runs/now/journal.jsonl"
     path.parent.mkdir(parents=True)
     journal = Journal(path)
-    for event in HISTORY[:9]:
+    for event in HISTORY[:11]:
         journal.append(event)
     journal.close()
     end = tile_agent(bare, "report", "now")
