@@ -251,11 +251,12 @@ def test_the_samples_of_pytest_benchmark_arrive(project: Project, server: ForkSe
 
 
 def test_a_worker_starts_no_program_by_itself(project: Project, tmp_path: Path) -> None:
-    """As pytest-benchmark does, which asks git and hg what a saved run is called."""
+    """As pytest-benchmark does, which asks git and hg what a saved run is called, and file what
+    this machine is."""
     pytest.importorskip("pytest_benchmark")
     tools, started = tmp_path / "tools", tmp_path / "started"
     tools.mkdir()
-    for name in ("git", "hg"):
+    for name in ("git", "hg", "file"):
         (tools / name).write_text(f"#!/bin/sh\necho {name} >> {started}\n")
         (tools / name).chmod(0o755)
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
