@@ -456,7 +456,7 @@ def test_a_candidate_that_is_wrong_when_timed_is_reverted(
 
 def test_a_candidate_that_hangs_is_a_crash(judge: PytestJudge, make: Make) -> None:
     hung = make("hung", extra="def launch(): time.sleep(600)")
-    failure = judge.compare(make("well"), hung, None, deadline_in(2))
+    failure = judge.compare(make("well"), hung, None, deadline_in(6))
     assert isinstance(failure, Failure)
     assert not failure.incumbent
     assert failure.reason.startswith("timed out: ")
@@ -467,7 +467,7 @@ def test_a_candidate_that_hangs_at_its_import_is_not_blamed_on_the_incumbent(
     judge: PytestJudge, make: Make
 ) -> None:
     hung = make("hung", extra="time.sleep(600)")
-    failure = judge.compare(make("well"), hung, None, deadline_in(2))
+    failure = judge.compare(make("well"), hung, None, deadline_in(6))
     assert isinstance(failure, Failure)
     assert not failure.incumbent
     assert failure.reason.startswith("timed out: ")
