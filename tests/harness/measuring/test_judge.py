@@ -347,8 +347,12 @@ def test_fewer_pairs_are_taken_where_the_deadline_is_near(
         "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(200,))
     )
     with closing(PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)) as judge:
-        comparison = judge.compare(make("a"), make("b"), None, deadline_in(20))
-    assert isinstance(comparison, Comparison)
+        incumbent, candidate = make("a"), make("b")
+        for _ in range(3):  # a busy machine may keep one of so many pairs from being measured
+            comparison = judge.compare(incumbent, candidate, None, deadline_in(20))
+            if not (isinstance(comparison, Failure) and comparison.unmeasured):
+                break
+    assert isinstance(comparison, Comparison), comparison
     assert 3 <= comparison.pairs < 200
 
 
