@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 
 import pytest
 
@@ -11,7 +12,12 @@ from tests.support import warm_python
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What has made its imports serves all workers of xdist."""
+    """What has made its imports serves all workers of xdist.
+
+    Each test has one processor, if that: threads that wait for a second one to do its half of a
+    small tensor do so in a loop, which took a quarter of all processor time.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     if config.getoption("numprocesses", None):
         warm_python.share()
 

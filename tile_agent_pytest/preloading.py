@@ -27,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tile_agent_pytest import kept_metadata
+from tile_agent_pytest import kept_metadata, since_fork
 from tile_agent_pytest.process_tree import children, die_with_parent, kill_tree
 
 PRELOADED = ("numpy", "torch", "triton", "triton.language", "cuda.tile", "pytest")
@@ -50,6 +50,7 @@ EXTRAS = (
     "pytest_benchmark.storage.file",
     "numpy.testing",
     "pdb",
+    "readline",
     "platformdirs",
     "tomllib",
 )
@@ -82,10 +83,13 @@ def preload() -> tuple[list[str], dict[str, str]]:
 
 
 def _name_saved_runs() -> None:
-    """Tell pytest-benchmark what a run that it saves is called: it would start git and hg for that
-    in every worker, eight processes, though what a worker saves goes with it."""
+    """Tell pytest-benchmark what a run that it saves is called, and this machine: it would start
+    git, hg and file for that in every worker, nine processes, though what a worker saves goes with
+    it."""
     if benchmark := sys.modules.get("pytest_benchmark.plugin"):
         vars(benchmark)["get_tag"] = lambda *_, **__: "worker"
+    if saved := sys.modules.get("pytest_benchmark.session"):
+        vars(saved)["get_machine_id"] = lambda: "this-machine"
 
 
 def preload_more(
@@ -214,6 +218,7 @@ def _import(names: Iterable[str]) -> None:
 def _freeze() -> None:
     gc.collect()
     gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
+    since_fork.mark()
 
 
 def _plugins_of_pytest() -> list[str]:

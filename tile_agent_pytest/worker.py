@@ -37,6 +37,7 @@ from tile_agent_pytest import (
     mended_interpreter,
     plugin,
     sandbox,
+    since_fork,
     timing_adapters,
     tuned,
 )
@@ -393,8 +394,7 @@ def loaded_from(file_name: str) -> list[Any]:
     """The imported modules whose file bears the kernel's name."""
     return [
         module
-        for module in list(sys.modules.values())
+        for module in map(sys.modules.get, since_fork.names())
         if isinstance(file := getattr(module, "__file__", None), str)
-        and file.endswith(file_name)  # of most it is not, and this is said at once
         and os.path.basename(file) == file_name  # noqa: PTH119 - may be no path at all
     ]

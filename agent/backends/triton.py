@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from agent.analysis.common.intensity import classify
 from agent.analysis.common.kernels import Classification, KernelFunction
 from agent.analysis.common.structure import Structure, structure_of
@@ -47,7 +49,11 @@ class TritonBackend:
         """Triton decides at import time whether it interprets.
 
         On a GPU what its autotuner chooses is kept on disk, so that all workers run the same.
+        In the interpreter PyTorch's threads sleep while they have nothing to do, unless the user
+        has said what they do: by default they look for work in a loop, on the processor that the
+        kernel is timed on.
         """
         if environment.gpu is None:
-            return {"TRITON_INTERPRET": "1"}
+            policy = os.environ.get("OMP_WAIT_POLICY", "passive")
+            return {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": policy}
         return {"TRITON_CACHE_AUTOTUNING": "1"}

@@ -130,6 +130,9 @@ def _on_node(
     """What the task of a kernel is."""
     import ray
 
+    # Ray cancels a task by a KeyboardInterrupt, which never comes where its daemons were started
+    # with SIGINT ignored: what a script starts in the background inherits that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     node_id = ray.get_runtime_context().get_node_id()
     yield from attempt(job, source, begun_on, point, node_id, past)
 
@@ -159,7 +162,7 @@ class Driver:
         self._past = past_journals(self.home.repository)
         self._source: Any = None
         self._running: dict[Any, KernelJob] = {}
-        self._withheld: set[Any] = set()
+        self._withheld: dict[Any, Any] = {}
         self._without_room: list[KernelJob] = []
         self._tries = 0
         for job in fleet.jobs:
@@ -169,7 +172,7 @@ class Driver:
             self.say(f"no node has {fleet.gpus_per_run} GPU yet: the runs wait for one")
         with _asked_to_end() as asked:
             try:
-                while (self._running or self._without_room) and not asked:
+                while (self._running or self._withheld or self._without_room) and not asked:
                     self._look()
             finally:
                 self._cancel()
@@ -180,10 +183,14 @@ class Driver:
         """Hear what has been told, and hand over again what found no room."""
         import ray
 
-        if self._running:
-            ready, _ = ray.wait([*self._running], num_returns=1, timeout=_LOOK_S)
-            for generator in ready:
-                self._listen(generator)
+        if self._running or self._withheld:
+            heard = [*self._running, *self._withheld]
+            ready, _ = ray.wait(heard, num_returns=1, timeout=_LOOK_S)
+            for each in ready:
+                if each in self._withheld:
+                    del self._withheld[each]
+                else:
+                    self._listen(each)
         else:
             time.sleep(min(_LOOK_S, self.again_s))
         if self._without_room and time.monotonic() >= self._again_at:
@@ -244,10 +251,6 @@ class Driver:
         import ray
 
         job = self._running[generator]
-        if generator in self._withheld:
-            if _has_ended(generator):
-                del self._running[generator]
-            return
         try:
             told = ray.get(next(generator))
         except StopIteration:
@@ -286,10 +289,10 @@ class Driver:
         """Take back what waits for a GPU: its hours are spent."""
         import ray
 
-        for generator, job in self._running.items():
-            waiting = self._standings[job.name].outcome is FleetOutcome.WAITING
-            if waiting and generator not in self._withheld:
-                self._withheld.add(generator)
+        for generator, job in list(self._running.items()):
+            if self._standings[job.name].outcome is FleetOutcome.WAITING:
+                del self._running[generator]
+                self._withheld[generator.completed()] = generator
                 ray.cancel(generator, recursive=False)
                 self._keep(job, reason=spent)
                 self.say(f"{job.name}: not begun, {spent}")
@@ -332,13 +335,12 @@ class Driver:
         for job in self._running.values():
             if not self._standings[job.name].outcome.final:
                 self._keep(job, outcome=FleetOutcome.WAITING)
-        left, deadline = [*self._running], time.monotonic() + _CANCEL_S
-        for generator in left:
+        for generator in self._running:
             ray.cancel(generator, recursive=False)
-        while left and (seconds := deadline - time.monotonic()) > 0:
-            for generator in ray.wait(left, num_returns=1, timeout=seconds)[0]:
-                if _has_ended(generator):
-                    left.remove(generator)
+        # Not by what they tell next: that may wait for a task that does not end, and without limit.
+        ends = [*self._withheld, *(generator.completed() for generator in self._running)]
+        if ends:
+            ray.wait(ends, num_returns=len(ends), timeout=_CANCEL_S)
 
     # --- how the kernels stand --------------------------------------------------------------------
 
@@ -357,17 +359,6 @@ class Driver:
         if problem := self.home.remember(job):
             self.say(f"{job.name}: nothing of it is remembered: {problem}")
         return now
-
-
-def _has_ended(generator: Any) -> bool:
-    """Take the next thing that a cancelled task tells: whether that was its end."""
-    import ray
-
-    try:
-        ray.get(next(generator))
-    except (ray.exceptions.RayError, StopIteration):
-        return True
-    return False
 
 
 def _told(now: KernelStanding) -> str:

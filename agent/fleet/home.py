@@ -341,9 +341,10 @@ class Home:
         """Add what a run judged to the store of whoever began the fleet, where it asks for that.
 
         Returns:
-            Why that was not possible, in one line; empty where it was.
+            Why that was not possible, in one line; empty where it was, or nothing has come home.
         """
-        return record(self.folder / job.name / JOURNAL, self.repository)
+        journal = self.folder / job.name / JOURNAL
+        return record(journal, self.repository) if journal.exists() else ""
 
     def _report(self, name: str) -> None:
         """Write what `tile-agent report` says of a run that is at home."""

@@ -30,12 +30,16 @@ def test_a_full_machine_is_not_refused() -> None:
     assert BACKENDS["cutile"].worker_environment(FULL) == {}
 
 
-def test_triton_without_gpu_is_interpreted() -> None:
+def test_triton_without_gpu_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     triton = BACKENDS["triton"]
     assert triton.refusal(BARE) is None
     assert "ranks nothing for a GPU" in triton.latency_meaning(BARE)
     assert "bfloat16" in triton.latency_meaning(BARE)
-    assert triton.worker_environment(BARE) == {"TRITON_INTERPRET": "1"}
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    passive = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "passive"}
+    assert triton.worker_environment(BARE) == passive
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert triton.worker_environment(BARE)["OMP_WAIT_POLICY"] == "active", "the user has said it"
     assert "pip install 'tile-agent[triton]'" in (triton.refusal(NOTHING) or "")
 
 

@@ -69,7 +69,7 @@ def test_a_case_that_fails_or_takes_too_long_says_so(
     slow = replace(HISTOGRAM, inputs=lambda *_: time.sleep(60))
     found = sources.measured(slow, tmp_path, 3)
     assert found["why"] == "RuntimeError: not done after 0 s"
-    assert found["took_s"] < 10
+    assert found["took_s"] < 30
     assert sources.rows(found)[0].startswith("| relaxed-histogram | 16777216 | RuntimeError: not ")
 
 

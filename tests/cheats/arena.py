@@ -29,8 +29,8 @@ from agent.syntax import Source
 from tests.cheats.edits import HERE
 from tests.support.workers import start_server
 
-VERIFY_S = 20.0
-COMPARE_S = 40.0
+VERIFY_S = 60.0
+COMPARE_S = 120.0
 _JUDGE = "agent.harness.measuring.pytest_judge"
 _SHORT = BlockTiming(block_ms=1, settle_ms=1, least_samples=1, least_slow_samples=1)
 

@@ -134,12 +134,12 @@ def test_a_run_that_is_interrupted_and_then_killed_leaves_no_process_and_is_resu
     assert "tile-agent resume" in finish(process)
     assert process.returncode == ExitCode.STOPPED
     assert only_run(repo)["standing"] == "interrupted"
-    assert workers and psutil.wait_procs(workers, timeout=10)[1] == []
+    assert workers and psutil.wait_procs(workers, timeout=60)[1] == []
     process = until_said(command("resume"), repo, "right")
     workers = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     finish(process)
-    assert workers and psutil.wait_procs(workers, timeout=10)[1] == []
+    assert workers and psutil.wait_procs(workers, timeout=60)[1] == []
     assert only_run(repo)["standing"] == "interrupted"
     end = tile_agent(repo, "resume", "--json")
     assert end.code == ExitCode.DONE, end.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,17 +78,28 @@ class Machines:
         self, gpus: int = 1, environment: Mapping[str, str] | None = None, **options: Any
     ) -> Any:
         """Start a node that can run so many kernels at once; Ray's own options as they are."""
-        return self.cluster.add_node(
-            num_cpus=gpus,
-            num_gpus=gpus,
-            object_store_memory=STORE_BYTES,
-            env_vars={**self.environment, **(environment or {})},
-            **options,
-        )
+        with _ignoring_sigint():
+            return self.cluster.add_node(
+                num_cpus=gpus,
+                num_gpus=gpus,
+                object_store_memory=STORE_BYTES,
+                env_vars={**self.environment, **(environment or {})},
+                **options,
+            )
 
     def lose(self, node: Any) -> None:
         """As a machine is lost that somebody unplugs."""
         self.cluster.remove_node(node, allow_graceful=False)
+
+
+@contextmanager
+def _ignoring_sigint() -> Iterator[None]:
+    """As what is started by a script in the background does, and all that it starts in turn."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

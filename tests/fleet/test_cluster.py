@@ -11,9 +11,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -28,6 +30,7 @@ from tests.support.project import Outcome as CommandEnd
 from tests.support.project import tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
 from tests.support.warm_python import warm_interpreter
+from tile_agent_pytest.process_tree import die_with_parent
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'tile-agent[fleet]'")
 
@@ -131,6 +134,7 @@ class Command:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
+                preexec_fn=partial(die_with_parent, signal.SIGKILL),  # of tests that are cut short
             )
 
     def ended(self) -> CommandEnd:
@@ -147,6 +151,24 @@ class Command:
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.1)
+
+
+Start: TypeAlias = Callable[..., Command]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a `Command`; one that has not ended with its test is killed."""
+    begun: list[Command] = []
+
+    def started(folder: Path, *words: str) -> Command:
+        begun.append(Command(folder, words))
+        return begun[-1]
+
+    yield started
+    for command in begun:
+        if command.process.poll() is None:
+            command.kill()
 
 
 def events(journal: Path) -> list[str]:
@@ -177,6 +199,7 @@ def test_machines_lost_at_every_phase_and_a_lost_driver_change_no_end(
     cluster: Machines,
     program: Path,
     holds: Holds,
+    start: Start,
     tmp_path: Path,
 ) -> None:
     repo = make_repo(tmp_path, files())
@@ -192,7 +215,7 @@ def test_machines_lost_at_every_phase_and_a_lost_driver_change_no_end(
 
     node = cluster.add(6, own)
     holds.want(FIRST)
-    driver = Command(repo, ("run", "--kernels", "ops/*.py", *OPTIONS, *where, *python))
+    driver = start(repo, "run", "--kernels", "ops/*.py", *OPTIONS, *where, *python)
     for moments in (FIRST, SECOND):
         driver.wait_for(lambda wanted=moments: holds.reached(wanted))
         if moments is SECOND:
@@ -206,7 +229,7 @@ def test_machines_lost_at_every_phase_and_a_lost_driver_change_no_end(
     driver.wait_for(lambda: holds.reached(THIRD))
     driver.wait_for(lambda: driver.log.read_text().count(": ended") == len(KERNELS) - 1)
     driver.kill()
-    end = Command(repo, ("resume", *where)).ended()
+    end = start(repo, "resume", *where).ended()
 
     assert end.code == ExitCode.DONE, end.err
     rows = {row["name"]: row for row in end.json["kernels"]}
@@ -223,13 +246,13 @@ def test_machines_lost_at_every_phase_and_a_lost_driver_change_no_end(
 
 
 def test_a_fleet_that_is_stopped_leaves_nothing_behind(
-    cluster: Machines, program: Path, holds: Holds, tmp_path: Path
+    cluster: Machines, program: Path, holds: Holds, start: Start, tmp_path: Path
 ) -> None:
     repo = make_repo(tmp_path, files_of("theta"))
     cluster.add(1, INTERPRETED | {PROGRAM: str(program), HOLDS: str(holds.folder)})
     holds.want({"theta": "begun"})
     where = ("--address", cluster.address, "--yes", "--python", warm_interpreter())
-    driver = Command(repo, ("run", "--kernels", "ops/theta.py", *where))
+    driver = start(repo, "run", "--kernels", "ops/theta.py", *where)
     driver.wait_for(lambda: holds.reached({"theta": "begun"}))
     clones = Path(cluster.environment["TILE_AGENT_STATE_DIR"]) / "fleet"
     assert [*clones.glob("theta-*")], "it works in a clone"

@@ -158,13 +158,13 @@ def test_one_that_does_not_end_is_killed(
     checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marker = tmp_path / "alive"
-    install(tmp_path, monkeypatch, f"time.sleep(2.5)\nopen({str(marker)!r}, 'w')\n")
+    install(tmp_path, monkeypatch, f"time.sleep(6)\nopen({str(marker)!r}, 'w')\n")
     began = time.monotonic()
     found = profile(checkout, timeout_s=0.5)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 5.0
     assert isinstance(found, NoCounters)
     assert "not done after 0.5 s: killed" in found.reason
-    time.sleep(2.5)
+    time.sleep(6)
     assert not marker.exists()
 
 

@@ -98,7 +98,7 @@ def test_a_command_ends_with_whoever_called_it(repo: Path) -> None:
     pids = [int(word) for word in caller.stdout.split()]
     assert len(pids) > 1
     left = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
-    assert psutil.wait_procs(left, timeout=10)[1] == []
+    assert psutil.wait_procs(left, timeout=60)[1] == []
     assert standing(repo) == "interrupted"
     worktrees = git(repo, "worktree", "list", "--porcelain")
     assert worktrees.count("worktree ") == 1, "it was killed, and did not end cleanly"

@@ -325,9 +325,9 @@ def test_a_program_that_hangs_is_killed_with_its_daemons(bench: Bench) -> None:
     time.sleep(600)
 """
     begin = time.monotonic()
-    reason = bench.refusal(GOOD + hang, timeout_s=1.5)
-    assert time.monotonic() - begin < 10
-    assert re.search(r": not done after \d s: killed\.$", reason)
+    reason = bench.refusal(GOOD + hang, timeout_s=5)
+    assert time.monotonic() - begin < 60
+    assert re.search(r": not done after \d+ s: killed\.$", reason)
     assert not psutil.pid_exists(int(pids.read_text()))
     program = str(bench.folder.parent / "program.py")
     assert not [p for p in psutil.process_iter(["cmdline"]) if program in (p.info["cmdline"] or ())]

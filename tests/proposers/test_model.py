@@ -236,7 +236,7 @@ def test_a_slow_answer_meets_the_deadline(reply: Reply, provider: str, tmp_path:
     assert outcome.hopeless == reply.silent
     assert ("the server was silent for the last 0.6 s" in outcome.reason) == reply.silent
     assert len(server.received) == 1
-    assert took_s < 5
+    assert took_s < 30
     assert outcome.usage.took_s == pytest.approx(took_s, abs=1)
 
 

@@ -105,7 +105,7 @@ def test_nobody_listens(provider: str) -> None:
     begun = time.monotonic()
     with pytest.raises(UsageError, match=r"ConnectError.*5 attempts"):
         ask(gone)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("provider", FORMATS)

@@ -102,7 +102,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], timeout_s: float = 60.0) -> bool:
     """Whether it becomes true in time."""
     end = time.monotonic() + timeout_s
     while not condition():

@@ -347,8 +347,12 @@ def test_fewer_pairs_are_taken_where_the_deadline_is_near(
         "agent.harness.measuring.pytest_judge.ComparisonPlan", partial(ComparisonPlan, looks=(200,))
     )
     with closing(PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)) as judge:
-        comparison = judge.compare(make("a"), make("b"), None, deadline_in(20))
-    assert isinstance(comparison, Comparison)
+        incumbent, candidate = make("a"), make("b")
+        for _ in range(3):  # a busy machine may keep one of so many pairs from being measured
+            comparison = judge.compare(incumbent, candidate, None, deadline_in(20))
+            if not (isinstance(comparison, Failure) and comparison.unmeasured):
+                break
+    assert isinstance(comparison, Comparison), comparison
     assert 3 <= comparison.pairs < 200
 
 
@@ -456,7 +460,7 @@ def test_a_candidate_that_is_wrong_when_timed_is_reverted(
 
 def test_a_candidate_that_hangs_is_a_crash(judge: PytestJudge, make: Make) -> None:
     hung = make("hung", extra="def launch(): time.sleep(600)")
-    failure = judge.compare(make("well"), hung, None, deadline_in(2))
+    failure = judge.compare(make("well"), hung, None, deadline_in(6))
     assert isinstance(failure, Failure)
     assert not failure.incumbent
     assert failure.reason.startswith("timed out: ")
@@ -467,7 +471,7 @@ def test_a_candidate_that_hangs_at_its_import_is_not_blamed_on_the_incumbent(
     judge: PytestJudge, make: Make
 ) -> None:
     hung = make("hung", extra="time.sleep(600)")
-    failure = judge.compare(make("well"), hung, None, deadline_in(2))
+    failure = judge.compare(make("well"), hung, None, deadline_in(6))
     assert isinstance(failure, Failure)
     assert not failure.incumbent
     assert failure.reason.startswith("timed out: ")

@@ -15,7 +15,7 @@ from agent.harness.processes.worker_session import deadline_in
 from tests.support.workers import Project, descendants, eventually, nodeids
 
 MIB = 2**20
-SOON_S = 5.0
+SOON_S = 30.0
 """The time that a worker has to be gone in, after its deadline or after it went over a limit."""
 
 

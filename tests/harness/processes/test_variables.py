@@ -76,7 +76,7 @@ def test_a_program_is_run_without_the_database(
         [sys.executable, "-c", told],
         tmp_path,
         log=log,
-        timeout_s=20,
+        timeout_s=60,
         pass_env=("AGENT_KEY", "MY_DATA"),
     )
     assert "a-long-password" not in log.read_text()
