@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tile_agent_pytest import since_fork
+from tile_agent_pytest.worker import loaded_from
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +45,15 @@ def test_nothing_is_missed_where_the_mark_is_gone(modules: dict[str, ModuleType]
     modules["kernel"] = ModuleType("kernel")
     del modules["last"]
     assert since_fork.names() == ["first", "kernel"]
+
+
+def test_a_kernel_that_was_there_before_is_found_where_none_came_later(
+    modules: dict[str, ModuleType],
+) -> None:
+    """So that an installed copy that hides the checkout is named."""
+    modules["first"].__file__ = "/site-packages/kernel.py"
+    since_fork.mark()
+    assert loaded_from("kernel.py") == [modules["first"]]
+    modules["own"] = ModuleType("own")
+    modules["own"].__file__ = "/checkout/kernel.py"
+    assert loaded_from("kernel.py") == [modules["own"]]
