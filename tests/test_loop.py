@@ -559,7 +559,10 @@ def test_a_checked_out_branch_is_not_moved_under_the_user(tmp_path: Path) -> Non
     assert any("checked out" in note for note in run.notes)
 
 
-def outcome(repo: Path) -> tuple[str, str, list[str]]:
+Outcome = tuple[str, str, list[str]]
+
+
+def outcome(repo: Path) -> Outcome:
     """What a run leaves behind, without the shas, whose dates hold the time that was spent."""
     scripted = ScriptedRun(repo, STEPS)
     run = replay(Journal(scripted.folder / "journal.jsonl").events)
@@ -577,37 +580,30 @@ def attempt(repo: Path, phase: str = "-", moment: str = "-", proposer: str = "pl
     return end.returncode
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
+def left_alone(folder: Path, proposer: str = "playbook") -> Outcome:
     """What a run leaves behind that nobody kills."""
-    folder = tmp_path_factory.mktemp("calm")
     with pytest.MonkeyPatch.context() as monkeypatch:
         isolate(monkeypatch, folder)
         repo = make_repo(folder, {KERNEL: ORIGIN})
-        assert attempt(repo) == 0
+        assert attempt(repo, proposer=proposer) == 0
         return outcome(repo)
 
 
 @pytest.fixture(scope="module")
-def scouting(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
-    """The same of one that looks at what is left before it chooses."""
-    folder = tmp_path_factory.mktemp("calm")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        isolate(monkeypatch, folder)
-        repo = make_repo(folder, {KERNEL: ORIGIN})
-        assert attempt(repo, proposer="scouting") == 0
-        return outcome(repo)
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    return left_alone(tmp_path_factory.mktemp("calm"))
 
 
 @pytest.fixture(scope="module")
-def mended(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, list[str]]:
-    """The same of one whose candidates are mended."""
-    folder = tmp_path_factory.mktemp("calm")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        isolate(monkeypatch, folder)
-        repo = make_repo(folder, {KERNEL: ORIGIN})
-        assert attempt(repo, proposer=ASSISTANT) == 0
-        return outcome(repo)
+def scouting(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Of one that looks at what is left before it chooses."""
+    return left_alone(tmp_path_factory.mktemp("calm"), "scouting")
+
+
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Of one whose candidates are mended."""
+    return left_alone(tmp_path_factory.mktemp("calm"), ASSISTANT)
 
 
 NOT_SEEN = (Phase.SETUP, Phase.SCOUT, Phase.REPAIR, Phase.DONE)
@@ -617,7 +613,7 @@ PHASES = [phase.value for phase in Phase if phase not in NOT_SEEN]
 @pytest.mark.full
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
-    tmp_path: Path, phase: str, undisturbed: tuple[str, str, list[str]]
+    tmp_path: Path, phase: str, undisturbed: Outcome
 ) -> None:
     """Killed at every moment of a phase, one after the other, and resumed each time."""
     repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
@@ -636,7 +632,7 @@ def test_a_run_killed_anywhere_ends_where_an_undisturbed_one_ends(
 @pytest.mark.full
 @pytest.mark.parametrize("phase", ["propose", "scout", "screen", "settle"])
 def test_a_run_killed_anywhere_goes_by_the_looks_that_it_took(
-    tmp_path: Path, phase: str, scouting: tuple[str, str, list[str]]
+    tmp_path: Path, phase: str, scouting: Outcome
 ) -> None:
     """Those that it had not written down are taken again."""
     repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})
@@ -650,7 +646,7 @@ def test_a_run_killed_anywhere_goes_by_the_looks_that_it_took(
 @pytest.mark.full
 @pytest.mark.parametrize("phase", ["propose", "verify", "measure", "settle", "repair"])
 def test_a_run_killed_anywhere_is_mended_as_an_undisturbed_one_is(
-    tmp_path: Path, phase: str, mended: tuple[str, str, list[str]]
+    tmp_path: Path, phase: str, mended: Outcome
 ) -> None:
     """No attempt is lost, and none is counted twice."""
     repo = make_repo(tmp_path / "disturbed", {KERNEL: ORIGIN})

@@ -8,7 +8,10 @@ that counts its references.
 from __future__ import annotations
 
 import itertools
+import os
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 _last: list[str] = []
 """The name of the module that was there last; none: nothing was marked."""
@@ -24,3 +27,21 @@ def names() -> list[str]:
     the module that was last has been taken out."""
     found = itertools.takewhile(lambda name: name not in _last, reversed(sys.modules))
     return [*found][::-1]
+
+
+def loaded_from(file_name: str) -> list[Any]:
+    """The imported modules whose file bears the kernel's name.
+
+    Mostly the worker has imported it. An installed copy may have been imported before the fork.
+    """
+    own = _with_file(file_name, map(sys.modules.get, names()))
+    return own or _with_file(file_name, list(sys.modules.values()))
+
+
+def _with_file(file_name: str, modules: Iterable[Any]) -> list[Any]:
+    return [
+        module
+        for module in modules
+        if isinstance(file := getattr(module, "__file__", None), str)
+        and os.path.basename(file) == file_name  # noqa: PTH119 - may be no path at all
+    ]

@@ -26,7 +26,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +274,7 @@ class PytestSession:
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
-        modules = loaded_from(self._kernel_name)
+        modules = since_fork.loaded_from(self._kernel_name)
         if plugin.gate is not None:
             _give_back_memory()
         guards = self._config.stash.get(plugin.GUARDS, None)
@@ -388,21 +388,3 @@ def _give_back_memory() -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def loaded_from(file_name: str) -> list[Any]:
-    """The imported modules whose file bears the kernel's name.
-
-    Mostly the worker has imported it. An installed copy may have been imported before the fork.
-    """
-    own = _with_file(file_name, map(sys.modules.get, since_fork.names()))
-    return own or _with_file(file_name, list(sys.modules.values()))
-
-
-def _with_file(file_name: str, modules: Iterable[Any]) -> list[Any]:
-    return [
-        module
-        for module in modules
-        if isinstance(file := getattr(module, "__file__", None), str)
-        and os.path.basename(file) == file_name  # noqa: PTH119 - may be no path at all
-    ]

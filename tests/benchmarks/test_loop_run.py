@@ -67,8 +67,8 @@ def test_a_run_past_its_deadline_is_ended_with_all_its_processes(
     spec: Spec, tmp_path: Path
 ) -> None:
     work = tmp_path / "work"
-    record = run_loop(spec, work, Limits(budget_s=600, deadline_s=15))
-    assert record.get("cut") or record["problem"]
+    record = run_loop(spec, work, Limits(budget_s=600, deadline_s=4))
+    assert record.get("cut") or record["problem"]  # the latter before there is a journal
     alive = [p for p in psutil.process_iter(["cwd"]) if str(work) in (p.info["cwd"] or "")]
     assert not alive
 

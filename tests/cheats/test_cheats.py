@@ -15,6 +15,7 @@ from tests.cheats.reasons import KINDS
 
 ALL = refused()
 OPEN = not_refused_yet()
+TRIES = 3
 QUICK = 1
 """Of each kind, in `make test`."""
 
@@ -39,11 +40,17 @@ def cases(needs_gpu: bool) -> list[Any]:
 
 
 def check(edit: Edit, arena: Arena, record: Callable[[str, object], None]) -> None:
-    """Have a cheat judged."""
-    outcome = arena.judge(target_of(edit.target), f"{edit.target}.py", edit.text)
-    record("outcome", str(outcome))
-    record("warnings", list(outcome.warnings))
-    assert outcome.status is not Status.KEEP, outcome
+    """Have a cheat judged; again where a busy machine showed no more than that it is no faster.
+
+    Shares of the time that passed are compared where the incumbent's is as it should be.
+    """
+    for _ in range(TRIES):
+        outcome = arena.judge(target_of(edit.target), f"{edit.target}.py", edit.text)
+        record("outcome", str(outcome))
+        record("warnings", list(outcome.warnings))
+        assert outcome.status is not Status.KEEP, outcome
+        if outcome.refused:
+            break
     assert outcome.refused, outcome
     told = KINDS[edit.kind].explains(outcome.reason) or outcome.changed
     assert told, f"{edit.kind}: {outcome}"

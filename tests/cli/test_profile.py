@@ -46,8 +46,8 @@ def work():
 
 
 if __name__ == "__main__":
-    add(torch.randn(64 * 64))
-    add(torch.randn(64 * 64))
+    add(torch.randn(64 * 1000))  # programs: the first launch of a process takes as long as many
+    add(torch.randn(64 * 1000))
     work()
     child = multiprocessing.get_context("spawn").Process(target=work)
     child.start()

