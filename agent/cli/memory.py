@@ -75,7 +75,7 @@ def show(
     judged = database().stored(entry=only or "", gpu=gpu)
     head, *rows = table(judged[-LATEST:])
     kept = sum(each.status == "keep" for each in judged)
-    lines = (f"{path}: {len(judged)} judgements, {kept} of them kept",)
+    lines = (f"{path}: judged {len(judged)}, kept {kept}",)
     if judged:
         rule = [":---"] * len(head)
         lines += ("", *(f"| {' | '.join(row)} |" for row in (head, rule, *rows)))

@@ -133,7 +133,7 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, words: tuple[str, ...],
 
 def test_without_a_store_there_is_nothing_to_show(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, COUNTED)
-    assert tile_agent(repo, "memory", "show").out.endswith(": 0 judgements, 0 of them kept\n")
+    assert tile_agent(repo, "memory", "show").out.endswith(": judged 0, kept 0\n")
     nothing = tile_agent(repo, "memory", "show", "--kernel", "double.py").out
     assert "nothing is remembered of such kernels" in nothing
     assert tile_agent(repo, "memory", "export").out == "\n"
