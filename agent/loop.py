@@ -342,8 +342,9 @@ class Effects:
     def _goes_by_looks(self, run: Run) -> bool:
         """Whether nobody is to choose by what a profile of the kept candidate tells."""
         assert run.candidate is not None
-        if stop_reason(advance(run, Settled(run.candidate.sha))) is not None:
-            return True
+        reason = stop_reason(advance(run, Settled(run.candidate.sha)))
+        if reason is not None:
+            return reason not in OF_ONE_PROPOSER or run.next_proposer is None
         return self.scouts and run.proposer == PLAYBOOK and run.next_proposer is None
 
     # --- helpers --------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ rules. What was measured holds for a day, while the machine is as it was.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from agent.report.document import KernelTexts
 from agent.report.iterations import iterations
 from agent.repository import Repository
 from agent.runs import journals, runs_folder
-from agent.state import Run, decided, started
+from agent.state import Run, decided, refuted, started
 
 CALIBRATION_HOLDS_S = 24 * 3600.0
 """For so long the noise of a machine is taken for what it was."""
@@ -43,9 +44,13 @@ class PastRun:
     keeps: tuple[tuple[int, str], ...]
     """Iteration and family of each step that was kept."""
     faded: frozenset[int] = frozenset()
-    """The kept steps that its last comparisons did not find any more."""
+    """The kept steps whose gain its last comparisons did not find."""
     calibrated: Calibrated | None = None
     """What the origin compared with itself gave."""
+    stands: bool = False
+    """It came to its end, and its best was compared with its origin there."""
+    settings: frozenset[str] = frozenset()
+    """Drivers and limits that it measured under."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> PastRun:
@@ -67,8 +72,12 @@ class PastRun:
                 for step in steps
                 if step.row and step.row.status is Status.KEEP
             ),
-            frozenset(run.finished.faded if run.finished else ()),
+            refuted(run),
             next((event for event in events if isinstance(event, Calibrated)), None),
+            stands=bool(run.finished and run.finished.comparison),
+            settings=frozenset(
+                event.calibration.setting for event in events if isinstance(event, Calibrated)
+            ),
         )
 
     @property
@@ -177,7 +186,8 @@ class PastRuns:
         """The verdict of an earlier run on the same step, where that kept it.
 
         It holds where the calibration of this run is one that was taken over, and both come from
-        the same one: then machine, driver, limits, files and budgets are known to be the same. What
+        the same one: then machine, driver, limits, files and budgets are known to be the same. It
+        does for a day, and while no run that kept the step failed to find its gain at the end. What
         a run kept is measured afresh at its end all the same, against its origin.
 
         Args:
@@ -191,21 +201,27 @@ class PastRuns:
         if own.calibration.setting != setting:
             return None
         step = [self._text(sha, now.kernel) for sha in (run.incumbent_sha, candidate.sha)]
-        for past in self._comparable_to(now):  # the first of them measured it
-            if past.calibration_from != own.known_from:
-                continue
-            for attempt in past.attempts:
-                found, number = attempt.iteration.comparison, attempt.iteration.number
-                if attempt.status is not Status.KEEP or found is None or number in past.faded:
-                    continue
-                if step != [self._text(s, now.kernel) for s in (attempt.before, attempt.after)]:
-                    continue
-                verdict = decided(run, found)
-                if verdict.status is Status.KEEP:
-                    name = past.started.run_id
-                    told = replace(verdict, reason=f"{verdict.reason}; as run {name} measured it")
-                    return Measured(found, told, known_from=name)
-        return None
+        same = [
+            (past, attempt)
+            for past in self._comparable_to(now)
+            if past.calibration_from == own.known_from
+            for attempt in past.attempts
+            if attempt.status is Status.KEEP
+            and step == [self._text(s, now.kernel) for s in (attempt.before, attempt.after)]
+        ]
+        for past, attempt in same:  # each of them has to stand by it
+            fresh = 0 <= time.time() - past.started.began_at_s < CALIBRATION_HOLDS_S
+            stands = past.stands and attempt.iteration.number not in past.faded
+            if not (fresh and stands and past.settings == {setting}):
+                return None
+        found = same[0][1].iteration.comparison if same else None  # the first measured it
+        if found is None:
+            return None
+        verdict, name = decided(run, found), same[0][0].started.run_id
+        if verdict.status is not Status.KEEP:
+            return None
+        told = replace(verdict, reason=f"{verdict.reason}; as run {name} measured it")
+        return Measured(found, told, known_from=name)
 
     def tried(self, run: Run) -> tuple[JudgedEdit, ...]:
         """What was judged on this kernel, the latest first; of the same edit the latest counts."""

@@ -27,8 +27,8 @@ from agent.state import Run
 from agent.sweep import SHARE, looked_at, near_noise
 
 MOST_S = 120.0
-"""What looking before one choice may take: half of it goes to compiling at most, and half of what
-is left to one group of variants, in which one that hangs holds up the others."""
+"""What looking before one choice may take: half of it for compiling, half for the looks, of which
+one group of variants, in which one that hangs holds up the others, has half of what is left."""
 BUDGET_SHARE = 0.25
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
@@ -75,7 +75,7 @@ class Scouting:
 
     def look(self, run: Run) -> Scouted:
         """Look at what was gathered: the first variant of each, then the second, as time allows."""
-        stop = deadline_in(_time_s(run))
+        stop = deadline_in(_time_s(run) / 2)
         chosen = _in_turn(
             [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
         )

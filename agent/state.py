@@ -292,6 +292,18 @@ def doubtful(run: Run) -> tuple[tuple[str, Row], ...]:
     return tuple((sha, row) for sha, row in steps if row.at_least <= major and not row.saves)
 
 
+def refuted(run: Run) -> frozenset[int]:
+    """The kept iterations whose gain the last comparisons did not find.
+
+    Of a single one the comparison of best and origin says it.
+    """
+    if run.finished is None:
+        return frozenset()
+    final, alone = run.finished.comparison, len(run.kept) == 1
+    gone = alone and final is not None and not final.overall.low > 0
+    return frozenset((*run.finished.faded, *(row.iteration for row in run.kept if gone)))
+
+
 def final_s(run: Run) -> float:
     """What the comparisons at the end of a run take, about; 0 where nothing was kept."""
     comparisons = bool(run.kept) + len(doubtful(run))

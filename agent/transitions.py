@@ -186,9 +186,11 @@ def _gathered(run: Run, event: Gathered) -> Run:
     """With what was found to be left; of what is not looked at nothing is to be expected."""
     found: dict[str, Proposed | Skipped] = {each.optimization: each for each in event.proposals}
     found |= {each.optimization: each for each in event.passed_over}
+    others = [each.gain for name, each in run.estimates.items() if name not in found]
+    is_choice = len(event.proposals) > 1 or any(gain is not None for gain in others)
     return replace(
         run,
-        phase=Phase.SCOUT if len(event.proposals) > 1 else Phase.PROPOSE,  # else there is no choice
+        phase=Phase.SCOUT if event.proposals and is_choice else Phase.PROPOSE,
         gathered={**run.gathered, **found},
         estimates={**run.estimates, **dict.fromkeys(found, Estimate(run.iteration))},
     )

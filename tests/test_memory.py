@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ KEPT = (Step("first", (kernel(0.8),)), Step("second", (kernel(0.6),), family="ca
 
 def test_a_kept_step_is_not_compared_twice_while_its_calibration_holds(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first = ScriptedRun(repo, KEPT, ENDLESS, began_at_s=int(time.time()))
     first.finish()
     assert [event.known_from for event in measured(first)] == ["", ""]
     for number in (2, 3):  # the third names the one that measured, too
@@ -190,7 +191,7 @@ def test_no_comparison_is_prepared_where_one_is_known(
         return verify(judge, *given, **named)
 
     monkeypatch.setattr(ScriptedJudge, "verify", seen)
-    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first = ScriptedRun(repo, KEPT, ENDLESS, began_at_s=int(time.time()))
     first.finish()
     again(first).finish()
     assert prepared == [True, True, False, False]
@@ -201,7 +202,7 @@ def test_a_kept_step_is_compared_again_where_the_calibration_may_not_hold(
     tmp_path: Path, change: str
 ) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN, "helper.py": "# one\n"})
-    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first = ScriptedRun(repo, KEPT, ENDLESS, began_at_s=int(time.time()))
     first.finish()
     second = again(first)
     if change == "another file":
@@ -218,7 +219,7 @@ def test_a_kept_step_is_compared_again_where_the_calibration_may_not_hold(
 
 def test_a_kept_step_is_compared_again_under_another_limit_of_power(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    first = ScriptedRun(repo, KEPT, ENDLESS)
+    first = ScriptedRun(repo, KEPT, ENDLESS, began_at_s=int(time.time()))
     first.finish()
     second = again(first)
     run, journal = second.begin()
@@ -233,20 +234,54 @@ def test_a_kept_step_is_compared_again_under_another_limit_of_power(tmp_path: Pa
     assert past.compared(anew, "less") is None  # calibrated anew, under other limits than it was
 
 
-def test_a_kept_step_that_faded_at_the_end_is_compared_again(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    first = ScriptedRun(repo, KEPT, ENDLESS)
-    first.finish()
-    journal = first.folder / "journal.jsonl"
-    events = [entry.event for entry in read(journal)]
-    journal.unlink()
-    rewritten = Journal(journal)
+def finished_as(scripted: ScriptedRun, **otherwise: Any) -> None:
+    """Have a run's last comparisons say something else."""
+    path = scripted.folder / "journal.jsonl"
+    events = [entry.event for entry in read(path)]
+    path.unlink()
+    rewritten = Journal(path)
     for event in events:
-        rewritten.append(replace(event, faded=(2,)) if isinstance(event, Finished) else event)
+        rewritten.append(replace(event, **otherwise) if isinstance(event, Finished) else event)
     rewritten.close()
+
+
+def test_a_kept_step_that_faded_at_the_end_is_compared_again(tmp_path: Path) -> None:
+    """Also where a later run, which had it from the first, did not find its gain."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, KEPT, ENDLESS, began_at_s=int(time.time()))
+    first.finish()
     second = again(first)
     second.finish()
-    assert [event.known_from for event in measured(second)] == ["kernel-1", ""]
+    finished_as(second, faded=(2,))
+    third = again(first, 3)
+    third.finish()
+    assert [event.known_from for event in measured(second)] == ["kernel-1", "kernel-1"]
+    assert [event.known_from for event in measured(third)] == ["kernel-1", ""]
+
+
+def test_a_single_step_is_compared_again_where_best_and_origin_did_not_differ(
+    tmp_path: Path,
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, KEPT[:1], ENDLESS, began_at_s=int(time.time()))
+    first.finish()
+    finished_as(first, comparison=comparison(-0.1))
+    second = again(first)
+    second.finish()
+    assert [event.known_from for event in measured(second)] == [""]
+
+
+def test_a_kept_step_is_compared_again_after_a_day_in_a_run_that_began_before(
+    tmp_path: Path,
+) -> None:
+    """As one does that is resumed, or that an assistant leads."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, KEPT, ENDLESS, began_at_s=int(time.time()) - 2 * 24 * 3600)
+    first.finish()
+    second = again(first)
+    second.finish()
+    assert calibrated(second).known_from == "kernel-1"
+    assert [event.known_from for event in measured(second)] == ["", ""]
 
 
 def test_a_calibration_holds_under_its_limits_while_the_kernel_is_as_fast(tmp_path: Path) -> None:

@@ -133,7 +133,9 @@ def forget(
     chosen = (only, gpu, before) != (None, None, None)
     if everything == chosen:
         raise UsageError("say what to forget: --all, or some of --only, --gpu and --before")
-    before_s = _day(before) if before else None
+    if only == "":
+        raise UsageError("--only names no optimization: give one, or --all")
+    before_s = None if before is None else _day(before)
     path = str(store.store_path())
     what = "the whole store" if everything else "this part of the store"
     if not yes and output.interactive() and not typer.confirm(f"Delete {what}, {path}?", err=True):

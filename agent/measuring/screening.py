@@ -103,7 +103,7 @@ def halve(
     """
     standings = [_Standing.of(sha, before.get(sha)) for sha in shas]
     alive = standings
-    quads = SHORT_QUADS if len(shas) > 2 or before else LONG_QUADS
+    quads = SHORT_QUADS if len(shas) > 2 else LONG_QUADS
     while True:
         new = [s for s in alive if quads == LONG_QUADS or not s.quads]
         in_time = _round(new, quads, look) if new else True

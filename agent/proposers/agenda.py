@@ -76,6 +76,7 @@ def agenda(
     tasks.sort(
         key=lambda task: (
             not task.fits,
+            task.family in run.demoted,
             experience.place(task.optimization),
             run.family_rank(task.family),
         )

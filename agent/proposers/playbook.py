@@ -27,9 +27,9 @@ FIRST = frozenset({"rows"})
 More rows a program took 78 % off a norm of short rows, other warps 0.6 %."""
 
 
-PROMISING, UNKNOWN, FLAT, SLOWER = range(4)
-"""What may gain what the rules reward, as far as a look at it goes; what was not looked at; what
-may not; what lost beyond doubt."""
+PROMISING, UNKNOWN, POSSIBLE, FLAT, SLOWER = range(5)
+"""What gained what the rules reward in a look at it; what was not looked at; what may gain that, as
+far as the look goes; what may not; what lost beyond doubt."""
 
 
 class PlaybookProposer:
@@ -56,7 +56,11 @@ class PlaybookProposer:
             return Exhausted()
         entry = left[0]
         estimate = _estimate(run, entry)
-        if estimate is not None and estimate.is_slower and not run.options.keep_going:
+        if (
+            estimate is not None
+            and self._group(run, entry) == SLOWER
+            and not run.options.keep_going
+        ):
             assert estimate.gain is not None
             slower = f"{percent(-estimate.gain)} slower, {percent(estimate.error)} more or less"
             return Declined(entry.name, f"a short look found its best variant {slower}")
@@ -78,16 +82,28 @@ class PlaybookProposer:
         Everything at first. After a keep what depends on it, and after a large one, which moves
         what bounds the kernel, all that is left.
         """
-        found = [entry for entry in self.left(run) if _estimate(run, entry) is None]
-        return found if len(found) > 1 else []
+        left = self.left(run)
+        return [e for e in left if _estimate(run, e) is None] if len(left) > 1 else []
 
     def _place(
         self, run: Run, entry: Optimization
     ) -> tuple[int, float, bool, tuple[int, float], int, int]:
         estimate = _estimate(run, entry)
-        group = _group(estimate, run.options.rules.minor)
-        most = estimate.high if estimate and group in (PROMISING, SLOWER) else None
+        group = self._group(run, entry)
+        most = estimate.high if estimate and group not in (UNKNOWN, FLAT) else None
         return group, -(most or 0.0), *self._place_in_class(run, entry)
+
+    def _group(self, run: Run, entry: Optimization) -> int:
+        """Which of the five it belongs to; what saves something else may be a little slower."""
+        estimate, rules = _estimate(run, entry), run.options.rules
+        if estimate is None or estimate.gain is None:
+            return UNKNOWN
+        high = estimate.gain + estimate.error
+        if high < (-rules.regression if entry.saves else 0.0):
+            return SLOWER
+        if high < rules.minor:
+            return FLAT
+        return PROMISING if estimate.gain >= rules.minor else POSSIBLE
 
     def _place_in_class(
         self, run: Run, entry: Optimization
@@ -109,17 +125,9 @@ def _estimate(run: Run, entry: Optimization) -> Estimate | None:
     since = [row for row in run.kept if row.iteration >= estimate.iteration]
     if any(row.at_least > run.options.rules.major for row in since):
         return None
-    kept = (run.kept_families.get(family, -1) for family in entry.depends_on)
+    beyond = {entry.family} if entry.name in run.at_the_end else set()
+    kept = (run.kept_families.get(family, -1) for family in entry.depends_on | beyond)
     return None if any(when >= estimate.iteration for when in kept) else estimate
-
-
-def _group(estimate: Estimate | None, minor: float) -> int:
-    """Which of the four an entry belongs to, by its estimate and the least that is rewarded."""
-    if estimate is None or estimate.high is None:
-        return UNKNOWN
-    if estimate.is_slower:
-        return SLOWER
-    return PROMISING if estimate.high >= minor else FLAT
 
 
 def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:

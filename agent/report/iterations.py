@@ -41,6 +41,8 @@ class Iteration:
     """None while it is under way."""
     verdict: Verdict | None = None
     comparison: Comparison | None = None
+    known_from: str = ""
+    """The earlier run that measured it; empty: this one did."""
     failure: Failed | None = None
     """What ended it in place of a comparison."""
     screened: tuple[ScreenResult, ...] = ()
@@ -117,6 +119,7 @@ def _mended(current: Iteration, before: Run, event: Proposed) -> Iteration:
         current,
         proposal=event,
         comparison=None,
+        known_from="",
         failure=None,
         screened=(),
         judged_sha="",
@@ -144,7 +147,7 @@ def _after(current: Iteration, before: Run, event: Event) -> Iteration:
                 launches_after=event.launches,
             )
         case Measured():
-            return replace(current, comparison=event.comparison)
+            return replace(current, comparison=event.comparison, known_from=event.known_from)
         case Failed():
             sha = before.shown.sha
             return replace(current, comparison=None, failure=event, judged_sha=sha)

@@ -25,8 +25,8 @@ BUSY_S = 5.0
 """For so long who wants to write waits for another one that does."""
 APPLICATION = 0x7469_6C65
 """Tells the file from any other of SQLite: 'tile'."""
-_OF_THE_MACHINE = ("locked", "readonly", "unable to open", "full", "I/O", "permission")
-"""What SQLite says where the file may be sound."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+"""What SQLite says of a file that is none of its own, or lacks the table."""
 _NAMES = tuple(field.name for field in fields(Judgement))
 _STEPS = (
     """
@@ -65,7 +65,9 @@ def store_path() -> Path:
 
 
 def add(judgements: Sequence[Judgement]) -> int:
-    """Keep what is not kept yet, and say how many that were.
+    """Keep what is not kept yet, and say of how much there is something new.
+
+    What became of a judgement may change: a run may not find a gain again at its end.
 
     Raises:
         UsageError: the store cannot be written; nothing of these is in it.
@@ -75,7 +77,9 @@ def add(judgements: Sequence[Judgement]) -> int:
     with _writing() as connection:
         before = connection.total_changes
         connection.executemany(
-            f"INSERT OR IGNORE INTO judgements ({', '.join(_NAMES)}) VALUES ({marks})",
+            f"INSERT INTO judgements ({', '.join(_NAMES)}) VALUES ({marks}) "
+            "ON CONFLICT DO UPDATE SET outcome = excluded.outcome "
+            "WHERE outcome != excluded.outcome",
             rows,
         )
         return connection.total_changes - before
@@ -194,7 +198,7 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as problem:
-        if any(word in str(problem) for word in _OF_THE_MACHINE):
+        if getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE:
             raise UsageError(
                 f"the store {shown(path)} cannot be used ({problem}): look at its folder and disk, "
                 "and whether another program holds it"

@@ -29,7 +29,7 @@ from agent.playbook.base import OfEachKernel
 from agent.redaction import redact
 from agent.report.document import KernelTexts
 from agent.repository import Repository
-from agent.state import Run, started
+from agent.state import Run, refuted, started
 from agent.syntax import Source
 
 OWN_IDEA = "own-idea"
@@ -98,10 +98,13 @@ def judgements(
         TransitionError: the events make no run.
         UsageError: its kernel cannot be read any more.
     """
-    judged = [attempt for attempt in attempts(events) if attempt.judged]
+    # what an earlier run measured is that run's
+    own = (each for each in attempts(events) if not each.iteration.known_from)
+    judged = [attempt for attempt in own if attempt.judged]
     if not judged:
         return ()
     run = replay(events)
+    gone = refuted(run)
     began, texts = started(run), KernelTexts(repository, started(run).kernel)
     seen = Seen.of(run)
     structure, (dtypes, shapes) = structure_for(run, repository, seen), seen.given
@@ -123,7 +126,7 @@ def judgements(
             entry=attempt.optimization if attempt.optimization in known_entries() else OWN_IDEA,
             params=json.dumps(public(_params(attempt)), sort_keys=True),
             status=attempt.status.value,
-            outcome=_outcome(attempt),
+            outcome=NOT_FASTER if attempt.iteration.number in gone else _outcome(attempt),
             gain=overall.improvement if overall else None,
             low=overall.low if overall else None,
             high=overall.high if overall else None,

@@ -41,7 +41,7 @@ class Recall:
         try:
             before_s = started(run).began_at_s
             return experience_of(run, self.repository, self.seen, before_s)
-        except (TileAgentError, UnicodeDecodeError) as problem:
+        except (TileAgentError, ValueError) as problem:
             self.problem = str(problem)
             return NOTHING
 
@@ -103,7 +103,7 @@ def record(journal: Path, repository: Repository) -> str:
         if not options.remember:
             return ""
         database().add(judgements(events, repository, with_source=options.remember_source))
-    except (TileAgentError, OSError, UnicodeDecodeError) as problem:
+    except (TileAgentError, OSError, ValueError) as problem:
         return " ".join(str(problem).split())
     return ""
 

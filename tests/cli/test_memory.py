@@ -120,6 +120,8 @@ def test_a_broken_store_is_one_warning_and_ends_no_run(tmp_path: Path) -> None:
         (("forget",), "say what to forget: --all, or some of --only, --gpu and --before"),
         (("forget", "--all", "--only", "exp2"), "say what to forget"),
         (("forget", "--before", "yesterday"), "write a day, as 2026-11-25"),
+        (("forget", "--before", ""), "write a day, as 2026-11-25"),
+        (("forget", "--only", ""), "names no optimization"),
         (("show", "--kernel", "double.py", "--only", "exp2"), "leave it out, or --kernel"),
         (("show", "--kernel", "nowhere.py"), "nowhere.py"),
     ],

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.attempts import attempts
-from agent.events import Baselined
-from agent.journal import read
+from agent.events import Baselined, Finished
+from agent.journal import Journal, read
 from agent.launches import ObservedLaunch, ObservedTensor
 from agent.measuring.decision import Status
 from agent.options import Options
@@ -29,7 +30,7 @@ from agent.store.judgements import (
     public,
 )
 from agent.store.recall import record
-from tests.support.history import STARTED
+from tests.support.history import STARTED, comparison
 from tests.support.repo import git, make_repo
 from tests.support.scripted import KERNEL, ScriptedRun, Step, kernel
 
@@ -102,6 +103,34 @@ def test_a_run_is_kept_once_however_often_that_is_asked(tmp_path: Path) -> None:
     for _ in range(3):
         assert recorded(run) == ""
     assert len(stored()) == len(STEPS)
+
+
+def test_a_gain_that_the_end_of_a_run_did_not_find_is_none(tmp_path: Path) -> None:
+    """It was stored as one when the step was kept."""
+    run = scripted(tmp_path)
+    run.finish()
+    assert recorded(run) == ""
+    assert stored()[0].outcome == FASTER
+    path = run.folder / "journal.jsonl"
+    events = [line.event for line in read(path)]
+    path.unlink()
+    journal = Journal(path)
+    for event in events:
+        lost = isinstance(event, Finished)
+        journal.append(replace(event, comparison=comparison(-0.1)) if lost else event)
+    journal.close()
+    assert recorded(run) == ""
+    assert [each.outcome for each in stored()] == [NOT_FASTER, NOT_FASTER, WRONG]
+
+
+def test_what_an_earlier_run_measured_is_kept_once(tmp_path: Path) -> None:
+    run = replace(scripted(tmp_path), began_at_s=int(time.time()))
+    run.finish()
+    again = replace(run, run_id="kernel-2", branch="tile-agent/kernel-2")
+    done = again.finish()
+    assert done.rows[1].reason.endswith("as run kernel-1 measured it")
+    assert recorded(run) == recorded(again) == ""
+    assert [each.entry for each in stored()].count("block-size") == 1
 
 
 def test_nothing_is_kept_unless_that_is_asked_for(tmp_path: Path) -> None:

@@ -47,13 +47,15 @@ class CandidateFilter:
         shas = [incumbent_sha, *(candidate.sha for candidate in candidates)]
         wanted = [sha for sha in shas if sha not in self._compiled]
         found = self._compiler.compile(checkouts(wanted), tests, until)
-        self._compiled |= dict(zip(wanted, found, strict=True))
+        now = dict(zip(wanted, found, strict=True))
+        known = {**self._compiled, **now}
+        # what was cut off may be compiled when there is more time
+        self._compiled |= {s: c for s, c in now.items() if until == math.inf or _is_whole(c)}
         out = self._duplicates.filter_out(
-            self._compiled[incumbent_sha],
-            [(c.sha, c.title, self._compiled[c.sha]) for c in candidates],
+            known[incumbent_sha], [(c.sha, c.title, known[c.sha]) for c in candidates]
         )
         if incumbent_sha in wanted:  # whatever beats it has beaten what compiles to the same
-            self._duplicates.remember(EARLIER, self._compiled[incumbent_sha])
+            self._duplicates.remember(EARLIER, known[incumbent_sha])
         return out
 
     def compiled(
@@ -73,7 +75,7 @@ class CandidateFilter:
             return self._compiled.get(sha)
         begin = time.monotonic()
         (found,) = self._compiler.compile([checkout(sha)], tests, until)
-        if found is not None and found.conclusive:
+        if _is_whole(found):
             self._took_s[sha] = round(time.monotonic() - begin, 3)
             self._compiled[sha] = found
             self._duplicates.remember(EARLIER, found)
@@ -92,6 +94,10 @@ class CandidateFilter:
         for candidate in candidates:
             if candidate.sha in shas:
                 self._duplicates.remember(candidate.title, self._compiled.get(candidate.sha))
+
+
+def _is_whole(found: CompiledCommit | None) -> bool:
+    return found is not None and found.conclusive
 
 
 def in_short(reasons: Sequence[str]) -> str:

@@ -140,10 +140,11 @@ class PytestJudge:
     ) -> Verification | Failure:
         """Every correctness test must pass; then what is timed is examined. See `Verifier`.
 
-        The workers of a comparison with the incumbent collect beside that.
+        The workers of a comparison with the incumbent collect beside that, where they can write
+        nothing that would have to be noticed.
         """
         self._forget_early()
-        if incumbent is not None:
+        if incumbent is not None and self._server.confinement.strict:
             self._early = self._pairs(incumbent, checkout, deadline, ahead=True, examines=True)
             self._early.ahead.begin_early(self._plan.sure_after)
         outcome = self._verifier.verify(
@@ -174,6 +175,7 @@ class PytestJudge:
     ) -> TimedPass | Failure:
         """Run the perf tests once; twice, where they do not warm up as `tile_bench` does."""
         whole = perf = self._compared.perf
+        self._forget_early()
         begin = time.monotonic()
         try:
             with self._timing_worker(checkout) as arm:
@@ -216,6 +218,7 @@ class PytestJudge:
         until: float = math.inf,
     ) -> Calibration | Failure:
         """Compare a checkout with itself: what differs then is noise."""
+        self._forget_early()
         begin = time.monotonic()
         with self._pairs(checkout, checkout, deadline, ahead=True) as pairs:
             outcome = calibrate(
@@ -243,6 +246,7 @@ class PytestJudge:
         self, incumbent: Checkout, variant: Checkout, quads: int, deadline: float
     ) -> Look | Failure:
         """One process pair; of tests that time themselves, one pass of each arm."""
+        self._forget_early()
         source = self._pairs(incumbent, variant, deadline)
         source.timing = self._with_quads(source.timing, quads)
         source.passes = 1
@@ -261,6 +265,7 @@ class PytestJudge:
         self, incumbent: Checkout, variants: Mapping[str, Checkout], configs: int | None = None
     ) -> LineUps:
         """A few at a time, all workers alive; the blocks go through them forward and back."""
+        self._forget_early()
         self._further.start_soon()
         timing = self._pairs(incumbent, incumbent, math.inf).timing
         return LineUps(
