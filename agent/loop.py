@@ -55,15 +55,7 @@ from agent.measuring.screening import ScreenResult
 from agent.options import PLAYBOOK
 from agent.proposers.base import Exhausted, Proposer
 from agent.scouting import Scouting
-from agent.state import (
-    Phase,
-    Run,
-    decided,
-    may_mend,
-    started,
-    stop_detail,
-    stop_reason,
-)
+from agent.state import Phase, Run, decided, may_mend, started, stop_detail, stop_reason
 from agent.sweep import Sweep, variant
 from agent.target import left_alone
 from agent.transitions import advance
@@ -216,7 +208,8 @@ class Effects:
             kernel = started(run).kernel
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         run = replace(run, subset=budgeted.subset)
-        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until)
+        profiles = not self._goes_by_looks(run)
+        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until, profiles)
         compile_s = self.candidates.compile_s(run.incumbent_sha)
         least = run.least_times or self._least_times(run, outcome.levels_ms)
         return Calibrated(outcome, diagnosis, run.subset, compile_s, least)
@@ -328,8 +321,8 @@ class Effects:
         if run.verdict.status is Status.KEEP:
             assert run.candidate is not None and run.comparison is not None
             levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
-            until = UNPROFILED if self._goes_by_looks(run) else math.inf
-            diagnosis = self._diagnose(run, run.candidate.sha, levels_ms, until)
+            profiles = not (self._is_over(run) or self._goes_by_looks(run))
+            diagnosis = self._diagnose(run, run.candidate.sha, levels_ms, math.inf, profiles)
             sha, note = self.candidates.keep(run)
         done_with = {run.incumbent_sha, *(candidate.sha for candidate in run.candidates)}
         self.candidates.release(done_with - {sha})
@@ -339,12 +332,14 @@ class Effects:
         """The last word: best against origin, and kept steps that are in doubt once more."""
         return Finishing(self.judge, self.candidates).finish(run)
 
-    def _goes_by_looks(self, run: Run) -> bool:
-        """Whether nobody is to choose by what a profile of the kept candidate tells."""
+    def _is_over(self, run: Run) -> bool:
+        """Whether nobody chooses anything once the candidate is kept."""
         assert run.candidate is not None
         reason = stop_reason(advance(run, Settled(run.candidate.sha)))
-        if reason is not None:
-            return reason not in OF_ONE_PROPOSER or run.next_proposer is None
+        return reason is not None and (reason not in OF_ONE_PROPOSER or run.next_proposer is None)
+
+    def _goes_by_looks(self, run: Run) -> bool:
+        """Whether nobody is to choose by what a profile tells, which takes 10 to 20 s."""
         return self.scouts and run.proposer == PLAYBOOK and run.next_proposer is None
 
     # --- helpers --------------------------------------------------------------------------------
@@ -356,7 +351,7 @@ class Effects:
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
 
     def _diagnose(
-        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float = math.inf
+        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float, profiles: bool
     ) -> Diagnosis | None:
         """What holds a commit back, whose latencies are known."""
         if self.diagnostician is None:
@@ -367,7 +362,7 @@ class Effects:
             levels_ms,
             self.candidates.compiled(run, sha, until),
             run.launches if is_known else run.candidate_launches,
-            until,
+            until if profiles else UNPROFILED,
         )
 
     def _least_times(self, run: Run, levels_ms: Mapping[str, float]) -> LeastTimes | None:

@@ -308,8 +308,8 @@ class Options:
     counters: Annotated[
         bool,
         Option(
-            "Profile the baseline with Nsight Compute, where it is installed, and what is kept "
-            "where that helps to choose what comes next."
+            "Profile the baseline and what is kept with Nsight Compute, where it is installed and "
+            "somebody chooses by that what comes next: not where short looks give the order."
         ),
     ] = True
     rules: Rules = field(default_factory=Rules)

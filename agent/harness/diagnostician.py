@@ -38,6 +38,9 @@ UNPROFILED = -math.inf
 """When a profile must be over that nobody wants."""
 LEAST_PROFILE_S = 10.0
 """Nsight Compute and the test that it profiles take longer than this to start."""
+NOT_NEEDED = (
+    "no hardware counters: nobody chooses by them here; `tile-agent diagnose` profiles the kernel"
+)
 NO_TIME = (
     "no hardware counters: calibration left no time to profile the slowest perf test; a longer "
     "--calibration-budget-s does"
@@ -91,7 +94,7 @@ class Diagnostician:
             gpu=self.gpu.name if self.gpu else "",
         )
         # a test that cannot be run without its GPU's work is none to run under a profiler
-        asked = works and until != UNPROFILED and not is_plain(facts)
+        asked = works and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
             *_missing(compiled),
@@ -143,6 +146,8 @@ class Diagnostician:
             return NoCounters(self._counterless)
         if not self.counters or self.gpu is None or not timed:
             return NoCounters("")
+        if until == UNPROFILED:
+            return NoCounters(NOT_NEEDED)
         left_s = until - time.monotonic()
         if left_s < LEAST_PROFILE_S:
             return NoCounters(NO_TIME)

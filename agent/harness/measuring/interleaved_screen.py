@@ -12,6 +12,7 @@ screen; a process pair will say what is wrong with it.
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -25,7 +26,9 @@ from agent.errors import WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.failures import import_failure
+from agent.harness.measuring.pair_workers import ROOM_TIMEOUT_S
 from agent.harness.measuring.records import config_name, short_names
+from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
@@ -69,6 +72,7 @@ class InterleavedScreen:
             weights: config -> how much it counts, 1 where there is none.
             roomy: the GPU holds the inputs of all with ease, so that they are made at once.
         """
+        self._server = server
         self._plan = plan
         self._names = names or short_names(plan.perf)
         self._only = only
@@ -76,6 +80,8 @@ class InterleavedScreen:
         self._weights = weights or {}
         self._roomy = roomy
         self._timing = BlockTiming()
+        self._record = logs[INCUMBENT].with_suffix(".json")
+        self._spent = SpentTime()
         self._deadline = 0.0
         self._collected = False
         self._waiting_ms: dict[str, float] | None = None
@@ -90,7 +96,7 @@ class InterleavedScreen:
         self._latencies_ms: dict[str, dict[str, float]] = {}
         """The same with its own latency."""
         ours_first = sorted(checkouts, key=lambda name: name != INCUMBENT)
-        with ExitStack() as stack:
+        with ExitStack() as stack, self._spent.on("start"):
             stack.callback(self.close)
             for name in ours_first:
                 with self._may_leave(name):
@@ -111,9 +117,9 @@ class InterleavedScreen:
         self.close()
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, and do not wait for them: each would take a second."""
         while self._arms:
-            self._arms.popitem()[1].kill()
+            self._arms.popitem()[1].abandon()
 
     def holds(self, names: Collection[str]) -> bool:
         """Whether all of them are still there, and the incumbent."""
@@ -141,6 +147,7 @@ class InterleavedScreen:
             self._take_blocks(self._waiting_ms, replace(timing, settle_ms=0.0))
         else:
             self._pass()
+        self._record.write_text(json.dumps({"spent_s": self._spent.rounded()}))
         return {
             name: Look(
                 weighted_mean(log_ratios, self._weights),
@@ -153,11 +160,9 @@ class InterleavedScreen:
     def _pass(self) -> None:
         """Through the perf tests; where all there is has been measured, they stay waiting."""
         if not self._collected:
-            for name, arm in self._each():
-                with self._may_leave(name):
-                    if import_failure(arm, self._deadline):
-                        self._leave(name)
-            self._collected = True
+            with self._spent.on("collect"):
+                self._collect()
+        self._await_room()
         self._met, self._measured = [], 0
         stop = self._to_the_next(lambda arm: arm.begin(self._plan.perf, self._deadline))
         while stop is not None:
@@ -169,12 +174,33 @@ class InterleavedScreen:
                     return
             stop = self._to_the_next(lambda arm: arm.go())
 
+    def _collect(self) -> None:
+        for name, arm in self._each():
+            with self._may_leave(name):
+                if import_failure(arm, self._deadline):
+                    self._leave(name)
+        self._collected = True
+
+    def _await_room(self) -> None:
+        """Until those that were ended have given up what they held of the GPU."""
+        with self._spent.on("room"):
+            self._server.await_retired(ROOM_TIMEOUT_S)
+
     def _to_the_next(self, start: Callable[[WorkerSession], None]) -> Stop | None:
         """Where the incumbent waits then, and variants in the same test; others leave.
 
         One after the other where there may be no room: a test may make its inputs, and a reference,
         of much of the GPU's memory, and what one does for a moment need not fit five times.
         """
+        with self._spent.on("inputs"):
+            stops = self._stops(start)
+        ours = stops.get(INCUMBENT)
+        for name, _ in self._each():
+            if not _together(stops[name], ours):
+                self._leave(name)
+        return ours if len(self._arms) > 1 and isinstance(ours, Stop) else None
+
+    def _stops(self, start: Callable[[WorkerSession], None]) -> dict[str, Stop | Pass]:
         stops: dict[str, Stop | Pass] = {}
         begun = set()
         for name, arm in self._each() if self._roomy else ():
@@ -186,15 +212,14 @@ class InterleavedScreen:
                 if name not in begun:
                     start(arm)
                 stops[name] = arm.next_stop(self._deadline)
-        ours = stops.get(INCUMBENT)
-        for name, _ in self._each():
-            if not _together(stops[name], ours):
-                self._leave(name)
-        return ours if len(self._arms) > 1 and isinstance(ours, Stop) else None
+        return stops
 
     def _measure(self) -> dict[str, float]:
         """All blocks of one config. Returns the estimates of those that stay, in ms a launch."""
-        estimate_ms = self._prepare()
+        with self._spent.on("first calls"):
+            self._call_first()
+        with self._spent.on("prepare"):
+            estimate_ms = self._prepare()
         if not estimate_ms:
             return {}
         known = len(self._plan.perf) if self._only is None else len(self._only)
@@ -205,9 +230,10 @@ class InterleavedScreen:
 
     def _take_blocks(self, estimate_ms: Mapping[str, float], timing: BlockTiming) -> None:
         """Blocks of all that wait at a config, forward and back."""
+        self._await_room()  # nothing else may run
         counts = {}
         for name, arm in self._each():
-            with self._may_leave(name):
+            with self._may_leave(name), self._spent.on("settle"):
                 take = partial(arm.block, deadline=self._deadline)
                 sample_ms = timing.settle(take, estimate_ms[name])
                 counts[name] = timing.count(estimate_ms[name], sample_ms)
@@ -217,7 +243,7 @@ class InterleavedScreen:
             there = list(self._arms)
             for name in (*there, *reversed(there)):
                 if name in self._arms:
-                    with self._may_leave(name):
+                    with self._may_leave(name), self._spent.on("blocks"):
                         taken = self._arms[name].block(counts[name], self._deadline)
                         block_ms[name].append(statistics.median(taken.samples_ms))
         for name, _ in self._each():
@@ -226,19 +252,23 @@ class InterleavedScreen:
                 self._log_ratios[name][self._met[-1]] = math.log(ours / theirs)
                 self._latencies_ms[name][self._met[-1]] = theirs
 
+    def _call_first(self) -> None:
+        """Have all compiled, at once where there is room."""
+        if not self._roomy or any(tunes_itself(arm.checkout) for _, arm in self._each()):
+            return
+        for name, arm in self._each():
+            with self._may_leave(name):
+                arm.order_first()
+        for name, arm in self._each():
+            with self._may_leave(name):
+                arm.await_first(self._deadline)
+
     def _prepare(self) -> dict[str, float]:
-        """Have all compiled, at once where there is room, and estimated, in ms a launch.
+        """Have all estimated, in ms a launch.
 
         The incumbent is the first: it says how all are timed, and whether they launch a kernel.
         Nobody is prepared where it launches none in what a test times by itself.
         """
-        if self._roomy and not any(tunes_itself(arm.checkout) for _, arm in self._each()):
-            for name, arm in self._each():
-                with self._may_leave(name):
-                    arm.order_first()
-            for name, arm in self._each():
-                with self._may_leave(name):
-                    arm.await_first(self._deadline)
         method: str | None = None
         processor: int | None = None
         launched = False
@@ -274,7 +304,7 @@ class InterleavedScreen:
         """End a worker; without the incumbent there is nothing to compare with, and all leave."""
         for gone in list(self._arms) if name == INCUMBENT else [name]:
             if arm := self._arms.pop(gone, None):
-                arm.kill()
+                arm.abandon()
 
 
 def _together(stop: Stop | Pass, ours: Stop | Pass | None) -> bool:

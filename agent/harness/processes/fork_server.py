@@ -201,8 +201,14 @@ class ForkServer:
             elif now - since > EXIT_TIMEOUT_S:
                 self.kill(other)
 
+    def abandon(self, mark: str) -> None:
+        """Kill a worker with all its descendants; `await_retired` waits until they are gone."""
+        with contextlib.suppress(WorkerError):
+            self._send({"op": "kill", "id": mark})
+        self.retire(mark)
+
     def await_retired(self, timeout_s: float) -> None:
-        """Wait until the workers that are to end by themselves have, with what they hold."""
+        """Wait until the workers that were not waited for have ended, with what they hold."""
         deadline = time.monotonic() + timeout_s
         for mark in list(self._retired):
             if self.exit_code(mark, max(0.0, deadline - time.monotonic())) is not None:
@@ -294,8 +300,13 @@ class WorkerProcess:
         self._channel.close()
         self._server.kill(self._mark)
 
+    def abandon(self) -> None:
+        """End it at once, and do not wait: giving up a CUDA context takes a second."""
+        self._channel.close()
+        self._server.abandon(self._mark)
+
     def close(self) -> None:
-        """Let it finish its session, and do not wait: giving up a CUDA context takes a second."""
+        """Let it finish its session, and do not wait either."""
         self._channel.close()
         self._server.retire(self._mark)
 

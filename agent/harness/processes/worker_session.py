@@ -232,8 +232,12 @@ class WorkerSession(CallOrders):
         self._worker.close()
 
     def kill(self) -> None:
-        """End the worker at once."""
+        """End the worker at once, and wait until it has."""
         self._worker.kill()
+
+    def abandon(self) -> None:
+        """End the worker at once; what it holds of the GPU is free a second later."""
+        self._worker.abandon()
 
     def __enter__(self) -> Self:
         return self

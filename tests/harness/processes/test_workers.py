@@ -613,6 +613,22 @@ def test_those_that_are_to_end_by_themselves_can_be_waited_for(
     assert not descendants(server.pid)
 
 
+def test_many_can_be_ended_at_once(project: Project, server: ForkServer) -> None:
+    """Each takes as long as it takes to give up what it holds; that is not added up."""
+    project.write("conftest.py", "import time\ndef pytest_sessionfinish(): time.sleep(600)\n")
+    project.write("test_kernel.py", IMPORT + "def test(): pass\n")
+    arms = [project.arm(server) for _ in range(3)]
+    for arm in arms:
+        nodeids(arm)
+    assert len(descendants(server.pid)) >= 3
+    begin = time.monotonic()
+    for arm in arms:
+        arm.abandon()
+    assert time.monotonic() - begin < 5
+    server.await_retired(10)
+    assert not descendants(server.pid)
+
+
 # --- the project's own configuration ------------------------------------------------------------
 
 
