@@ -114,7 +114,7 @@ class Asking:
 
     def _code(self, run: Run, sha: str) -> tuple[CodeChange, ...]:
         """What the compiler made of each launch, beside the incumbent's, where that is known."""
-        ours, theirs = (self.candidates.compiled(run, each) for each in (run.incumbent_sha, sha))
+        ours, theirs = (self.candidates.known(each) for each in (run.incumbent_sha, sha))
         if ours is None or theirs is None:
             return ()
         found = [
