@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import select
 import tempfile
 import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +51,24 @@ class CandidateCompiler(Protocol):
         """
 
 
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """A compile that was begun."""
+
+    place: int
+    """Among those that were asked for."""
+    checkout: Checkout
+    worker: WorkerProcess
+    folder: tempfile.TemporaryDirectory[str]
+    """Of its job and its answers; it goes when they have been read."""
+    deadline: float
+
+    @property
+    def scratch(self) -> Path:
+        """The same as a path."""
+        return Path(self.folder.name)
+
+
 @dataclass
 class ForkedCompiler:
     """The real one."""
@@ -64,68 +82,60 @@ class ForkedCompiler:
     def compile(
         self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float = math.inf
     ) -> tuple[CompiledCommit | None, ...]:
-        """Compile what the tests of each checkout launch; they run on tensors without storage."""
-        found: list[CompiledCommit | None] = []
-        at_once = min(MOST_AT_ONCE, max(FEWEST_AT_ONCE, processors()))
-        for first in range(0, len(checkouts), at_once):
-            found += self._batch(checkouts[first : first + at_once], tests, until)
-        return tuple(found)
+        """Compile what the tests of each checkout launch; they run on tensors without storage.
 
-    def _batch(
-        self, checkouts: Sequence[Checkout], tests: Sequence[str], until: float
-    ) -> list[CompiledCommit | None]:
-        left_s = until - time.monotonic()
-        if left_s < LEAST_S:
-            return [None] * len(checkouts)
-        timeout_s = min(self.timeout_s, (1 - READING_SHARE) * left_s)
-        deadline = time.monotonic() + timeout_s
-        share = max(1, processors() // len(checkouts))
+        As one is done another begins, and what was compiled is read meanwhile.
+        """
+        at_once = min(MOST_AT_ONCE, max(FEWEST_AT_ONCE, processors()))
+        share = max(1, processors() // max(1, min(at_once, len(checkouts))))
         wanted = replace(self.wanted, most_at_once=min(self.wanted.most_at_once, share))
-        with ExitStack() as stack:
-            folders = [
-                Path(
-                    stack.enter_context(
-                        tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
-                    )
-                )
-                for _ in checkouts
-            ]
-            started = [
-                self._start(checkout, tests, wanted, timeout_s, folder)
-                for checkout, folder in zip(checkouts, folders, strict=True)
-            ]
-            ended = [
-                None if worker is None else end(worker, folder, deadline)
-                for worker, folder in zip(started, folders, strict=True)
-            ]
-            with ThreadPoolExecutor(len(checkouts)) as pool:
-                return list(pool.map(partial(self._read, wanted, until), checkouts, ended))
+        waiting, running = deque(enumerate(checkouts)), list[_Running]()
+        found: dict[int, Future[CompiledCommit | None]] = {}
+        with ThreadPoolExecutor(at_once) as readers:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    place, checkout = waiting.popleft()
+                    if begun := self._start(place, checkout, tests, wanted, until):
+                        running.append(begun)
+                for each in _done(running):
+                    running.remove(each)
+                    ended = end(each.worker, each.scratch, each.deadline)
+                    found[each.place] = readers.submit(self._read, wanted, until, each, ended)
+        return tuple(found[n].result() if n in found else None for n in range(len(checkouts)))
 
     def _start(
         self,
+        place: int,
         checkout: Checkout,
         tests: Sequence[str],
         wanted: Wanted,
-        timeout_s: float,
-        scratch: Path,
-    ) -> WorkerProcess | None:
+        until: float,
+    ) -> _Running | None:
+        """None where there is no time for it, or it cannot be started."""
+        left_s = until - time.monotonic()
+        if left_s < LEAST_S:
+            return None
+        timeout_s = min(self.timeout_s, (1 - READING_SHARE) * left_s)
+        folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         try:
             log = self.logs / f"compile-{next(self._numbers):04d}.log"
-            return fork(self.server, checkout, tests, wanted, timeout_s, scratch, log)
+            scratch = Path(folder.name)
+            worker = fork(self.server, checkout, tests, wanted, timeout_s, scratch, log)
         except Exception as problem:
+            folder.cleanup()
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
+        return _Running(place, checkout, worker, folder, time.monotonic() + timeout_s)
 
     def _read(
-        self, wanted: Wanted, until: float, checkout: Checkout, ended: ScriptEnd | None
+        self, wanted: Wanted, until: float, done: _Running, ended: ScriptEnd
     ) -> CompiledCommit | None:
-        if ended is None:
-            return None
         try:
-            deadline = min(until, time.monotonic() + self.timeout_s)
-            found = read(checkout, wanted, ended, deadline)
+            with done.folder:
+                deadline = min(until, time.monotonic() + self.timeout_s)
+                found = read(done.checkout, wanted, ended, deadline)
         except Exception as problem:  # it only helps: what it cannot read, the tests will tell
-            self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
+            self._say(f"{done.checkout.root}: {type(problem).__name__}: {problem}")
             return None
         if not found.launches:  # a signature that the source only suggests proves nothing
             return None
@@ -135,6 +145,16 @@ class ForkedCompiler:
     def _say(self, text: str) -> None:
         with (self.logs / "compile.log").open("a", encoding="utf-8") as log:
             log.write(f"{text}\n")
+
+
+def _done(running: Sequence[_Running]) -> list[_Running]:
+    """Those that have answered, have ended or are late; waits until there is one."""
+    if not running:
+        return []
+    left_s = max(0.0, min(each.deadline for each in running) - time.monotonic())
+    ready = set(select.select([each.worker for each in running], [], [], left_s)[0])
+    now = time.monotonic()
+    return [each for each in running if each.worker in ready or each.deadline <= now]
 
 
 def fork(

@@ -54,9 +54,11 @@ class Ahead:
         Returns:
             How many wait besides that pair.
         """
-        most = min(self.most if self.is_roomy else 1, following)
+        most, room = min(self.most if self.is_roomy else 1, following), self._room()
+        if room:
+            most = min(most, room)
         waiting = max(0, self.workers.start(1 + most) - 1)
-        if most and self._has_room():
+        if most and room:
             self.workers.await_waiting(deadline, begin=True, call=not self.tunes)
         return waiting
 
@@ -67,7 +69,7 @@ class Ahead:
             deadline: for that.
             known_to_fit: all inputs that a test makes have been seen to.
         """
-        begin = known_to_fit and self._has_room()
+        begin = known_to_fit and self.workers.waiting <= self._room()
         self.workers.await_waiting(deadline, begin=begin, call=begin and not self.tunes)
 
     def saw(self, used_share: float) -> None:
@@ -75,8 +77,8 @@ class Ahead:
         held_share = used_share / (1 + self.workers.ahead)
         self.held_share = max(self.held_share or 0.0, held_share)
 
-    def _has_room(self) -> bool:
-        """Whether pairs may make inputs beside another, by what one was seen to hold."""
-        if self.watch is None or self.held_share is None or not self.workers.beside:
-            return False
-        return (1 + self.most) * self.held_share <= ROOMY_AHEAD
+    def _room(self) -> int:
+        """How many pairs may make inputs beside another, by what one was seen to hold."""
+        if self.watch is None or not self.held_share or not self.workers.beside:
+            return 0
+        return max(0, int(ROOMY_AHEAD / self.held_share) - 1)

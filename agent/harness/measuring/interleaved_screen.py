@@ -253,15 +253,22 @@ class InterleavedScreen:
                 self._latencies_ms[name][self._met[-1]] = theirs
 
     def _call_first(self) -> None:
-        """Have all compiled, at once where there is room."""
-        if not self._roomy or any(tunes_itself(arm.checkout) for _, arm in self._each()):
+        """Have all compiled, at once where there is room, but for those that tune themselves.
+
+        Nothing else may run while one does: it is compiled when it is prepared.
+        """
+        if not self._roomy:
             return
+        ordered = []
         for name, arm in self._each():
-            with self._may_leave(name):
-                arm.order_first()
+            if not tunes_itself(arm.checkout):
+                with self._may_leave(name):
+                    arm.order_first()
+                    ordered.append(name)
         for name, arm in self._each():
-            with self._may_leave(name):
-                arm.await_first(self._deadline)
+            if name in ordered:
+                with self._may_leave(name):
+                    arm.await_first(self._deadline)
 
     def _prepare(self) -> dict[str, float]:
         """Have all estimated, in ms a launch.

@@ -55,6 +55,11 @@ class PairWorkers:
     """Whether what they began at once went well."""
 
     @property
+    def waiting(self) -> int:
+        """How many wait for their turn."""
+        return len(self._waiting)
+
+    @property
     def ahead(self) -> int:
         """How many of those that wait have begun with the tests."""
         return sum(bool(pair.stops) for pair in self._waiting)

@@ -287,6 +287,10 @@ class WorkerProcess:
         """Whether `receive` would find something: a message has begun to arrive, or none will."""
         return self._channel.is_readable()
 
+    def fileno(self) -> int:
+        """Readable, for `select`, when a message has begun to arrive or none will."""
+        return self._channel.socket.fileno()
+
     def send(self, message: Message) -> None:
         """Send a message. Raises `WorkerDied`."""
         self._sent_at = time.monotonic()

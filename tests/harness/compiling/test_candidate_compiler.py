@@ -159,3 +159,34 @@ def test_a_compile_is_held_to_the_time_that_is_left(
     assert logs
     assert compiler.compile([slow], ("tests",), begin) == (None,)  # nothing is begun
     assert set(tmp_path.glob("compile-*.log")) == logs
+
+
+def test_one_that_takes_long_holds_up_no_other(
+    compiling_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at a time: while the first sleeps, the others are compiled one after the other."""
+    pytest.importorskip("triton")
+    for name in ("FEWEST_AT_ONCE", "MOST_AT_ONCE"):
+        monkeypatch.setattr(f"agent.harness.compiling.candidate_compiler.{name}", 2)
+    roots = [checkout(tmp_path, "triton_softmax", f"root{n}") for n in range(4)]
+    slow = roots[0].root / roots[0].kernel
+    done = tmp_path / "others"
+    slow.write_text(
+        f"import pathlib, time\n{slow.read_text()}\n"
+        f"while len(list(pathlib.Path({str(done)!r}).iterdir())) < 3:\n    time.sleep(0.1)\n"
+    )
+    done.mkdir()
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False)
+    compiler = ForkedCompiler(compiling_server, wanted, tmp_path)
+    real = compiler._read
+    monkeypatch.setattr(
+        compiler,
+        "_read",
+        lambda wanted, until, each, ended: (
+            (done / str(each.place)).touch(),
+            real(wanted, until, each, ended),
+        )[1],
+    )
+    found = compiler.compile(roots, ("tests", "-kperf"))
+    assert [each is not None and each.conclusive for each in found] == [True] * 4
+    assert sorted(path.name for path in done.iterdir()) == ["0", "1", "2", "3"]

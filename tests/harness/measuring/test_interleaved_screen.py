@@ -175,6 +175,55 @@ def test_a_longer_look_is_taken_in_the_same_processes(
     assert len(workers) == 4 + 3 * (passes - 1)
 
 
+MEETING = """
+    import os, pathlib, time
+
+    folder, called = pathlib.Path(os.environ["SEEN"]), []
+
+    def launch():
+        if not called:
+            called.append(True)
+            (folder / str(os.getpid())).touch()
+            ends = time.monotonic() + 20
+            while len(list(folder.iterdir())) < 3 and time.monotonic() < ends:
+                time.sleep(0.01)
+            if time.monotonic() >= ends:
+                raise SystemExit("they are not called at once")
+        time.sleep(0.01)
+"""
+TUNED = """
+    import os, pathlib, time
+
+    # autotune
+    folder, called = pathlib.Path(os.environ["SEEN"]), []
+
+    def launch():
+        if not called:
+            called.append(True)
+            assert len(list(folder.iterdir())) == 3, "something runs beside it"
+        time.sleep(0.005)
+"""
+
+
+def test_who_tunes_itself_does_not_keep_the_others_from_being_called_at_once(
+    tmp_path: Path,
+) -> None:
+    (seen := tmp_path / "seen").mkdir()
+    kernels = {INCUMBENT: MEETING, "a": MEETING, "tunes": TUNED, "b": MEETING}
+    with start_server(tmp_path / "log", write=[seen], SEEN=str(seen)) as server:
+        made = {
+            n: Project(
+                tmp_path / (n or "i"), textwrap.dedent(TEST), textwrap.dedent(kernel)
+            ).checkout()
+            for n, kernel in kernels.items()
+        }
+        logs = logs_of(made, tmp_path)
+        with InterleavedScreen(server, PLAN, made, logs, roomy=True) as screen:
+            found = screen.look(["a", "tunes", "b"], TIMING, deadline_in(60))
+    assert set(found) == {"a", "tunes", "b"}
+    assert found["tunes"].log_ratio > 0.3
+
+
 def test_without_a_fork_server_nobody_is_ranked(tmp_path: Path) -> None:
     with start_server(tmp_path / "server.log") as server:
         pass
