@@ -204,6 +204,7 @@ def _scouted(run: Run, event: Scouted) -> Run:
             run.iteration,
             best_gain(looks, (candidate.sha for candidate in proposal.candidates)),
             event.error,
+            whole=not event.configs,
         )
         for name, proposal in run.gathered.items()
         if isinstance(proposal, Proposed)

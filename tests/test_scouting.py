@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from agent.events import Candidate, Event, Gathered, Proposed, Scouted, Screened, Skipped
+from agent.events import (
+    Candidate,
+    Event,
+    Gathered,
+    Proposed,
+    Scouted,
+    Screened,
+    Skipped,
+    StopReason,
+)
 from agent.journal import read
 from agent.loop import drive
 from agent.measuring.decision import Status
@@ -46,7 +55,7 @@ def scouted(
 
 
 def test_what_may_gain_most_comes_first(tmp_path: Path) -> None:
-    """And the run ends after as many tries without gain as ever: two of those left promise none."""
+    """And the run ends where what is left promises less than the rules reward."""
     run, _, said = scouted(tmp_path)
     assert [(row.optimization, row.status.value) for row in run.rows] == [
         ("baseline", "keep"),
@@ -54,9 +63,11 @@ def test_what_may_gain_most_comes_first(tmp_path: Path) -> None:
         ("after-it (factor=0.9)", "keep"),
         ("minor (factor=0.97)", "keep"),
         ("after-it (factor=0.9)", "keep"),
-        ("flat (factor=0.995)", "keep"),
     ]
-    assert run.stopped is not None and run.stopped.reason.value.startswith("the last improvement")
+    assert run.stopped is not None and run.stopped.reason is StopReason.EXHAUSTED
+    assert run.stopped.detail == "short looks promise less than 2.0 % of what is left"
+    flat = next(each for each in run.skipped if each.optimization == "flat")
+    assert flat.reason == "a short look found its best variant 0.5 % faster, 1.0 % more or less"
     looks = [line for line in said if line.startswith(("scout", "looks"))]
     assert looks[0].startswith("scout      10 variants of 6 optimizations (")
     assert looks[1].startswith(
@@ -118,6 +129,38 @@ def test_what_lost_beyond_doubt_is_tried_only_by_a_run_that_keeps_going(tmp_path
     ]
 
 
+FLAT = (ScriptedEntry("flat", 0.995), ScriptedEntry("flat-too", 0.996))
+
+
+def test_what_may_gain_little_is_not_tried(tmp_path: Path) -> None:
+    run, _, _ = scouted(tmp_path, FLAT)
+    assert [row.optimization for row in run.rows] == ["baseline"]
+    assert {each.optimization for each in run.skipped} == {"flat", "flat-too"}
+
+
+@pytest.mark.parametrize("options", [{"keep_going": True}, {"only": ("flat", "flat-too")}])
+def test_what_may_gain_little_is_tried_on_demand(tmp_path: Path, options: dict[str, Any]) -> None:
+    run, _, _ = scouted(tmp_path, FLAT, **options)
+    assert run.rows[1].optimization.startswith("flat")
+    assert not run.skipped
+
+
+def test_what_may_gain_in_configs_that_no_look_had_is_tried(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), entries=FLAT)
+    run, journal = scripted.begin()
+    table = scripted.effects().table()
+
+    def on_some(now: Run) -> Event:
+        found = table[Phase.SCOUT](now)
+        assert isinstance(found, Scouted)
+        return replace(found, configs=("one of two",))
+
+    run = drive(run, journal, {**table, Phase.SCOUT: on_some}, lambda *_: None)
+    journal.close()
+    assert run.rows[1].optimization.startswith("flat")
+
+
 def test_what_was_not_seen_is_tried_before_what_may_gain_little(tmp_path: Path) -> None:
     """A keep of less than 2 % ends a run."""
     entries = (
@@ -167,8 +210,10 @@ def test_a_single_choice_is_not_looked_at_before(tmp_path: Path) -> None:
 def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     run, _, _ = scouted(tmp_path, max_iterations=1)
     found = to_result(run)["estimates"]
-    assert found["minor"] == {"iteration": 1, "gain": pytest.approx(0.03), "error": 0.01}
-    assert found["foreign"] == {"iteration": 1, "gain": None, "error": 0.0}
+    assert found["minor"] == {
+        "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01, "whole": True
+    }  # fmt: skip
+    assert found["foreign"] == {"iteration": 1, "gain": None, "error": 0.0, "whole": True}
 
 
 NORM = (Path(__file__).parent.parent / "examples/triton_layer_norm/layer_norm.py").read_text()

@@ -22,6 +22,8 @@ class Estimate:
     was seen."""
     error: float = 0.0
     """How far that may be off."""
+    whole: bool = True
+    """Whether all configs that are compared were looked at."""
 
     @property
     def high(self) -> float | None:

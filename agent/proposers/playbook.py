@@ -35,9 +35,10 @@ far as the look goes; what may not; what lost beyond doubt."""
 class PlaybookProposer:
     """Tries each optimization once.
 
-    Where short looks were taken, what may gain most by them comes first, and what lost beyond doubt
-    is tried only by a run that keeps going. The rest is in the order of the class: what the
-    diagnosis names is ahead of its place, and families that gained little come last.
+    Where short looks were taken, what may gain most by them comes first, and what may gain nothing
+    that the rules reward is tried only by a run that keeps going. The rest is in the order of the
+    class: what the diagnosis names is ahead of its place, and families that gained little come
+    last.
 
     One whose best value depends on what has been kept since is tried again: the occupancy that
     suited a kernel with TMA stores need not suit the same kernel without them. So is one whose best
@@ -53,18 +54,36 @@ class PlaybookProposer:
         """The next optimization that has not been tried, or not since what it depends on."""
         left = self.left(run)
         if not left:
-            return Exhausted()
+            return Exhausted(self._why_no_more(run))
         entry = left[0]
-        estimate = _estimate(run, entry)
-        if (
-            estimate is not None
-            and self._group(run, entry) == SLOWER
-            and not run.options.keep_going
-        ):
+        if (estimate := _estimate(run, entry)) and self._is_passed_over(run, entry):
             assert estimate.gain is not None
-            slower = f"{percent(-estimate.gain)} slower, {percent(estimate.error)} more or less"
-            return Declined(entry.name, f"a short look found its best variant {slower}")
+            gain, error = percent(abs(estimate.gain)), percent(estimate.error)
+            what = f"{gain} {'slower' if estimate.gain < 0 else 'faster'}, {error} more or less"
+            return Declined(entry.name, f"a short look found its best variant {what}")
         return offered(entry, subject)
+
+    def _is_passed_over(self, run: Run, entry: Optimization) -> bool:
+        """Whether a look leaves it no chance of a gain that the rules reward, and nobody insists.
+
+        What was named is tried, and what saves something else, and what may gain in configs that
+        no look had.
+        """
+        if run.options.keep_going:
+            return False
+        group, estimate = self._group(run, entry), _estimate(run, entry)
+        if group == FLAT:
+            named = entry.name in run.options.only
+            return estimate is not None and estimate.whole and not (named or entry.saves)
+        return group == SLOWER
+
+    def _why_no_more(self, run: Run) -> str:
+        passed_by = {skipped.optimization for skipped in run.skipped}
+        for entry in self._playbook:
+            if entry.name in passed_by and self._group(run, entry) == FLAT:
+                least = percent(run.options.rules.minor)
+                return f"short looks promise less than {least} of what is left"
+        return ""
 
     def left(self, run: Run) -> list[Optimization]:
         """What is still to be tried, in the order in which it will be."""
