@@ -28,7 +28,8 @@ from agent.sweep import SHARE, looked_at, near_noise
 
 MOST_S = 120.0
 """What looking before one choice may take: half of it for compiling, half for the looks, of which
-one group of variants, in which one that hangs holds up the others, has half of what is left."""
+a group of variants that others follow, in which one that hangs holds up the rest, has half of what
+is left."""
 BUDGET_SHARE = 0.25
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0

@@ -103,7 +103,7 @@ def halve(
     """
     standings = [_Standing.of(sha, before.get(sha)) for sha in shas]
     alive = standings
-    quads = SHORT_QUADS if len(shas) > 2 else LONG_QUADS
+    quads = SHORT_QUADS if len(shas) > 2 or _are_far_apart(standings) else LONG_QUADS
     while True:
         new = [s for s in alive if quads == LONG_QUADS or not s.quads]
         in_time = _round(new, quads, look) if new else True
@@ -120,6 +120,14 @@ def halve(
             standing.rounds = close[0].rounds
         _round(close, LONG_QUADS, look, fresh=True)
     return tuple(s.result() for s in standings), tuple(s.sha for s in _ranked(standings))
+
+
+def _are_far_apart(standings: Sequence[_Standing]) -> bool:
+    """Whether earlier looks at all of them leave no doubt which is the best."""
+    if not all(standing.quads for standing in standings):
+        return False
+    first, *others = sorted((s.log_ratio for s in standings), reverse=True)
+    return all(first - other >= FAR_BEHIND for other in others)
 
 
 def _ranked(standings: Sequence[_Standing]) -> list[_Standing]:

@@ -7,9 +7,18 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+import pytest
+
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-from agent.measuring.screening import LONG_QUADS, SHORT_QUADS, Look, Looks, halve
+from agent.measuring.screening import (
+    LONG_QUADS,
+    SHORT_QUADS,
+    Look,
+    Looks,
+    ScreenResult,
+    halve,
+)
 
 SHAS = tuple("abcdefgh")
 
@@ -161,3 +170,27 @@ def test_quiet_variants_need_no_other_processes() -> None:
 
     assert halve(SHAS, look, near=0.005)[1][0] == "h"
     assert not any(asked)
+
+
+@pytest.mark.parametrize(
+    ("percents", "again"),
+    [((0, 30), 0), ((30, 0), 0), ((0, 5), 2 * LONG_QUADS), ((0, 30, 2), 0)],
+)
+def test_what_earlier_looks_leave_no_doubt_of_is_not_looked_at_again(
+    percents: tuple[int, ...], again: int
+) -> None:
+    taken: Counter[str] = Counter()
+
+    def look(sha: str, quads: int) -> Look:
+        taken[sha] += quads
+        return faster_by(percents[SHAS.index(sha)])
+
+    shas = SHAS[: len(percents)]
+    before = {
+        sha: ScreenResult(sha, 1.0, improvement=1 - 1 / (1 + percent / 100))
+        for sha, percent in zip(shas, percents, strict=True)
+    }
+    results, ranking = halve(shas, each(look), before=before)
+    assert ranking[0] == shas[percents.index(max(percents))]
+    assert sum(taken.values()) == again
+    assert [result.sha for result in results] == list(shas)

@@ -65,8 +65,8 @@ class LineUps:
     ) -> Mapping[str, Look]:
         """Time some of the variants, in the workers that are there where those are all alive.
 
-        Half of the time that is left may go into one screen: in it a variant that hangs holds up
-        the others.
+        Half of the time that is left may go into one screen that others follow: in it a variant
+        that hangs holds up the rest.
 
         Args:
             names: of the variants.
@@ -114,7 +114,7 @@ class LineUps:
         """What was seen on one GPU; and who is left, where a further one proves unfit."""
         seen: dict[str, Look] = {}
         for number, group in enumerate(share):
-            until = _half_way(deadline)
+            until = _half_way(deadline) if number + 1 < len(share) else deadline
             seen |= self._screen(gpu, group).look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
                 return seen, [name for group in share[number:] for name in group]
