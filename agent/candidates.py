@@ -18,6 +18,7 @@ from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.compiling.candidate_filter import CandidateFilter
 from agent.harness.measuring.result_check import Allowance
 from agent.harness.processes.worker_session import Checkout
+from agent.measuring.screening import ScreenResult
 from agent.memory import PastRuns
 from agent.prompting import render
 from agent.proposers.base import Proposal
@@ -87,6 +88,12 @@ class Candidates:
     def known_comparison(self, run: Run, setting: str) -> Measured | None:
         """What an earlier run measured of the same step, as far as that holds now."""
         return self.memory.compared(run, setting) if self.memory else None
+
+    def known_looks(
+        self, run: Run, shas: Sequence[str], setting: str, configs: tuple[str, ...]
+    ) -> dict[str, ScreenResult]:
+        """What an earlier run saw of the same edits, as far as that holds now."""
+        return self.memory.looked_at(run, shas, setting, configs) if self.memory else {}
 
     def commit(self, run: Run, proposal: Proposal) -> list[Candidate]:
         """One commit a variant, on the incumbent, under a ref that outlives the run."""

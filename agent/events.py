@@ -285,6 +285,8 @@ class Scouted(Event):
     """How far each may be off, as a share of the latency."""
     configs: tuple[str, ...] = ()
     """Those that were looked at, where comparisons measure more."""
+    known: tuple[str, ...] = ()
+    """Commits whose results an earlier run saw, of the same edit."""
 
 
 @dataclass(frozen=True)

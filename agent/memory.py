@@ -20,7 +20,9 @@ from agent.events import Calibrated, Event, Measured, Started
 from agent.journal import read, replay, to_json
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Calibration
+from agent.measuring.screening import ScreenResult
 from agent.options import PLAYBOOK
+from agent.past_looks import PastLook, past_looks
 from agent.report.document import KernelTexts
 from agent.report.iterations import iterations
 from agent.repository import Repository
@@ -51,6 +53,8 @@ class PastRun:
     """It came to its end, and its best was compared with its origin there."""
     settings: frozenset[str] = frozenset()
     """Drivers and limits that it measured under."""
+    looks: tuple[PastLook, ...] = ()
+    """What its short looks saw."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> PastRun:
@@ -78,6 +82,7 @@ class PastRun:
             settings=frozenset(
                 event.calibration.setting for event in events if isinstance(event, Calibrated)
             ),
+            looks=past_looks(events),
         )
 
     @property
@@ -195,24 +200,21 @@ class PastRuns:
             setting: driver, clock and power limits now.
         """
         now, candidate = started(run), run.candidate
-        own = next((past.calibrated for past in self._past(now.run_id)), None)
-        if own is None or not own.known_from or candidate is None:
-            return None
-        if own.calibration.setting != setting:
+        source = self._calibration_taken_over(now, setting)
+        if not source or candidate is None:
             return None
         step = [self._text(sha, now.kernel) for sha in (run.incumbent_sha, candidate.sha)]
         same = [
             (past, attempt)
             for past in self._comparable_to(now)
-            if past.calibration_from == own.known_from
+            if past.calibration_from == source
             for attempt in past.attempts
             if attempt.status is Status.KEEP
             and step == [self._text(s, now.kernel) for s in (attempt.before, attempt.after)]
         ]
         for past, attempt in same:  # each of them has to stand by it
-            fresh = 0 <= time.time() - past.started.began_at_s < CALIBRATION_HOLDS_S
             stands = past.stands and attempt.iteration.number not in past.faded
-            if not (fresh and stands and past.settings == {setting}):
+            if not (stands and _holds(past, setting)):
                 return None
         found = same[0][1].iteration.comparison if same else None  # the first measured it
         if found is None:
@@ -222,6 +224,41 @@ class PastRuns:
             return None
         told = replace(verdict, reason=f"{verdict.reason}; as run {name} measured it")
         return Measured(found, told, known_from=name)
+
+    def looked_at(
+        self, run: Run, shas: Sequence[str], setting: str, configs: tuple[str, ...]
+    ) -> dict[str, ScreenResult]:
+        """What an earlier run saw of the same edits, on the conditions of `compared`.
+
+        Args:
+            run: the one that asks.
+            shas: commits that are to be looked at beside its incumbent.
+            setting: driver, clock and power limits now.
+            configs: those that would be looked at; empty where all are that are compared.
+        """
+        now = started(run)
+        source = self._calibration_taken_over(now, setting)
+        before = self._text(run.incumbent_sha, now.kernel)
+        if not source or before is None:
+            return {}
+        seen = {
+            self._text(look.after, now.kernel): look.result
+            for past in self._comparable_to(now)
+            if past.calibration_from == source and _holds(past, setting)
+            for look in past.looks
+            if look.configs == configs and self._text(look.before, now.kernel) == before
+        }
+        texts = {sha: self._text(sha, now.kernel) for sha in shas if seen}
+        return {
+            sha: replace(seen[text], sha=sha)
+            for sha, text in texts.items()
+            if text is not None and text in seen
+        }
+
+    def _calibration_taken_over(self, now: Started, setting: str) -> str:
+        """The run that measured a run's calibration, where another did under these limits."""
+        own = next((past.calibrated for past in self._past(now.run_id)), None)
+        return own.known_from if own and own.calibration.setting == setting else ""
 
     def tried(self, run: Run) -> tuple[JudgedEdit, ...]:
         """What was judged on this kernel, the latest first; of the same edit the latest counts."""
@@ -287,6 +324,12 @@ def _sees_no_more(run: Run, past: PastRun) -> bool:
         list(each.resolvable.values()) for each in (run.calibration, past.calibrated.calibration)
     )
     return bool(now and then) and median(now) > FINER * median(then)
+
+
+def _holds(past: PastRun, setting: str) -> bool:
+    """Whether what a run measured is that of the machine as it is."""
+    fresh = 0 <= time.time() - past.started.began_at_s < CALIBRATION_HOLDS_S
+    return fresh and past.settings == {setting}
 
 
 def _time_for_pairs(of: Started) -> tuple[float | None, ...]:

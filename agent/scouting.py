@@ -80,17 +80,19 @@ class Scouting:
         chosen = _in_turn(
             [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
         )
-        left = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
-        self.doing(run, f"a short look at {len(left)} variants of what is left")
+        shas = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
         subset = screened_subset(run)
+        configs = subset.configs if subset and subset != run.subset else ()
+        known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
+        left = [sha for sha in shas if sha not in known]
+        self.doing(run, f"a short look at {len(left)} variants of what is left")
         self.judge.compare_on(subset)
         try:
-            seen = self._seen(run, left, stop, subset)
+            seen = self._seen(run, left, stop, subset) if left else {}
         finally:
             self.judge.compare_on(run.subset)
-        error = max(LEAST_ERROR, near_noise(run))
-        configs = subset.configs if subset and subset != run.subset else ()
-        return Scouted(tuple(_result(sha, seen.get(sha)) for sha in left), error, configs)
+        results = tuple(known.get(sha) or _result(sha, seen.get(sha)) for sha in shas)
+        return Scouted(results, max(LEAST_ERROR, near_noise(run)), configs, tuple(known))
 
     def _seen(
         self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None

@@ -19,6 +19,7 @@ from agent.events import (
     Finished,
     Measured,
     Proposed,
+    Scouted,
     Settled,
     StopReason,
     Verified,
@@ -36,7 +37,7 @@ from agent.syntax import Source
 from tests.support.history import HISTORY, comparison, proposed
 from tests.support.project import PROJECT
 from tests.support.repo import git, isolate, make_repo, write
-from tests.support.scenario import ORIGIN
+from tests.support.scenario import ENTRIES, ORIGIN
 from tests.support.scenario import STEPS as SCENARIO
 from tests.support.scripted import KERNEL, ScriptedJudge, ScriptedRun, Step, kernel
 
@@ -416,3 +417,50 @@ def test_a_brief_tells_what_was_tried_with_hypothesis_and_change(tmp_path: Path)
     own = brief_for(earlier, subject, task, PastRuns(first.repository).tried(earlier)).text
     assert "By earlier runs" not in own
     assert "+LATENCY_MS = " in own
+
+
+def looks(scripted: ScriptedRun) -> list[Scouted]:
+    journal = scripted.folder / "journal.jsonl"
+    return [line.event for line in read(journal) if isinstance(line.event, Scouted)]
+
+
+def test_what_short_looks_saw_is_not_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of a second run is that of the first, and no worker starts for it."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    asked: list[int] = []
+    line_ups = ScriptedJudge.line_ups
+
+    def seen(judge: ScriptedJudge, *given: Any, **named: Any) -> Any:
+        asked.append(len(given[1]))
+        return line_ups(judge, *given, **named)
+
+    monkeypatch.setattr(ScriptedJudge, "line_ups", seen)
+    first = ScriptedRun(repo, (), entries=ENTRIES, began_at_s=int(time.time()))
+    kept = [row.optimization for row in first.finish().kept]
+    assert asked and not any(event.known for event in looks(first))
+    for number in (2, 3):  # the third has them from the first, which saw them
+        asked.clear()
+        later = again(first, number)
+        assert [row.optimization for row in later.finish().kept] == kept
+        for event in looks(later):
+            assert event.results and set(event.known) == {each.sha for each in event.results}
+    saw = {each.improvement for event in looks(first) for each in event.results}
+    assert all(each.improvement in saw for event in looks(later) for each in event.results)
+
+
+@pytest.mark.parametrize("change", ["--retry", "another file", "a day"])
+def test_short_looks_are_taken_again_where_they_may_not_hold(tmp_path: Path, change: str) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN, "other.py": "x = 1\n"})
+    age_s = 25 * 3600 if change == "a day" else 0
+    first = ScriptedRun(repo, (), entries=ENTRIES, began_at_s=int(time.time()) - age_s)
+    first.finish()
+    later = replace(again(first), began_at_s=int(time.time()))
+    if change == "--retry":
+        later = replace(later, options=replace(later.options, retry=True))
+    if change == "another file":
+        write(repo, {"other.py": "x = 2\n"})
+        git(repo, "commit", "-qam", "Another file")
+    later.finish()
+    assert looks(later) and not any(event.known for event in looks(later))

@@ -158,7 +158,9 @@ def _scouted(run: Run, event: Scouted) -> str:
         *([f"{slower} slower"] if slower else []),
     ]
     told = ", ".join(parts) or "nothing was seen"
-    return f"looks      {told}; {percent(event.error)} more or less ({event.took_s:.0f} s)"
+    known = f"{len(event.known)} as an earlier run saw them, " if event.known else ""
+    error = percent(event.error)
+    return f"looks      {told}; {error} more or less ({known}{event.took_s:.0f} s)"
 
 
 def _gain(estimate: Estimate) -> float:
