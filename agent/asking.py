@@ -44,7 +44,8 @@ class Asking:
         if isinstance(proposal, Exhausted):
             return proposal
         if isinstance(proposal, Declined):
-            return Skipped(proposal.optimization, proposal.reason, proposal.usage)
+            reason, by_look = proposal.reason, proposal.by_look
+            return Skipped(proposal.optimization, reason, proposal.usage, by_look)
         if known := run.gathered.get(proposal.optimization):
             return known
         (made,) = self.committed(run, subject, [proposal])

@@ -81,9 +81,9 @@ class Candidates:
                 left.append(variant)
         return replace(proposal, variants=tuple(left)), tuple(known)
 
-    def known_calibration(self, run: Run, setting: str) -> Calibrated | None:
-        """What an earlier run measured of the origin, as far as that holds now."""
-        return self.memory.calibrated(run, setting) if self.memory else None
+    def known_calibration(self, run: Run, setting: str, profiles: bool) -> Calibrated | None:
+        """What an earlier run measured of the origin, and profiled if need be, as it holds now."""
+        return self.memory.calibrated(run, setting, profiles) if self.memory else None
 
     def known_comparison(self, run: Run, setting: str) -> Measured | None:
         """What an earlier run measured of the same step, as far as that holds now."""

@@ -201,6 +201,8 @@ class Calibrated(Event):
     """What the GPU needs for the configs at least, as far as that is known."""
     known_from: str = ""
     """The earlier run that measured it; empty: this one did."""
+    profiled: bool = True
+    """Whether its diagnosis asks a profiler, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,8 @@ class Skipped(Event):
     reason: str
     usage: Usage | None = None
     """What finding that out took, where a model or a program was asked."""
+    by_look: bool = False
+    """A short look left it no chance: it does apply."""
 
 
 @dataclass(frozen=True)
@@ -369,6 +373,8 @@ class Settled(Event):
 class Stopped(Event):
     reason: StopReason
     detail: str = ""
+    diagnosis: Diagnosis | None = None
+    """What holds the incumbent back, where it was profiled for that word alone."""
 
 
 @dataclass(frozen=True)

@@ -193,7 +193,8 @@ class Effects:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
-        if known := self.candidates.known_calibration(run, self.judge.setting()):
+        profiles = not self._goes_by_looks(run)
+        if known := self.candidates.known_calibration(run, self.judge.setting(), profiles):
             return known
         budget = MeasuringBudget.of(run.options)
         until = deadline_in(budget.calibration_s)
@@ -208,11 +209,10 @@ class Effects:
             kernel = started(run).kernel
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         run = replace(run, subset=budgeted.subset)
-        profiles = not self._goes_by_looks(run)
         diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until, profiles)
         compile_s = self.candidates.compile_s(run.incumbent_sha)
         least = run.least_times or self._least_times(run, outcome.levels_ms)
-        return Calibrated(outcome, diagnosis, run.subset, compile_s, least)
+        return Calibrated(outcome, diagnosis, run.subset, compile_s, least, profiled=profiles)
 
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
@@ -257,9 +257,14 @@ class Effects:
         if reason in ENDED_EARLY:
             return Stopped(reason, detail)
         cause = run.diagnosis
-        if cause is not None and cause.escalates and not run.kept:
-            return Stopped(StopReason.ESCALATED, f"{cause.cause.value}: {cause.evidence[0]}")
-        return Stopped(reason, detail)
+        if cause is None or not cause.escalates or run.kept:
+            return Stopped(reason, detail)
+        if not run.profiled and (noise := run.calibration):  # nobody chose by that until now
+            cause = self._diagnose(run, run.incumbent_sha, noise.levels_ms, math.inf, profiles=True)
+        if cause is None or not cause.escalates:
+            return Stopped(reason, detail, cause)
+        told = f"{cause.cause.value}: {cause.evidence[0]}"
+        return Stopped(StopReason.ESCALATED, f"{told}; {detail}" if detail else told, cause)
 
     def screen(self, run: Run) -> Event:
         """Rank the variants of a sweep with few blocks, against the incumbent."""
@@ -340,7 +345,8 @@ class Effects:
 
     def _goes_by_looks(self, run: Run) -> bool:
         """Whether nobody is to choose by what a profile tells, which takes 10 to 20 s."""
-        return self.scouts and run.proposer == PLAYBOOK and run.next_proposer is None
+        is_alone = run.proposer == PLAYBOOK and run.next_proposer is None
+        return self.scouts and is_alone and self._scouting.has_time(run)
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -158,7 +158,7 @@ class PastRuns:
                         titles[attempt.optimization, attempt.title] = _reason(attempt, now)
         return Failures(texts, titles)
 
-    def calibrated(self, run: Run, setting: str) -> Calibrated | None:
+    def calibrated(self, run: Run, setting: str, profiles: bool = False) -> Calibrated | None:
         """What an earlier run measured of the same files on this machine, as far as that holds now.
 
         It holds for a day, under the same driver and limits, while the baseline takes as long.
@@ -166,6 +166,7 @@ class PastRuns:
         Args:
             run: the one that asks, with its baseline.
             setting: driver, clock and power limits now.
+            profiles: it would be profiled now; one that was not does not do then.
         """
         now, files = started(run), self.repository.files
         for past in reversed(self._comparable_to(now)):
@@ -173,6 +174,7 @@ class PastRuns:
             if (
                 found is not None
                 and not found.known_from
+                and (found.profiled or not profiles)
                 and found.subset is None  # of a part, the time that it was given chose which
                 and not (run.baseline and run.baseline.compared)
                 and found.calibration.setting == setting

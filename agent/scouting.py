@@ -1,7 +1,7 @@
 """Looks at what the playbook has left before one of it is chosen: what gains most comes first.
 
-An estimate is one short look, of the best of several variants: it puts proposals in order, keeps
-what lost beyond doubt from being tried, and decides nothing. What is kept is measured afresh.
+An estimate is one short look, of the best of several variants: it puts proposals in order and keeps
+what it leaves no chance of a gain from being tried. What is kept is measured afresh.
 """
 
 from __future__ import annotations
@@ -49,9 +49,13 @@ class Scouting:
     def due(self, run: Run) -> list[Optimization]:
         """What is to be looked at before the next choice; mostly nothing."""
         proposer = self.asking.proposers.get(run.proposer)
-        if not isinstance(proposer, PlaybookProposer) or _time_s(run) < LEAST_S:
+        if not isinstance(proposer, PlaybookProposer) or not self.has_time(run):
             return []
         return proposer.unknown(run)
+
+    def has_time(self, run: Run) -> bool:
+        """Whether enough is left of the run's time for looks to be worth theirs."""
+        return _time_s(run) >= LEAST_S
 
     def gather(self, run: Run, entries: Sequence[Optimization]) -> Gathered:
         """Commit and compile all variants of some entries on the incumbent.
@@ -101,7 +105,7 @@ class Scouting:
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
         try:
             with self.judge.line_ups(incumbent, variants, looked_at(run, subset)) as line_ups:
-                return dict(line_ups.look(shas, SHORT_QUADS, stop))
+                return dict(line_ups.look(shas, SHORT_QUADS, stop, last=True))
         finally:
             self.candidates.release(variants)
 

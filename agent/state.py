@@ -115,6 +115,8 @@ class Run:
     """What the perf tests launch of the incumbent, as far as that was seen."""
     diagnosis: Diagnosis | None = None
     """What holds the incumbent back."""
+    profiled: bool = True
+    """Whether that of the origin asks a profiler, where there is one."""
     least_times: LeastTimes | None = None
     """What the GPU needs for the configs at least, as far as that is known."""
     offer: Offered | None = None

@@ -44,7 +44,7 @@ from agent.events import (
     Verified,
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
-from agent.measuring.scouting import Estimate, best_gain
+from agent.measuring.scouting import Estimate, all_seen, best_gain
 from agent.state import Attempt, Phase, Row, Run, decided
 from agent.usage import Usage
 
@@ -94,6 +94,7 @@ def _step(run: Run, event: Event) -> Run:
                 **_of_the_compared(run, event),
                 calibrated_at=run.iteration,
                 diagnosis=event.diagnosis or run.diagnosis,
+                profiled=event.profiled if event.diagnosis else run.profiled,
                 least_times=event.least_times or run.least_times,
             )
         case Phase.PROPOSE, Skipped():
@@ -128,7 +129,8 @@ def _step(run: Run, event: Event) -> Run:
         case Phase.SCOUT, Scouted():
             return _scouted(run, event)
         case Phase.PROPOSE, Stopped():
-            return replace(run, phase=Phase.FINISH, stopped=event)
+            told = event.diagnosis or run.diagnosis
+            return replace(run, phase=Phase.FINISH, stopped=event, diagnosis=told)
         case Phase.SCREEN, Screened():
             by_sha = {candidate.sha: candidate for candidate in run.candidates}
             return replace(
@@ -204,7 +206,8 @@ def _scouted(run: Run, event: Scouted) -> Run:
             run.iteration,
             best_gain(looks, (candidate.sha for candidate in proposal.candidates)),
             event.error,
-            whole=not event.configs,
+            all_variants=all_seen(looks, (candidate.sha for candidate in proposal.candidates)),
+            all_configs=not event.configs,
         )
         for name, proposal in run.gathered.items()
         if isinstance(proposal, Proposed)
@@ -256,12 +259,12 @@ def _of_the_compared(run: Run, event: Calibrated) -> dict[str, Any]:
 def _hand_over(run: Run, event: HandedOver) -> Run:
     """The next proposer begins with a clean slate; what no program could do, it may.
 
-    What was tried stays tried: the incumbent has been compared with it.
+    What was tried stays tried, and what a look passed over: the incumbent was compared with it.
     """
     if run.next_proposer is None:
         raise TransitionError(f"nobody comes after the {run.proposer}")
     ended_early = f"the {run.proposer} ended before it was done: {event.reason}"
-    passed_by = {skipped.optimization for skipped in run.skipped}
+    passed_by = {skipped.optimization for skipped in run.skipped if not skipped.by_look}
     return replace(
         run,
         stage=run.stage + 1,

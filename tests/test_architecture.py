@@ -32,7 +32,7 @@ TIERS = """
     proposers
     store
     memory
-    attempts
+    attempts  past_looks
     harness  report  preflight  capture  runs
     playbook  workspace  touched  prompting  lint  tileir
     rewriting  diagnosis

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.causes import Cause, Diagnosis
 from agent.events import (
     Baselined,
     CodeChange,
@@ -41,6 +42,7 @@ from tests.support.scenario import ENTRIES, ORIGIN, STEPS
 from tests.support.scripted import (
     KERNEL,
     ScriptedCompiler,
+    ScriptedEntry,
     ScriptedJudge,
     ScriptedLineUps,
     ScriptedRun,
@@ -338,6 +340,41 @@ def test_where_looks_give_the_order_nothing_is_profiled(tmp_path: Path) -> None:
     run = drive(run, journal, effects.table(), lambda *_: None)
     journal.close()
     assert doctor.until == [UNPROFILED] * (1 + len(run.kept))
+
+
+class Asked(Profiling):
+    """One that knows the cause once it may profile; or does not even then."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__()
+        self.cause = cause
+
+    def diagnose(self, *given: Any) -> Diagnosis:  # type: ignore[override]
+        super().diagnose(*given)
+        if given[-1] == UNPROFILED:
+            return Diagnosis(Cause.UNKNOWN, ("nothing that is known explains it",))
+        return Diagnosis(self.cause, ("measured: by a profile",))
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [(Cause.MEMORY, StopReason.EXHAUSTED), (Cause.UNKNOWN, StopReason.ESCALATED)],
+)
+def test_nobody_is_called_before_a_profile_was_taken(
+    tmp_path: Path, cause: Cause, reason: StopReason
+) -> None:
+    """A run that goes by looks takes none, until it ends with nothing kept and no cause."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), entries=(ScriptedEntry("a", 1.0), ScriptedEntry("b", 0.999)))
+    doctor: Any = Asked(cause)
+    effects = replace(scripted.effects(), diagnostician=doctor)
+    run, journal = scripted.begin()
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    journal.close()
+    assert run.stopped is not None and run.stopped.reason is reason
+    assert "short looks promise less than 2.0 % of what is left" in run.stopped.detail
+    assert [until == UNPROFILED for until in doctor.until] == [True, False]
+    assert run.diagnosis is not None and run.diagnosis.cause is cause
 
 
 class LongPass(ScriptedJudge):

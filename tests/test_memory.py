@@ -154,6 +154,27 @@ def test_a_calibration_is_made_anew_where_it_may_not_hold(tmp_path: Path, change
     assert calibrated(second).known_from == ""
 
 
+@pytest.mark.parametrize("profiles", [False, True])
+def test_a_calibration_without_a_profile_is_none_for_who_chooses_by_one(
+    tmp_path: Path, profiles: bool
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    first = ScriptedRun(repo, (), entries=ENTRIES)
+    first.finish()
+    assert not calibrated(first).profiled
+    second = again(first)
+    if profiles:
+        options = replace(second.options, proposers=("playbook", "assistant"))
+        second = replace(second, options=options)
+    run, journal = second.begin()
+    run = drive(
+        run, journal, second.effects().table(), lambda *_: None, lambda now: bool(now.calibration)
+    )
+    journal.close()
+    assert calibrated(second).known_from == ("" if profiles else "kernel-1")
+    assert calibrated(second).profiled is profiles
+
+
 def measured(scripted: ScriptedRun) -> list[Measured]:
     """The comparisons on which its steps were judged."""
     events = (entry.event for entry in read(scripted.folder / "journal.jsonl"))

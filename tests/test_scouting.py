@@ -161,6 +161,43 @@ def test_what_may_gain_in_configs_that_no_look_had_is_tried(tmp_path: Path) -> N
     assert run.rows[1].optimization.startswith("flat")
 
 
+@pytest.mark.parametrize("seen", [0.995, 1.2])
+def test_what_has_a_variant_that_no_look_saw_is_tried(tmp_path: Path, seen: float) -> None:
+    """The time for looks may be over before the second variants."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    entries = (ScriptedEntry("sweep", seen, 0.6), ScriptedEntry("other", 1.0))
+    scripted = ScriptedRun(repo, (), entries=entries)
+    run, journal = scripted.begin()
+    table = scripted.effects().table()
+
+    def without_the_last(now: Run) -> Event:
+        found = table[Phase.SCOUT](now)
+        assert isinstance(found, Scouted)
+        titles = {c.sha: c.title for p in now.gathered.values() for c in _candidates(p)}
+        return replace(found, results=tuple(
+            replace(each, improvement=None) if "0.6" in titles[each.sha] else each
+            for each in found.results
+        ))  # fmt: skip
+
+    run = drive(run, journal, {**table, Phase.SCOUT: without_the_last}, lambda *_: None)
+    journal.close()
+    assert [row.optimization for row in run.kept] == ["sweep (factor=0.6)"]
+
+
+def test_whoever_comes_next_is_not_asked_for_what_a_look_passed_over(tmp_path: Path) -> None:
+    """The incumbent was compared with it; what no program could do, another may."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    options = Options(proposers=("playbook", "assistant"))
+    foreign = next(entry for entry in ENTRIES if entry.name == "foreign")
+    scripted = ScriptedRun(repo, (), options, entries=(*FLAT, foreign))
+    run, journal = scripted.begin()
+    run = drive(
+        run, journal, scripted.effects().table(), lambda *_: None, lambda now: now.stage == 1
+    )
+    journal.close()
+    assert set(run.tried) == {"flat", "flat-too"}
+
+
 def test_what_was_not_seen_is_tried_before_what_may_gain_little(tmp_path: Path) -> None:
     """A keep of less than 2 % ends a run."""
     entries = (
@@ -211,9 +248,12 @@ def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     run, _, _ = scouted(tmp_path, max_iterations=1)
     found = to_result(run)["estimates"]
     assert found["minor"] == {
-        "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01, "whole": True
+        "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01,
+        "all_variants": True, "all_configs": True,
     }  # fmt: skip
-    assert found["foreign"] == {"iteration": 1, "gain": None, "error": 0.0, "whole": True}
+    assert found["foreign"] == {
+        "iteration": 1, "gain": None, "error": 0.0, "all_variants": True, "all_configs": True
+    }  # fmt: skip
 
 
 NORM = (Path(__file__).parent.parent / "examples/triton_layer_norm/layer_norm.py").read_text()

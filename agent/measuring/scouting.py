@@ -22,7 +22,9 @@ class Estimate:
     was seen."""
     error: float = 0.0
     """How far that may be off."""
-    whole: bool = True
+    all_variants: bool = True
+    """Whether each variant was seen, so that none may be better than what was."""
+    all_configs: bool = True
     """Whether all configs that are compared were looked at."""
 
     @property
@@ -34,6 +36,11 @@ class Estimate:
     def is_slower(self) -> bool:
         """Whether it lost beyond doubt."""
         return self.high is not None and self.high < 0
+
+
+def all_seen(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> bool:
+    """Whether a look at each of some variants told something."""
+    return all(sha in looks and looks[sha].improvement is not None for sha in variants)
 
 
 def best_gain(looks: Mapping[str, ScreenResult], variants: Iterable[str]) -> float | None:

@@ -104,6 +104,9 @@ def halve(
     standings = [_Standing.of(sha, before.get(sha)) for sha in shas]
     alive = standings
     quads = SHORT_QUADS if len(shas) > 2 or _are_far_apart(standings) else LONG_QUADS
+    if quads == LONG_QUADS:
+        for standing in standings:  # all are looked at now, so that none is a round ahead
+            standing.rounds = 0
     while True:
         new = [s for s in alive if quads == LONG_QUADS or not s.quads]
         in_time = _round(new, quads, look) if new else True

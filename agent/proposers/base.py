@@ -50,6 +50,8 @@ class Declined:
     optimization: str
     reason: str
     usage: Usage | None = None
+    by_look: bool = False
+    """A short look left it no chance: it does apply."""
 
 
 @dataclass(frozen=True)

@@ -54,36 +54,32 @@ class PlaybookProposer:
         """The next optimization that has not been tried, or not since what it depends on."""
         left = self.left(run)
         if not left:
-            return Exhausted(self._why_no_more(run))
+            by_look = any(skipped.by_look for skipped in run.skipped)
+            least = percent(run.options.rules.minor)
+            why = f"short looks promise less than {least} of what is left" if by_look else ""
+            return Exhausted(why)
         entry = left[0]
         if (estimate := _estimate(run, entry)) and self._is_passed_over(run, entry):
             assert estimate.gain is not None
             gain, error = percent(abs(estimate.gain)), percent(estimate.error)
             what = f"{gain} {'slower' if estimate.gain < 0 else 'faster'}, {error} more or less"
-            return Declined(entry.name, f"a short look found its best variant {what}")
+            found = f"a short look found its best variant {what}"
+            return Declined(entry.name, found, by_look=True)
         return offered(entry, subject)
 
     def _is_passed_over(self, run: Run, entry: Optimization) -> bool:
         """Whether a look leaves it no chance of a gain that the rules reward, and nobody insists.
 
-        What was named is tried, and what saves something else, and what may gain in configs that
-        no look had.
+        What has a variant that no look saw is tried; and of what may gain a little what was named,
+        what saves something else, and what may gain more in configs that no look had.
         """
-        if run.options.keep_going:
-            return False
         group, estimate = self._group(run, entry), _estimate(run, entry)
+        if run.options.keep_going or estimate is None or not estimate.all_variants:
+            return False
         if group == FLAT:
             named = entry.name in run.options.only
-            return estimate is not None and estimate.whole and not (named or entry.saves)
+            return estimate.all_configs and not (named or entry.saves)
         return group == SLOWER
-
-    def _why_no_more(self, run: Run) -> str:
-        passed_by = {skipped.optimization for skipped in run.skipped}
-        for entry in self._playbook:
-            if entry.name in passed_by and self._group(run, entry) == FLAT:
-                least = percent(run.options.rules.minor)
-                return f"short looks promise less than {least} of what is left"
-        return ""
 
     def left(self, run: Run) -> list[Optimization]:
         """What is still to be tried, in the order in which it will be."""

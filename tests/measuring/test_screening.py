@@ -194,3 +194,10 @@ def test_what_earlier_looks_leave_no_doubt_of_is_not_looked_at_again(
     assert ranking[0] == shas[percents.index(max(percents))]
     assert sum(taken.values()) == again
     assert [result.sha for result in results] == list(shas)
+
+
+def test_one_that_earlier_looks_did_not_see_is_not_behind_for_that() -> None:
+    before = {"a": ScreenResult("a", 1.0, improvement=0.0)}
+    percents = {"a": 0, "b": 40}
+    _, ranking = halve(("a", "b"), each(lambda sha, _: faster_by(percents[sha])), before=before)
+    assert ranking == ("b", "a")

@@ -201,7 +201,13 @@ class ScriptedLineUps:
     variants: Mapping[str, Checkout]
 
     def look(
-        self, names: Sequence[str], quads: int, deadline: float, *, fresh: bool = False
+        self,
+        names: Sequence[str],
+        quads: int,
+        deadline: float,
+        *,
+        fresh: bool = False,
+        last: bool = False,
     ) -> Mapping[str, Look]:
         compare = self.judge.quick_compare
         looks = {n: compare(self.incumbent, self.variants[n], quads, deadline) for n in names}

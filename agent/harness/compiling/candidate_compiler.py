@@ -52,7 +52,7 @@ class CandidateCompiler(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _Running:
+class _Begun:
     """A compile that was begun."""
 
     place: int
@@ -89,7 +89,7 @@ class ForkedCompiler:
         at_once = min(MOST_AT_ONCE, max(FEWEST_AT_ONCE, processors()))
         share = max(1, processors() // max(1, min(at_once, len(checkouts))))
         wanted = replace(self.wanted, most_at_once=min(self.wanted.most_at_once, share))
-        waiting, running = deque(enumerate(checkouts)), list[_Running]()
+        waiting, running = deque(enumerate(checkouts)), list[_Begun]()
         found: dict[int, Future[CompiledCommit | None]] = {}
         with ThreadPoolExecutor(at_once) as readers:
             while waiting or running:
@@ -110,7 +110,7 @@ class ForkedCompiler:
         tests: Sequence[str],
         wanted: Wanted,
         until: float,
-    ) -> _Running | None:
+    ) -> _Begun | None:
         """None where there is no time for it, or it cannot be started."""
         left_s = until - time.monotonic()
         if left_s < LEAST_S:
@@ -125,10 +125,10 @@ class ForkedCompiler:
             folder.cleanup()
             self._say(f"{checkout.root}: {type(problem).__name__}: {problem}")
             return None
-        return _Running(place, checkout, worker, folder, time.monotonic() + timeout_s)
+        return _Begun(place, checkout, worker, folder, time.monotonic() + timeout_s)
 
     def _read(
-        self, wanted: Wanted, until: float, done: _Running, ended: ScriptEnd
+        self, wanted: Wanted, until: float, done: _Begun, ended: ScriptEnd
     ) -> CompiledCommit | None:
         try:
             with done.folder:
@@ -147,7 +147,7 @@ class ForkedCompiler:
             log.write(f"{text}\n")
 
 
-def _done(running: Sequence[_Running]) -> list[_Running]:
+def _done(running: Sequence[_Begun]) -> list[_Begun]:
     """Those that have answered, have ended or are late; waits until there is one."""
     if not running:
         return []

@@ -55,10 +55,9 @@ class Ahead:
             How many wait besides that pair.
         """
         most, room = min(self.most if self.is_roomy else 1, following), self._room()
-        if room:
-            most = min(most, room)
+        most = min(most, room) if room else most
         waiting = max(0, self.workers.start(1 + most) - 1)
-        if most and room:
+        if most and room and waiting <= room:  # some may have begun early
             self.workers.await_waiting(deadline, begin=True, call=not self.tunes)
         return waiting
 

@@ -61,18 +61,25 @@ class LineUps:
     _alive: dict[FurtherGpu | None, InterleavedScreen] = field(init=False, default_factory=dict)
 
     def look(
-        self, names: Sequence[str], quads: int, deadline: float, *, fresh: bool = False
+        self,
+        names: Sequence[str],
+        quads: int,
+        deadline: float,
+        *,
+        fresh: bool = False,
+        last: bool = False,
     ) -> Mapping[str, Look]:
         """Time some of the variants, in the workers that are there where those are all alive.
 
-        Half of the time that is left may go into one screen that others follow: in it a variant
-        that hangs holds up the rest.
+        Half of the time that is left may go into one screen: in it a variant that hangs holds up
+        the others, and whoever is missing is to be compared alone in what is left.
 
         Args:
             names: of the variants.
             quads: how many ABBA orders the look has.
             deadline: for all of it.
             fresh: in new workers in any case.
+            last: nothing comes after it, so that its last screen may have all that is left.
 
         Returns:
             What was seen; who is missing is to be compared alone.
@@ -85,11 +92,11 @@ class LineUps:
         with ThreadPoolExecutor(1 + len(self.further.gpus)) as threads:
             try:
                 others = {
-                    gpu: threads.submit(self._look_on, gpu, share, timing, deadline)
+                    gpu: threads.submit(self._look_on, gpu, share, timing, deadline, last)
                     for gpu, share in shares.items()
                     if gpu is not None
                 }
-                seen, _ = self._look_on(None, shares.get(None, ()), timing, deadline)
+                seen, _ = self._look_on(None, shares.get(None, ()), timing, deadline, last)
                 found = {gpu: other.result() for gpu, other in others.items()}
             except BaseException:
                 self.further.close()  # their threads end with their workers
@@ -101,7 +108,8 @@ class LineUps:
             if left_there:
                 self._alive.pop(gpu).close()
                 self.further.drop(gpu, "the incumbent failed on it")
-        again, _ = self._look_on(None, list(groups(left, self._at_once())), timing, deadline)
+        rest = list(groups(left, self._at_once()))
+        again, _ = self._look_on(None, rest, timing, deadline, last)
         return seen | again
 
     def _look_on(
@@ -110,11 +118,13 @@ class LineUps:
         share: Sequence[Sequence[str]],
         timing: BlockTiming,
         deadline: float,
+        last: bool,
     ) -> tuple[dict[str, Look], list[str]]:
         """What was seen on one GPU; and who is left, where a further one proves unfit."""
         seen: dict[str, Look] = {}
         for number, group in enumerate(share):
-            until = _half_way(deadline) if number + 1 < len(share) else deadline
+            followed = not last or number + 1 < len(share)
+            until = _half_way(deadline) if followed else deadline
             seen |= self._screen(gpu, group).look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
                 return seen, [name for group in share[number:] for name in group]

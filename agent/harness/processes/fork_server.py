@@ -208,11 +208,16 @@ class ForkServer:
         self.retire(mark)
 
     def await_retired(self, timeout_s: float) -> None:
-        """Wait until the workers that were not waited for have ended, with what they hold."""
+        """Wait until the workers that were not waited for have ended, with what they hold.
+
+        One that is not gone by then is killed: nobody waits for it twice.
+        """
         deadline = time.monotonic() + timeout_s
         for mark in list(self._retired):
-            if self.exit_code(mark, max(0.0, deadline - time.monotonic())) is not None:
-                del self._retired[mark]
+            if self.exit_code(mark, max(0.0, deadline - time.monotonic())) is None:
+                with contextlib.suppress(WorkerError):
+                    self._send({"op": "kill", "id": mark})
+            del self._retired[mark]
 
     def close(self) -> None:
         """End the server and every worker."""

@@ -63,3 +63,12 @@ def test_of_a_pair_that_comes_soon_no_more_begin_than_follow() -> None:
     ahead, workers = ahead_of(0.02)
     assert ahead.begin(following=2, deadline=0.0) == 2
     assert workers.begun == [True]
+
+
+@pytest.mark.parametrize(("held_share", "begun"), [(0.1, [True]), (0.2, [])])
+def test_those_that_began_early_count_too(held_share: float, begun: list[bool]) -> None:
+    """Three wait already: more than there is room for only collect."""
+    ahead, workers = ahead_of(held_share)
+    ahead.begin_early(4)
+    assert ahead.begin(following=2, deadline=0.0) == 3
+    assert workers.begun == begun

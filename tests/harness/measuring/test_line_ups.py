@@ -18,8 +18,11 @@ PLAN = TestPlan(("test_kernel.py",), (), ("test_kernel.py::test_perf",))
 SECONDS = 100.0
 
 
-def test_half_of_the_time_is_kept_for_those_that_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last screen has all that is left: nobody comes after it."""
+@pytest.mark.parametrize("last", [False, True])
+def test_half_of_the_time_is_kept_for_those_that_follow(
+    monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    """In a sweep those are the pairs of whom no screen saw; after a scouting there is nobody."""
     given_s: list[float] = []
 
     class Noted:
@@ -47,9 +50,10 @@ def test_half_of_the_time_is_kept_for_those_that_follow(monkeypatch: pytest.Monk
         lambda _: BlockTiming(),
         {},
     ) as looks:
-        assert set(looks.look(names, 2, time.monotonic() + SECONDS)) == set(names)
+        found = looks.look(names, 2, time.monotonic() + SECONDS, last=last)
+    assert set(found) == set(names)
     assert given_s == [
         pytest.approx(SECONDS / 2, abs=1),
         pytest.approx(SECONDS / 2, abs=1),
-        pytest.approx(SECONDS, abs=1),
+        pytest.approx(SECONDS if last else SECONDS / 2, abs=1),
     ]

@@ -613,20 +613,38 @@ def test_those_that_are_to_end_by_themselves_can_be_waited_for(
     assert not descendants(server.pid)
 
 
-def test_many_can_be_ended_at_once(project: Project, server: ForkServer) -> None:
-    """Each takes as long as it takes to give up what it holds; that is not added up."""
-    project.write("conftest.py", "import time\ndef pytest_sessionfinish(): time.sleep(600)\n")
+def test_an_end_is_not_waited_for_unless_somebody_asks(
+    project: Project, server: ForkServer
+) -> None:
+    """The server sleeps meanwhile: whoever waited for a worker's end would wait for it."""
     project.write("test_kernel.py", IMPORT + "def test(): pass\n")
     arms = [project.arm(server) for _ in range(3)]
     for arm in arms:
         nodeids(arm)
     assert len(descendants(server.pid)) >= 3
-    begin = time.monotonic()
-    for arm in arms:
-        arm.abandon()
-    assert time.monotonic() - begin < 5
-    server.await_retired(10)
+    asleep = psutil.Process(server.pid)
+    asleep.suspend()
+    try:
+        begin = time.monotonic()
+        for arm in arms:
+            arm.abandon()
+        assert time.monotonic() - begin < 2
+    finally:
+        asleep.resume()
+    server.await_retired(20)
     assert not descendants(server.pid)
+
+
+def test_one_that_does_not_end_is_waited_for_once(project: Project, server: ForkServer) -> None:
+    project.write("conftest.py", "import time\ndef pytest_sessionfinish(): time.sleep(600)\n")
+    project.write("test_kernel.py", IMPORT + "def test(): pass\n")
+    with project.arm(server) as arm:
+        nodeids(arm)
+    server.await_retired(1)
+    begin = time.monotonic()
+    server.await_retired(60)
+    assert time.monotonic() - begin < 30
+    assert eventually(lambda: not descendants(server.pid))
 
 
 # --- the project's own configuration ------------------------------------------------------------
