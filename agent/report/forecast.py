@@ -135,6 +135,8 @@ def forecast(run: Run) -> Forecast | None:
 
 def _unknown(run: Run) -> tuple[str, ...]:
     """What an iteration takes besides, before one was seen."""
-    writing = [] if run.proposer == PLAYBOOK else [f"writing by the {run.proposer}"]
+    has_gpu = run.started is not None and bool(run.started.environment.get("gpus"))
+    looking = ["looks before a choice"] if run.options.scout and has_gpu else []
+    choosing = looking if run.proposer == PLAYBOOK else [f"writing by the {run.proposer}"]
     compiling = ["compile"] if run.compile_s is None else []
-    return (*writing, *compiling, "ranking the variants of a sweep")
+    return (*choosing, *compiling, "ranking the variants of a sweep")

@@ -46,8 +46,8 @@ def test_all_parts_of_an_iteration_count(budget_s: float | None, said: str) -> N
     text = str(forecast(within(budget_s)))
     assert text.startswith(
         "an iteration takes about 83 s: compile 18 s, verification 15 s, comparison 50 s "
-        "(100 s where it is close); the first one 7 s more; not known yet: ranking the variants "
-        "of a sweep; "
+        "(100 s where it is close); the first one 7 s more; not known yet: looks before a choice, "
+        "ranking the variants of a sweep; "
     )
     assert said in text
 
@@ -61,6 +61,16 @@ def test_what_is_not_known_is_said() -> None:
     assert "about 65 s: verification 15 s, comparison 50 s (100 s where it is close); not" in str(
         found
     )
+
+
+@pytest.mark.parametrize("scout", [True, False])
+def test_looks_are_to_be_expected_on_a_gpu(scout: bool) -> None:
+    on_gpu = replace(
+        STARTED, environment={"gpus": [{"name": "NVIDIA H100"}]}, options=Options(scout=scout)
+    )
+    found = forecast(replace(CALIBRATED, started=on_gpu))
+    assert found is not None
+    assert ("looks before a choice" in found.unknown) is scout
 
 
 def test_a_pair_is_what_its_parts_were_seen_to_be() -> None:
