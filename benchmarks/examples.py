@@ -110,7 +110,7 @@ def report(example: str, result: dict[str, object], work: Path, took_s: float) -
     lines += ["", "Why each row ended as it did:", ""]
     lines += [f"{r['iteration']}. {r['optimization']}: {r['reason']}" for r in result["rows"][1:]]
     lines += ["", "Not tried:", ""] if result["skipped"] else []
-    lines += [f"- {s['optimization']} does not apply: {s['reason']}" for s in result["skipped"]]
+    lines += [f"- {s['optimization']}: {s['reason']}" for s in result["skipped"]]
     return "\n".join(lines) + "\n"
 
 
