@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shlex
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -136,6 +137,8 @@ def _parsed(text: str, path: str) -> None:
     try:
         _ast(text)
     except (SyntaxError, ValueError) as error:
+        if not path.endswith(".py"):
+            raise UsageError(f"{path} is no Python file: name the file of a kernel") from None
         line = getattr(error, "lineno", None) or 1
         reason = getattr(error, "msg", None) or error
         raise UsageError(f"{path}:{line}: {reason}: mend the syntax and commit it") from None
@@ -228,6 +231,9 @@ def _found(tree: Tree, kernel: str, roots: Collection[str], *, needed: bool) -> 
     found = list(_importing(tree, kernel, roots, tests))
     if all(test.endswith(CAPTURED) for test in found):
         found = sorted({*found, *(test for test in tests if named(test))})
+    if not found:  # pytest collects them where they are named
+        loose = sorted(p for p in tree.files if p != kernel and _may_be_test(p))
+        found = [p for p in _importing(tree, kernel, roots, loose) if _has_tests(tree, p)]
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
         stem = _module(kernel).name
@@ -244,9 +250,23 @@ def or_captured(kernel: str) -> str:
     return f"or have some made of the calls of a script: {call}"
 
 
+_TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)
+
+
 def _is_test(path: str) -> bool:
     name = PurePosixPath(path).name
     return fnmatchcase(name, "test_*.py") or fnmatchcase(name, "*_test.py")
+
+
+def _may_be_test(path: str) -> bool:
+    """Whether a file is called a test, though not as pytest looks for them: `test.py`."""
+    name = PurePosixPath(path).name
+    return any(fnmatchcase(name, shape) for shape in ("test*.py", "*test.py", "*tests.py"))
+
+
+def _has_tests(tree: Tree, path: str) -> bool:
+    text = tree.read([path])[path].decode("utf-8", "replace")
+    return bool(_TEST.search(text))
 
 
 def _named_after(kernel: str) -> Callable[[str], bool]:

@@ -223,6 +223,21 @@ def test_names(tmp_path: Path, path: str, found: bool) -> None:
         assert "--tests FILE[::TEST]" in message
 
 
+def test_tests_that_are_called_otherwise_are_found_where_no_other_imports_the_kernel(
+    tmp_path: Path,
+) -> None:
+    test = "from pkg.kernels import softmax\n\n\ndef test_it(): pass\n"
+    files = {"test.py": test, "testing.py": "from pkg.kernels import softmax\n"}
+    assert found_tests(tmp_path / "alone", files) == "test.py"
+    files |= {"tests/test_it.py": test}
+    assert found_tests(tmp_path / "beside", files) == "tests/test_it.py"
+
+
+def test_what_is_no_python_file_is_told(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, {"README.md": "A kernel \N{ROCKET}\n"})
+    assert refusal(repo, "README.md") == "README.md is no Python file: name the file of a kernel"
+
+
 # --- tests that are not committed ---------------------------------------------------------------
 
 

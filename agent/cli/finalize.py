@@ -100,11 +100,15 @@ def finalize(
 
 
 def _lines(found: Finalized, path: Path) -> Iterator[str]:
-    count = len(found.commits.steps)
+    has_tests = found.commits.start != found.onto.base
+    count = len(found.commits.steps) + has_tests
     yield (
         f"branch {found.branch} has {count} commit{'s' if count > 1 else ''} on {found.onto.name}, "
         f"{found.onto.base[:12]}"
     )
+    if has_tests:
+        names = ", ".join(sorted(found.onto.first))
+        yield f"  {found.commits.start[:12]:<12} tests that the run captured: {names}"
     for step in found.replay.steps:
         sha = found.commits.steps.get(step.iteration, "")[:12]
         yield f"  {sha or 'left out':<12} iteration {step.iteration}: {step.title}"

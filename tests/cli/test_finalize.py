@@ -298,3 +298,5 @@ def test_tests_that_the_run_captured_come_before_the_steps(tmp_path: Path) -> No
     assert titles(made, "main..tile-agent/kernel-final") == [
         "tests/test_kernel.py: captured", "kernel: blocks (n=0)",
     ]  # fmt: skip
+    assert "has 2 commits on main" in end.out
+    assert "tests that the run captured: tests/test_kernel.py" in end.out

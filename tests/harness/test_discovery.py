@@ -308,6 +308,11 @@ def test(a, b):
         ("kernel.py", "\nimport no_such\n", "kernel.py:2: ModuleNotFoundError: No module named "),
         ("kernel.py", "from os import no\n", "kernel.py:1: ImportError: cannot import name 'no'"),
         ("kernel.py", CHAINED, "kernel.py:4: RuntimeError: no (see "),
+        (
+            "kernel.py",
+            "raise AssertionError('Torch not compiled with CUDA enabled')\n",
+            "kernel.py:1: AssertionError: Torch",
+        ),
         ("kernel.py", "import sys\nsys.exit(3)\n", "kernel.py:2: SystemExit: 3 (see "),
         ("conftest.py", "import no_such\n", "conftest.py:1: ModuleNotFoundError: No module named"),
         ("conftest.py", "def f(:\n", "conftest.py:1: SyntaxError: invalid syntax (see "),
@@ -329,8 +334,8 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
     remedies = (
         "): mend and commit it",
         " or name another with --python",
-        "): it asks Triton what the GPU is, and there is none: ask when a kernel is launched, "
-        "or run where there is one",
+        "): it asks for a GPU when it is imported, and there is none: "
+        "ask when a kernel is launched, or run where there is one",
     )
     assert message.endswith(remedies) == (file != "pytest.ini"), message
 

@@ -131,14 +131,15 @@ def _accumulator_edges(
     dialect: Dialect, source: Source, kernel: Kernel, functions: tuple[Function, ...]
 ) -> tuple[int | None, int | None]:
     """M and N of the largest two-dimensional tile the kernel makes: the accumulator of its dot."""
-    best: tuple[int | None, int | None] = (None, None)
+    found: list[tuple[int | None, int | None]] = []
     for function in functions:
         for call in dialect.find(source, function.node.body, dialect.accumulators):
             shape = dialect.shapes[dialect.called(source, call) or ""].of(call)
             if isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) >= 2:
                 *_, m, n = (tile_extent(source, kernel, e.value) for e in shape.elements)
-                best = max(best, (m, n), key=lambda edges: (edges[0] or 0) * (edges[1] or 0))
-    return best
+                found.append((m, n))
+    largest = max(found, key=lambda edges: (edges[0] or TILE) * (edges[1] or TILE), default=None)
+    return largest or (None, None)
 
 
 def tile_extent(source: Source, kernel: Kernel, expression: cst.BaseExpression) -> int | None:

@@ -183,12 +183,12 @@ class _KindQuestions:
         return Kind.MOVEMENT, [self._line(s.call, "stored as it was loaded") for s in stores]
 
     def element_wise(self) -> _Found:
-        found = [
+        found = dict.fromkeys(
             self._line(node, "computed for each element, and no reduction")
             for store in self.operations.stores
             for node in self._arithmetic(self.behind[store.call])[:1]
-        ]
-        return (Kind.ELEMENT_WISE, found) if found else None
+        )
+        return (Kind.ELEMENT_WISE, [*found]) if found else None
 
     def _plain_stores(self) -> list[Store]:
         return [s for s in self.operations.stores if not s.operation.startswith(ATOMIC)]

@@ -17,7 +17,10 @@ _PLACE = re.compile(
 _REFUSAL = re.compile(r"(?:^ERROR: |: error: )(?!usage:)(.+)", re.MULTILINE)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'$")
 _LACKING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_NO_GPU = re.compile(r"RuntimeError: 0 active drivers")
+_NO_GPU = re.compile(
+    r"RuntimeError: (?:0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver)"
+    r"|AssertionError: Torch not compiled with CUDA enabled"
+)
 _IN_A_FILE = re.compile(r"[^\s:]+\.py\b")
 _INTERNAL = "INTERNALERROR> "
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
@@ -79,7 +82,7 @@ def with_remedy(said: str, has_module: Callable[[str], bool]) -> str:
         what = f"install what provides {lacking[1]} for the tests' interpreter"
         return f"{said}: {what}, or name another with --python"
     if _NO_GPU.search(said):
-        what = "it asks Triton what the GPU is, and there is none"
+        what = "it asks for a GPU when it is imported, and there is none"
         return f"{said}: {what}: ask when a kernel is launched, or run where there is one"
     return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
 

@@ -81,8 +81,9 @@ def share(x):
             division: _multiplied
             for kernel in TRITON.chosen(source)
             for function in TRITON.reached(source, kernel)
+            for assignments in [list(assigned(function.node.body))]
             for division in descendants(function.node.body, cst.BinaryOperation)
-            if _divides_by_reduction(source, division)
+            if _divides_by_reduction(source, division, assignments)
         }
         if not edits:
             raise all_refuse(
@@ -152,15 +153,25 @@ def _makes_tile(source: Source, call: cst.Call) -> bool:
     return TRITON.called(source, call) in makers
 
 
-def _divides_by_reduction(source: Source, division: cst.BinaryOperation) -> bool:
-    """Whether a tile is divided by a reduction, on one line."""
+def _divides_by_reduction(
+    source: Source,
+    division: cst.BinaryOperation,
+    assignments: Sequence[tuple[cst.CSTNode, cst.BaseExpression]],
+) -> bool:
+    """Whether a tile is divided by a reduction, on one line.
+
+    A name with several values in the function counts as a tile where one of them is.
+    """
     operator = division.operator
     return (
         isinstance(operator, cst.Divide)
         and isinstance(operator.whitespace_before, cst.SimpleWhitespace)
         and isinstance(division.right, cst.Name | cst.Call | cst.Subscript)
         and _is_reduced(source, division.right)
-        and _is_tile(source, division.left)
+        and (
+            _is_tile(source, division.left)
+            or any(_makes_tile(source, c) for c in _behind(source, assignments, division.left))
+        )
     )
 
 

@@ -245,7 +245,7 @@ def _held(source: Source, passes: Passes, elements: int) -> dict[cst.CSTNode, Ed
     kernel, block = passes.kernel, passes.block
     row = unused(kernel, "ROW")
     constexpr = f"{language(source, kernel)}.constexpr"
-    edits = with_parameters(source, kernel, [f"{row}: {constexpr}"])
+    edits = with_parameters(source, kernel, [f"{row}: {constexpr}"], default="None")
     for bound in passes.bounds:
         text = f"{row} // {block}" if isinstance(bound, cst.Call) else row
         edits[bound] = writing(text)

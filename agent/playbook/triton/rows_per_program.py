@@ -188,7 +188,8 @@ def _widened(source: Source, kernel: Kernel, params: Params) -> dict[cst.CSTNode
     read = row_kernel(source, kernel, known)
     added = [] if known else [read.names.count]
     constexpr = f"{language(source, kernel)}.constexpr"
-    parameters = with_parameters(source, kernel, [*added, f"{read.names.rows}: {constexpr}"])
+    new = [*added, f"{read.names.rows}: {constexpr}"]
+    parameters = with_parameters(source, kernel, new, default="None")
     edits = {**read.edits, **parameters}
     for launch in launches:
         more = _launched(source, read, launch, known, params)

@@ -161,6 +161,28 @@ ct.launch(stream, (1,), kernel, (a, b, c, 64))
     assert "a 64 x 64 tile" in found.evidence[1]
 
 
+def test_an_edge_that_is_not_told_is_not_the_smallest() -> None:
+    """The accumulator of an attention has the head's width, its running maximum has one column."""
+    text = """
+import cuda.tile as ct
+
+@ct.kernel
+def kernel(a, b, c, d: ct.Constant[int]):
+    acc = ct.zeros((64, d), ct.float32)
+    most = ct.zeros((64, 1), ct.float32)
+    for k in range(ct.num_tiles(a, 1, (64, 64))):
+        acc += ct.load(a, (0, k), (64, 64)) @ ct.load(b, (k, 0), (64, d))
+        most = ct.maximum(most, acc)
+    ct.store(c, (0, 0), acc)
+
+def run(a, b, c):
+    ct.launch(stream, (1,), kernel, (a, b, c, a.shape[1]))
+"""
+    found = BACKENDS["cutile"].classify(Source(text))
+    assert found.kernel_class is KernelClass.COMPUTE
+    assert "a 64 x 64 tile" in found.evidence[1]
+
+
 def test_a_file_without_kernels() -> None:
     with pytest.raises(UsageError, match=r"x\.py holds no triton\.jit kernel"):
         BACKENDS["triton"].classify(Source("", "x.py"))
