@@ -318,8 +318,9 @@ def _nothing(kernel: Path, seen: Capture) -> str:
         return f"no call could be described: {'; '.join(seen.faults)}"
     if seen.outside:
         return (
-            f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file: "
-            "move the launch into a function of the file"
+            f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file, "
+            "whose calls are not captured: name tests that reach it with --tests, and a committed "
+            "script that times it with --bench"
         )
     return (
         f"the command made no call that launches a kernel of {kernel}: run one that does, "

@@ -75,7 +75,8 @@ def stop(
             raise UsageError(f"run {name} (pid {owner.pid}) has not ended yet: kill it if it must")
         output.result({"stopped": name}, f"stopped {name}; go on with: tile-agent resume {name}")
         return
-    raise UsageError("no such run is alive here: see `tile-agent status`")
+    which = "no such run" if run_id else "no run"
+    raise UsageError(f"{which} is alive here: see `tile-agent status`")
 
 
 def interrupt(pid: int, ended: Callable[[], bool]) -> bool:

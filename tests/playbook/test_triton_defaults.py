@@ -8,7 +8,7 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
-from agent.analysis.common.subject import Hardware, Subject
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
 from agent.playbook.base import Optimization
 from agent.syntax import Source
 from tests.support.triton_numbers import disagreement
@@ -101,3 +101,14 @@ def test_a_tile_that_a_condition_may_change_is_one(tmp_path: Path) -> None:
     after = entry.apply(given, {})
     assert "x * (1.0 / total)" in after
     assert disagreement("f", SHAPES, text, [after], True, tmp_path) == ""
+
+
+def test_an_exponential_in_a_helper_is_named() -> None:
+    helper = "@triton.jit\ndef grown(x):\n    return tl.exp(x)\n\n\n"
+    text = ROWS.replace("@triton.jit", f"{helper}@triton.jit").replace(
+        "x - largest", "grown(x - largest)"
+    )
+    entry = playbook.get("folded-exp2")
+    assert isinstance(entry, Optimization)
+    with pytest.raises(NotApplicable, match=r"half calls tl\.exp in grown, and what a helper"):
+        entry.apply(Subject(Source(text), KernelClass.MEMORY, Hardware()), {})

@@ -13,6 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.syntax import Source, argument, assigned, descendants, positional
 
@@ -55,6 +56,13 @@ class Exponents:
         body = kernel.function.node.body
         found.calls = [c for c in descendants(body, cst.Call) if source.name(c.func) in EXP]
         if not found.calls:
+            for helper in TRITON.reached(source, kernel):
+                calls = descendants(helper.node.body, cst.Call)
+                if any(source.name(call.func) in EXP for call in calls):
+                    raise NotApplicable(
+                        f"{kernel.name} calls tl.exp in {helper.name}, and what a helper is given "
+                        "is not followed"
+                    )
             raise NotApplicable(f"looks for tl.exp, and {kernel.name} calls none")
         for call in found.calls:
             given = argument(call, 0, "x")
