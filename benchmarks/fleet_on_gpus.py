@@ -1,6 +1,7 @@
 """A fleet on this machine's GPUs beside the same runs one after the other. Needs Ray.
 
     python -m benchmarks.fleet_on_gpus OUT [KERNEL ...] [--ways alone,one,all] [--iterations 2]
+        [--options=--no-scout]
 
 One repository holds a folder a kernel (`triton/softmax`; six of them when left out). There are
 three ways over it, each with a repository and a state directory of its own: `alone` is a
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -45,28 +47,34 @@ def main() -> int:
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--iterations", type=int, default=2, help="of each run, at most")
     parser.add_argument("--gpu", default="0", help="the first one; all are those that are visible")
+    parser.add_argument(
+        "--options", default="", help="of each run: --options=--no-scout"
+    )
     asked = parser.parse_args()
+    limits = ["--max-iterations", str(asked.iterations), *shlex.split(asked.options)]
     out = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     specs = [spec for name in asked.kernels for spec in find([name])]
     for way in asked.ways.split(","):
         if way not in WAYS:
             parser.error(f"--ways {way}: name some of {', '.join(WAYS)}")
-        found = done(way, specs, out, asked.gpu, asked.iterations)
+        found = done(way, specs, out, asked.gpu, limits)
         (out / f"{way}.json").write_text(json.dumps(found, indent=1))
         (out / "fleet.md").write_text(table(out))
         print(f"{way}: {found['wall_s']:.1f} s", flush=True)
     return 0
 
 
-def done(way: str, specs: Sequence[Spec], out: Path, gpu: str, iterations: int) -> dict[str, Any]:
+def done(
+    way: str, specs: Sequence[Spec], out: Path, gpu: str, limits: Sequence[str]
+) -> dict[str, Any]:
     """One way over all kernels, as plain JSON."""
     work = out / f"work-{way}"
     repository = make_repository(specs, work)
     environment = {**os.environ, "TILE_AGENT_STATE_DIR": str(work / "state")}
     if way != "all":
         environment["CUDA_VISIBLE_DEVICES"] = gpu
-    limits = ["--yes", "--no-counters", "--max-iterations", str(iterations)]
+    limits = ["--yes", "--no-counters", *limits]
     began = time.monotonic()
     codes = {}
     if way == "alone":
