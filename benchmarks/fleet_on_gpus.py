@@ -47,9 +47,7 @@ def main() -> int:
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--iterations", type=int, default=2, help="of each run, at most")
     parser.add_argument("--gpu", default="0", help="the first one; all are those that are visible")
-    parser.add_argument(
-        "--options", default="", help="of each run: --options=--no-scout"
-    )
+    parser.add_argument("--options", default="", help="of each run: --options=--no-scout")
     asked = parser.parse_args()
     limits = ["--max-iterations", str(asked.iterations), *shlex.split(asked.options)]
     out = asked.out.resolve()

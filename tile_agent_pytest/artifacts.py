@@ -171,18 +171,22 @@ class _Session:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the reason of a failure; where nothing was launched it says why."""
         if report.failed or report.skipped:
-            self.failures.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
+            self.failures.append(f"{report.nodeid}: {_reason(report.longrepr)}")
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that cannot be imported."""
         if report.failed:
-            self.failures.append(f"{report.nodeid}: {_last_line(report.longrepr)}")
+            self.failures.append(f"{report.nodeid}: {_reason(report.longrepr)}")
 
 
-def _last_line(longrepr: Any) -> str:
+def _reason(longrepr: Any) -> str:
+    """In a line: of an account without an exception, as of a fixture that is missing, its `E`."""
     crash = getattr(longrepr, "reprcrash", None)
     said = str(crash.message if crash else longrepr).strip().splitlines()
-    return said[0] if crash and said else said[-1] if said else ""
+    if crash and said:
+        return said[0]
+    marked = [line[1:].strip() for line in said if line.startswith("E ")]
+    return (marked or said[-1:] or [""])[0]
 
 
 def _calling_once(recorder: LaunchRecorder) -> Gate:

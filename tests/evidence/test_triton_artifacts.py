@@ -187,6 +187,12 @@ def test_the_first_failing_test_is_named(tmp_path: Path) -> None:
         evidence(tmp_path, TRITON, test=TEST.replace("lambda: run()", "walk"))
 
 
+def test_a_fixture_that_is_missing_is_named(tmp_path: Path) -> None:
+    """Public code has functions called test_* that are no tests of pytest's."""
+    with pytest.raises(UsageError, match=r"test_kernel\.py::test_size: fixture 'size' not found"):
+        evidence(tmp_path, TRITON, test="def test_size(size: tuple):\n    pass\n")
+
+
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
