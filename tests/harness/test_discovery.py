@@ -135,6 +135,15 @@ def test_expressions_of_the_user(project: Project, server: ForkServer) -> None:
     assert names(plan.perf) == ["test_perf_launch", "test_timed"]
 
 
+def test_a_timed_test_is_right_only_where_nothing_else_is_asked_for(
+    project: Project, server: ForkServer
+) -> None:
+    plan = plan_of(project, server, PLAIN, correctness_k="also or perf_launch")
+    assert names(plan.correctness) == ["test_also_right"]
+    plan = plan_of(project, server, PLAIN, correctness_k="perf_launch")
+    assert names(plan.correctness) == ["test_perf_launch"]
+
+
 def test_only_one_expression_of_the_user(project: Project, server: ForkServer) -> None:
     plan = plan_of(project, server, PLAIN, perf_k="timed")
     assert names(plan.perf) == ["test_timed"]
