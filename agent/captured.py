@@ -25,7 +25,12 @@ from agent.capture.test_file import CapturedSource, WrittenTests, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
 from agent.harness.compiling.cutile import import_roots
 from agent.harness.processes.captured_tests import failing_cases
-from agent.harness.processes.recorded_command import CALLS, how_it_ended, run_recorded
+from agent.harness.processes.recorded_command import (
+    CALLS,
+    how_it_ended,
+    how_to_import,
+    run_recorded,
+)
 from agent.redaction import redact
 from agent.repository import shown
 from agent.target import CAPTURED, Target
@@ -145,8 +150,9 @@ def capture_tests(
     seen = collected(end.records)
     found = [entry for entry in entries(seen) if entry.calls[0].module != "__main__"]
     if not found and failed and not end.stopped:
+        hint = how_to_import(command, import_roots(kernel.resolve())[0])
         raise CommandFailed(
-            f"{failed}, nothing was written: mend it, or leave out what fails: {shown}"
+            f"{failed}, nothing was written: mend it, or leave out what fails: {shown}{hint}"
         )
     if not found:
         until = f"ended after {stop_after_s:g} s, give it longer; " if end.stopped else ""

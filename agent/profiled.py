@@ -26,7 +26,12 @@ from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import Peaks, peaks_of
 from agent.evidence.roofline import position
 from agent.harness.diagnostician import multiplying
-from agent.harness.processes.recorded_command import LAUNCHES, how_it_ended, run_recorded
+from agent.harness.processes.recorded_command import (
+    LAUNCHES,
+    how_it_ended,
+    how_to_import,
+    run_recorded,
+)
 from agent.redaction import redact
 from agent.repository import Repository
 from agent.syntax.source import Source
@@ -110,7 +115,9 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     end = run_recorded(command, LAUNCHES, {}, interpreting if gpu is None else {})
     shown = redact(shlex.join(command), os.environ)
     if end.code:
-        raise CommandFailed(f"the command failed ({how_it_ended(end.code)}): mend it: {shown}")
+        hint = how_to_import(command, _root_of(folder))
+        how = how_it_ended(end.code)
+        raise CommandFailed(f"the command failed ({how}): mend it: {shown}{hint}")
     told = [messages[-1] for messages in end.records if messages]
     if not any(message["launches"] for message in told):
         raise NothingCaptured(

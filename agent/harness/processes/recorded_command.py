@@ -107,6 +107,20 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
+def how_to_import(command: Sequence[str], root: Path) -> str:
+    """What a script that lies elsewhere may lack of a project; empty where none of a command does.
+
+    Args:
+        command: a program and its arguments.
+        root: from where the project's modules are imported.
+    """
+    scripts = [Path(word).resolve() for word in command if word.endswith(".py")]
+    outside = any(s.is_file() and not s.is_relative_to(root) for s in scripts)
+    if not outside or "PYTHONPATH" in os.environ:
+        return ""
+    return f"; a script outside of the project finds its modules by PYTHONPATH={root}"
+
+
 def how_it_ended(code: int) -> str:
     """An exit code other than zero in a few words; below zero for a signal."""
     return f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
