@@ -27,11 +27,14 @@ def text(plan: Plan) -> str:
 
 
 def _kernels(plan: Plan) -> list[str]:
-    lines = []
-    for kernel in plan.kernels:
-        where = ", ".join(kernel.launched_from)
-        told = f"launched by {where}" if where else "not launched in this file"
-        lines.append(f"           {kernel.name}, line {kernel.line}: {told}")
+    lines = [
+        f"           {k.name}, line {k.line}: launched by {', '.join(k.launched_from)}"
+        for k in plan.kernels
+        if k.launched_from
+    ]
+    others = [f"{k.name} (line {k.line})" for k in plan.kernels if not k.launched_from]
+    if others:
+        lines.append(f"           called by kernels, or from other files: {', '.join(others)}")
     lines += [f"launches   {launch}" for launch in plan.launches[:3]]
     if len(plan.launches) > 3:
         lines.append(f"           and {len(plan.launches) - 3} more")

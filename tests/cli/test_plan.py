@@ -74,6 +74,19 @@ def test_a_plan_says_what_a_run_then_does(repo: Path) -> None:
     assert again["cost"][0].startswith(f"as run {ran.json['run']} took on ")
 
 
+def test_helpers_are_no_kernels_of_the_plan(repo: Path) -> None:
+    kernel = (repo / "double.py").read_text()
+    helpers = (
+        "@triton.jit\ndef one(x):\n    return x\n\n\n@triton.jit\ndef two(x):\n    return x\n\n\n"
+    )
+    write(repo, {"double.py": kernel.replace("@triton.jit", f"{helpers}@triton.jit", 1)})
+    git(repo, "commit", "--quiet", "--no-gpg-sign", "--all", "--message", "Helpers")
+    told = tile_agent(repo, "plan", "--kernel", "double.py").out.splitlines()
+    assert [line.split()[0] for line in told if ": launched by " in line] == ["double_kernel,"]
+    (line,) = (line for line in told if "called by kernels, or from other files" in line)
+    assert line.endswith(": one (line 11), two (line 16)")
+
+
 def test_a_run_that_would_try_nothing_is_no_fault(repo: Path) -> None:
     ended = tile_agent(repo, "plan", "--kernel", "double.py", "--only", "warps-by-row", "--json")
     assert ended.code == 3, ended.err
