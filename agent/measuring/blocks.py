@@ -55,8 +55,6 @@ class ConfigBlocks:
     """incumbent? -> time of a warm launch by the parent's clock; empty where it was not taken."""
     least_ms: float = 0.0
     """What the device takes to write the results and nothing else; 0 where that is not known."""
-    stepped: bool = True
-    """Blocks taken inside a test; else each is a whole pass, of which little is time reported."""
 
     def arm(self, *, incumbent: bool) -> tuple[float, ...]:
         """The latencies of one arm."""

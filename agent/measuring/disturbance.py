@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.statistics import geometric_mean
@@ -24,9 +23,6 @@ SHORTEST_CHECKED_MS = 0.2
 LEAST_SHARE = 0.75
 """A cold launch takes longer than a warm one, so a report below this part of the latency that the
 parent's clock shows for warm launches is false."""
-
-FALSE_SHARE = 0.5
-"""Of the incumbent's share of the time, over a whole comparison: chance does not reach it."""
 
 
 def disturbance(raw: RawPair) -> str | None:
@@ -56,51 +52,18 @@ def _share_problem(config: ConfigBlocks) -> str | None:
     """
     if config.blocks[0].telemetry is not None:
         return None
-    for share_of in (_whole_share, _median_share):
-        ours, theirs = (
-            share_of([block for block in config.blocks if block.incumbent is whose])
-            for whose in (True, False)
+    share = {}
+    for whose in (True, False):
+        blocks = [block for block in config.blocks if block.incumbent is whose]
+        share[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
+            b.wall_ms for b in blocks
         )
-        # of blocks that are whole passes, little is time that is reported
-        if ours >= LEAST_SHARE and theirs < LEAST_SHARE * ours:
-            return (
-                f"the candidate's worker reports {theirs:.0%} of the time that passed on "
-                f"{config.config}, the incumbent's {ours:.0%}"
-            )
-    return None
-
-
-def false_clock(pairs: Sequence[RawPair]) -> str | None:
-    """Why a comparison is no evidence though each of its pairs is, on a CPU; None when it is.
-
-    On a machine so busy that both workers report little of the time, one pair says nothing of
-    either; what waits is the same for both in all of them together.
-    """
-    for name in pairs[0].blocks():
-        configs = [c for pair in pairs for c in pair.configs if c.config == name and c.stepped]
-        blocks = [block for config in configs for block in config.blocks]
-        if not blocks or any(block.telemetry or not block.wall_ms for block in blocks):
-            continue
-        ours, theirs = (
-            _median_share([block for block in blocks if block.incumbent is whose])
-            for whose in (True, False)
-        )
-        if theirs < FALSE_SHARE * ours:
-            return (
-                f"the candidate's worker reports {theirs:.0%} of the time that passed on "
-                f"{name}, the incumbent's {ours:.0%}"
-            )
-    return None
-
-
-def _whole_share(blocks: Sequence[Block]) -> float:
-    """Of all blocks together: whoever reports falsely in some of them only is found."""
-    return math.fsum(b.reported_ms for b in blocks) / math.fsum(b.wall_ms for b in blocks)
-
-
-def _median_share(blocks: Sequence[Block]) -> float:
-    """Of a typical block: on a busy machine a few of them wait for long, and hide the rest."""
-    return statistics.median(b.reported_ms / b.wall_ms for b in blocks)
+    if share[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
+        return None  # of blocks that are whole passes, little is time that is reported
+    return (
+        f"the candidate's worker reports {share[False]:.0%} of the time that passed on "
+        f"{config.config}, the incumbent's {share[True]:.0%}"
+    )
 
 
 def level_problem(raw: RawPair, levels_ms: Mapping[str, float], band: float) -> str | None:

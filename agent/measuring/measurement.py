@@ -22,7 +22,7 @@ from typing import Protocol
 
 from agent.measuring.blocks import RawPair, equal_clock, with_least_ms
 from agent.measuring.decision import Rules, Status
-from agent.measuring.disturbance import disturbance, false_clock, level_problem
+from agent.measuring.disturbance import disturbance, level_problem
 from agent.measuring.looks import (
     ComparisonPlan,
     is_hopeless,
@@ -145,8 +145,6 @@ def measure(
         if done:
             break
     assert comparison is not None  # a plan has at least one look
-    if false := false_clock(taken.pairs):
-        return unmeasured(false)
     configs = with_least_ms(comparison.configs, taken.pairs)
     in_cycles = equal_clock(taken.pairs, plan.share(plan.alpha), plan.weights)
     return replace(comparison, configs=configs, equal_clock=in_cycles)

@@ -254,44 +254,6 @@ def test_too_little_time_is_no_verdict() -> None:
     assert isinstance(outcome, Failure) and outcome.unmeasured
 
 
-@pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.25, True)])
-def test_a_busy_machine_does_not_hide_a_false_clock(reports: float, told: bool) -> None:
-    """Two blocks of each arm wait for long, so that all together say little of either."""
-    blocks = []
-    for n in range(12):
-        wall_ms = 80.0 if n < 4 else 21.0
-        blocks.append(Block(n % 2 == 0, 1.0, 20.0 * (reports if n % 2 else 1.0), wall_ms))
-    ours = [block for block in blocks if block.incumbent]
-    assert sum(b.reported_ms for b in ours) < 0.75 * sum(b.wall_ms for b in ours)
-    assert (disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),))) is not None) is told
-
-
-@pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.25, True)])
-def test_a_false_clock_shows_in_a_whole_comparison_on_the_busiest_machine(
-    reports: float, told: bool
-) -> None:
-    """Where no pair says anything: of the incumbent's time, too, most passes outside of calls."""
-
-    class Busy(SimulatedPairs):
-        def pair(self, number: int, following: int):  # type: ignore[no-untyped-def]
-            blocks = tuple(
-                Block(n % 2 == 0, reports if n % 2 else 1.0,
-                      12.0 * (reports if n % 2 else 1.0) + 0.01 * (n + number), 24.0)
-                for n in range(12)
-            )  # fmt: skip
-            assert disturbance(RawPair((ConfigBlocks("c", blocks),))) is None
-            return RawPair((ConfigBlocks("c", blocks),))
-
-    outcome = measure(Busy(TYPICAL, {"c": 1.0}, seed=1), Rules(), ComparisonPlan())
-    assert isinstance(outcome, Failure) is told
-    assert not told or "worker reports 13% of the time that passed on c" in str(outcome)
-
-
-def test_one_that_reports_falsely_in_some_blocks_only_is_found() -> None:
-    blocks = [Block(n % 2 == 0, 1.0, 5.0 if n % 4 == 1 else 20.0, 21.0) for n in range(12)]
-    assert disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),))) is not None
-
-
 @pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.5, True)])
 def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, told: bool) -> None:
     blocks = [Block(n % 2 == 0, 1.0, 20.0 * (reports if n % 2 else 1.0), 21.0) for n in range(4)]

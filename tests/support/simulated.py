@@ -69,10 +69,9 @@ class SimulatedPairs:
             for index, weather in enumerate(self._weather(4 * QUADS)):
                 whose = order[index % 4] if index // 4 % 2 == 0 else not order[index % 4]
                 latency = self.latency_ms * math.exp(truth[whose] + placed[whose] + weather)
-                wall_ms = latency * 40
                 if whose is False:
                     latency *= self.reports
-                blocks.append(Block(whose, latency, latency * 25, wall_ms, self.telemetry))
+                blocks.append(Block(whose, latency, latency * 25, 40.0, self.telemetry))
             warm = {whose: 0.95 * self.latency_ms * math.exp(truth[whose]) for whose in truth}
             configs.append(ConfigBlocks(config, tuple(blocks), warm))
         return RawPair(tuple(configs))

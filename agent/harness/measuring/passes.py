@@ -60,6 +60,5 @@ class WholePasses:
         if found[True] != found[False]:
             return crash("the two arms recorded different sets of configs")
         return RawPair(
-            tuple(ConfigBlocks(name, tuple(each), stepped=False) for name, each in blocks.items()),
-            chosen,
+            tuple(ConfigBlocks(name, tuple(each)) for name, each in blocks.items()), chosen
         )
