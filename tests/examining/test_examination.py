@@ -36,3 +36,20 @@ def test_after_a_look_at_its_result_the_test_s_own_bytes_are_timed(
     first, picked, after = seen
     assert picked[1] != first[1]
     assert after == first
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_gpu_rests_when_the_inputs_are_given_back(tmp_path: Path, seed: int) -> None:
+    """A gigabyte, which takes longer to copy than the answer takes to the other arm."""
+    x = torch.zeros(2**28, device="cuda")
+    examination = Examination(
+        partial(torch.neg, x), LaunchDetector("kernel.py"), "kernel.py", tmp_path, lambda: None
+    )
+    examination.first()
+    examination.pick(seed, lambda: [float(bool(examination.call() is not None))])
+    examination.show()
+    examination.rest()
+    assert torch.cuda.current_stream().query()
+    assert torch.cuda.default_stream().query()
+    examination.close()
