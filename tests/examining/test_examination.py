@@ -39,6 +39,9 @@ def test_after_a_look_at_its_result_the_test_s_own_bytes_are_timed(
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs an NVIDIA GPU, and torch sees none"
+)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_gpu_rests_when_the_inputs_are_given_back(tmp_path: Path, seed: int) -> None:
     """A gigabyte, which takes longer to copy than the answer takes to the other arm."""
