@@ -154,6 +154,7 @@ class Server:
             self._become_worker(fd, mark)
         os.close(fd)
         self._workers[pid] = mark
+        self._tell({"event": "forked", "id": mark, "pid": pid})
 
     def _become_worker(self, fd: int, mark: str) -> None:
         """Leave the server behind and do the job that waits on the socket; never returns."""

@@ -43,6 +43,8 @@ class Block:
     wall_ms: float
     """What passed on the parent's clock meanwhile."""
     telemetry: Telemetry | None = None
+    processor_ms: float = 0.0
+    """How long the worker was on a processor meanwhile; 0 on a GPU, or where that is unknown."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ SHORTEST_CHECKED_MS = 0.2
 LEAST_SHARE = 0.75
 """A cold launch takes longer than a warm one, so a report below this part of the latency that the
 parent's clock shows for warm launches is false."""
+MESSAGE_MS = 1.0
+"""What a worker may need of a processor to be told of a block, and to tell of it."""
 
 
 def disturbance(raw: RawPair) -> str | None:
@@ -40,7 +42,7 @@ def disturbance(raw: RawPair) -> str | None:
                     f"the {whose}'s worker reports {reported:.6f} ms a launch where the clock "
                     f"outside shows {warm:.6f} ms"
                 )
-        if problem := _share_problem(config):
+        if problem := _share_problem(config) or _processor_problem(config):
             return problem
     return None
 
@@ -63,6 +65,26 @@ def _share_problem(config: ConfigBlocks) -> str | None:
     return (
         f"the candidate's worker reports {share[False]:.0%} of the time that passed on "
         f"{config.config}, the incumbent's {share[True]:.0%}"
+    )
+
+
+def _processor_problem(config: ConfigBlocks) -> str | None:
+    """A part of the candidate's work is missing in what its worker reports.
+
+    Who waits for a processor reports more than it was on one, never less: this holds on a machine
+    so busy that `_share_problem` can say nothing. What a message takes, both arms take.
+    """
+    hidden_ms, took_ms = {}, {}
+    for whose in (True, False):
+        blocks = [b for b in config.blocks if b.incumbent is whose]
+        took_ms[whose] = math.fsum(b.processor_ms for b in blocks)
+        hidden_ms[whose] = math.fsum(max(0.0, b.processor_ms - b.reported_ms) for b in blocks)
+    expected_ms = max(MESSAGE_MS * len(config.blocks) / 2, 2 * hidden_ms[True])
+    if hidden_ms[False] <= expected_ms + (1 - LEAST_SHARE) * took_ms[False]:
+        return None
+    return (
+        f"the candidate's worker was on a processor for {took_ms[False]:.1f} ms on "
+        f"{config.config}, and does not report {hidden_ms[False]:.1f} ms of them"
     )
 
 

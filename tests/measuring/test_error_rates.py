@@ -254,6 +254,26 @@ def test_too_little_time_is_no_verdict() -> None:
     assert isinstance(outcome, Failure) and outcome.unmeasured
 
 
+@pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.25, True)])
+def test_a_busy_machine_does_not_hide_a_false_clock(reports: float, told: bool) -> None:
+    """Of 60 ms, a worker waits 20 for a processor while it times, and 20 before it answers."""
+    blocks = [
+        Block(n % 2 == 0, 1.0, 40.0 * (reports if n % 2 else 1.0), 60.0, processor_ms=21.0)
+        for n in range(4)
+    ]
+    found = disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),)))
+    assert (found is not None) is told
+    assert not told or "does not report 22.0 ms of them" in str(found)
+
+
+def test_short_blocks_are_not_taken_for_a_false_clock() -> None:
+    """What a message takes is no work; who was interrupted while it timed shows none of it."""
+    ours = Block(True, 1.0, 3.0, 5.0, processor_ms=1.6)
+    theirs = Block(False, 1.0, 0.5, 1.6, processor_ms=1.5)
+    raw = RawPair((ConfigBlocks("c", (ours, theirs, theirs, ours)),))
+    assert disturbance(raw) is None
+
+
 @pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.5, True)])
 def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, told: bool) -> None:
     blocks = [Block(n % 2 == 0, 1.0, 20.0 * (reports if n % 2 else 1.0), 21.0) for n in range(4)]

@@ -381,9 +381,11 @@ class WorkerPairs:
     def _block(
         self, arm: WorkerSession, incumbent: bool, count: int, prepared: PreparedTiming
     ) -> Block:
+        before_ms = 0.0 if self.watch else arm.processor_ms()
         begin = time.perf_counter()
         taken = arm.block(count, self.deadline)
         wall_ms = (time.perf_counter() - begin) * 1e3
+        after_ms = 0.0 if self.watch else arm.processor_ms()
         with self.spent.on("telemetry"):
             telemetry = self.watch.look() if self.watch else None
         check_block(prepared, count, taken)
@@ -393,4 +395,5 @@ class WorkerPairs:
             reported_ms=sum(taken.samples_ms),
             wall_ms=wall_ms,
             telemetry=telemetry,
+            processor_ms=after_ms - before_ms,
         )

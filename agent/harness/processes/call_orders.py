@@ -75,6 +75,10 @@ class CallOrders:
         """So many samples, in ms."""
         return _timed(self._ask({"op": "block", "count": count}, deadline), count)
 
+    def processor_ms(self) -> float:
+        """How long the worker has been on a processor, by the system's clock; 0: unknown."""
+        return self._worker.processor_ms()
+
     def pick(self, seed: int, calls: int, deadline: float) -> TimedBlock:
         """So many timed calls on the bytes of a seed; the last one's result is kept."""
         return _timed(self._ask({"op": "pick", "seed": seed, "count": calls}, deadline), calls)

@@ -22,6 +22,7 @@ from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.fork_server import MAX_REQUEST_BYTES
+from tile_agent_pytest.process_tree import processor_ms
 from tile_agent_pytest.wire import Channel, Closed, Message
 from tile_agent_pytest.worker_folders import SCRATCH
 
@@ -59,6 +60,7 @@ class ForkServer:
         self.environment = dict(environment)
         """What was set for the workers."""
         self._marks = itertools.count(1)
+        self._pids: dict[str, int] = {}
         self._exits: dict[str, int] = {}
         self._why: dict[str, str] = {}
         self._retired: dict[str, float] = {}
@@ -148,7 +150,7 @@ class ForkServer:
                 if event["why"]:
                     file.unlink()
                 return str(event["why"])
-            self._note_exit(event)
+            self._note(event)
         raise WorkerDied("the fork server does not answer")
 
     def preload_again(self, file: Path) -> None:
@@ -177,10 +179,26 @@ class ForkServer:
             event = self._event(max(0.0, deadline - time.monotonic()))
             if event is None:
                 return None
-            self._note_exit(event)
+            self._note(event)
         return self._exits[mark]
 
-    def _note_exit(self, event: Message) -> None:
+    def pid_of(self, mark: str) -> int:
+        """The process of a worker, as the server knows it: no worker is asked.
+
+        Raises:
+            WorkerDied: the server is gone.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while mark not in self._pids:
+            event = self._event(max(0.0, deadline - time.monotonic()))
+            if event is None:
+                raise WorkerDied("the fork server is gone")
+            self._note(event)
+        return self._pids[mark]
+
+    def _note(self, event: Message) -> None:
+        if event["event"] == "forked":
+            self._pids[event["id"]] = event["pid"]
         if event["event"] == "exited":
             self._exits[event["id"]] = event["code"]
             self._why[event["id"]] = event["why"]
@@ -287,6 +305,14 @@ class WorkerProcess:
             how = self._server.death(self._mark)
             self.kill()
             raise WorkerDied(how) from None
+
+    def processor_ms(self) -> float:
+        """How long its threads have been on a processor; 0 where the system does not tell.
+
+        Raises:
+            WorkerDied: the server is gone.
+        """
+        return processor_ms(self._server.pid_of(self._mark))
 
     def has_message(self) -> bool:
         """Whether `receive` would find something: a message has begun to arrive, or none will."""

@@ -865,3 +865,24 @@ def test_the_parents_death_takes_everything_along(tmp_path: Path, number: signal
         assert len(below) == 7, "the server, two workers, four that a test started"
         holder.send_signal(number)
     assert eventually(lambda: not any(alive(pid) for pid in below)), below
+
+
+@pytest.mark.parametrize(
+    ("body", "works"), [("while perf_counter() < end:\n    pass", True), ("sleep(0.4)", False)]
+)
+def test_how_long_a_worker_was_on_a_processor_is_known_without_asking_it(
+    project: Project, server: ForkServer, body: str, works: bool
+) -> None:
+    lines = ["end = perf_counter() + 0.4", *body.splitlines()]
+    project.write(
+        "test_kernel.py",
+        "from time import perf_counter, sleep\n\nimport kernel\n\n\ndef test_it():\n"
+        + textwrap.indent("\n".join(lines), "    ")
+        + "\n",
+    )
+    with project.arm(server) as arm:
+        before_ms = arm.processor_ms()
+        arm.run(nodeids(arm), deadline_in(60))
+        took_ms = arm.processor_ms() - before_ms
+    assert before_ms > 0
+    assert (took_ms > 100) is works
