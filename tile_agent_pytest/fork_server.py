@@ -68,7 +68,7 @@ def serve(control_fd: int) -> None:
 
 
 class Server:
-    """The event loop: forks on demand, reports exits, kills on demand.
+    """The event loop: forks on demand, tells who was forked and who has ended, kills on demand.
 
     The control socket keeps message boundaries, and every message is small: a worker reads its job
     from its own socket, whose descriptor comes with the request to fork.
