@@ -50,7 +50,8 @@ KINDS = {
     ),
     "clock": Kind(
         "the time that is reported is not the time that it took",
-        rf"{_REPLACED}|clock|of the time that passed|latency of|timed calls launch"
+        rf"{_REPLACED}|clock|of the time that passed|was on a processor for|latency of"
+        r"|timed calls launch"
         r"|more than an edit can do|no median",
     ),
     "inputs-changed": Kind(
