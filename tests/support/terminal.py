@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -163,8 +164,13 @@ class OnTerminal:
         before = len(self.written)
         while len(self.written) == before:
             assert self._read(), self.screen.text
+        self.process.send_signal(signal.SIGSTOP)  # it may draw twice in a row
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        while select.select([self._outer], [], [], 0)[0]:
+            assert self._read(), self.screen.text
         self.screen.resize(columns, rows)
         self._set_size(columns, rows)
+        self.process.send_signal(signal.SIGCONT)
 
     def _set_size(self, columns: int, rows: int) -> None:
         fcntl.ioctl(self._outer, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
