@@ -186,13 +186,13 @@ class ForkServer:
         """The process of a worker, as the server knows it: no worker is asked.
 
         Raises:
-            WorkerDied: the server is gone.
+            WorkerDied: the server is gone, or hangs.
         """
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + EXIT_TIMEOUT_S
         while mark not in self._pids:
             event = self._event(max(0.0, deadline - time.monotonic()))
             if event is None:
-                raise WorkerDied("the fork server is gone")
+                raise WorkerDied("the fork server does not answer")
             self._note(event)
         return self._pids[mark]
 
