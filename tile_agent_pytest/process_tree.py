@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -47,13 +48,40 @@ def variable_of(pid: int, name: str) -> str | None:
     return None
 
 
-def processor_ms(pid: int) -> float:
-    """How long the threads of a process have been on a processor; 0 where nobody tells.
+@dataclass(frozen=True)
+class ProcessorTimes:
+    """What the system counts for a process; 0 where it does not tell."""
+
+    on_ms: float = 0.0
+    """How long its threads have been on a processor."""
+    waited_ms: float = 0.0
+    """How long its first thread has been ready to run, and waited for a processor."""
+
+    def since(self, before: ProcessorTimes) -> ProcessorTimes:
+        """What was added after `before`."""
+        return ProcessorTimes(self.on_ms - before.on_ms, self.waited_ms - before.waited_ms)
+
+
+def processor_times(pid: int) -> ProcessorTimes:
+    """Read them.
 
     The clock is the one of `clock_getcpuclockid(3)`, which Python has for threads only.
     """
+    on_ms = 0.0
     with contextlib.suppress(OSError, AttributeError):
-        return time.clock_gettime_ns(~pid << 3 | _PROCESSOR_CLOCK) / 1e6
+        on_ms = time.clock_gettime_ns(~pid << 3 | _PROCESSOR_CLOCK) / 1e6
+    return ProcessorTimes(on_ms, _waited_ms(f"/proc/{pid}/schedstat"))
+
+
+def own_waited_ms() -> float:
+    """How long this thread has been ready to run, and waited for a processor; 0: unknown."""
+    return _waited_ms("/proc/thread-self/schedstat")
+
+
+def _waited_ms(schedstat: str) -> float:
+    """The second number of such a file, see the kernel's Documentation/scheduler/sched-stats."""
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path(schedstat).read_text().split()[1]) / 1e6
     return 0.0
 
 

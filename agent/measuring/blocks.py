@@ -45,6 +45,8 @@ class Block:
     telemetry: Telemetry | None = None
     processor_ms: float = 0.0
     """How long the worker was on a processor meanwhile; 0 on a GPU, or where that is unknown."""
+    waited_ms: float = 0.0
+    """How long it or the parent waited for one, likewise."""
 
 
 @dataclass(frozen=True)

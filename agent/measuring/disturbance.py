@@ -50,7 +50,9 @@ def disturbance(raw: RawPair) -> str | None:
 def _share_problem(config: ConfigBlocks) -> str | None:
     """Of the time that passed on the parent's clock, the candidate's worker reports too little.
 
-    On a CPU, where every call's time is the host's: what a message takes, both arms take.
+    On a CPU, where every call's time is the host's: what a message takes, both arms take. What
+    they wait for a processor falls into the calls or between them, and only the worker knows where:
+    as much of it as is not reported is no time that passed.
     """
     if config.blocks[0].telemetry is not None:
         return None
@@ -58,7 +60,7 @@ def _share_problem(config: ConfigBlocks) -> str | None:
     for whose in (True, False):
         blocks = [block for block in config.blocks if block.incumbent is whose]
         share[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
-            b.wall_ms for b in blocks
+            max(b.reported_ms, b.wall_ms - b.waited_ms) for b in blocks
         )
     if share[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
         return None  # of blocks that are whole passes, little is time that is reported

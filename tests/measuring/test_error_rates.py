@@ -274,6 +274,23 @@ def test_short_blocks_are_not_taken_for_a_false_clock() -> None:
     assert disturbance(raw) is None
 
 
+@pytest.mark.parametrize(("waited_ms", "told"), [(25.0, False), (2.0, True)])
+def test_who_waited_for_a_processor_between_its_calls_reports_no_less(
+    waited_ms: float, told: bool
+) -> None:
+    ours = Block(True, 1.0, 10.0, 12.0, processor_ms=11.0)
+    theirs = Block(False, 1.0, 10.0, 36.0, processor_ms=11.0, waited_ms=waited_ms)
+    raw = RawPair((ConfigBlocks("c", (ours, theirs, theirs, ours)),))
+    assert (disturbance(raw) is not None) is told
+
+
+def test_what_was_waited_for_a_processor_excuses_no_more_than_itself() -> None:
+    ours = Block(True, 1.0, 40.0, 42.0, processor_ms=30.0, waited_ms=12.0)
+    theirs = Block(False, 1.0, 15.0, 42.0, waited_ms=12.0)
+    raw = RawPair((ConfigBlocks("c", (ours, theirs, theirs, ours)),))
+    assert "the candidate's worker reports 50% of the time" in str(disturbance(raw))
+
+
 @pytest.mark.parametrize(("reports", "told"), [(1.0, False), (0.5, True)])
 def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, told: bool) -> None:
     blocks = [Block(n % 2 == 0, 1.0, 20.0 * (reports if n % 2 else 1.0), 21.0) for n in range(4)]

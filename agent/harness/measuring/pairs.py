@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -39,6 +38,7 @@ from agent.harness.measuring.pair_workers import Pair, PairWorkers
 from agent.harness.measuring.passes import WholePasses
 from agent.harness.measuring.records import config_name, records_something, short_names
 from agent.harness.measuring.spent import AHEAD, PairSpent
+from agent.harness.measuring.timed_block import timed_block
 from agent.harness.measuring.timed_calls import (
     check_block,
     check_launches,
@@ -48,7 +48,7 @@ from agent.harness.measuring.timed_calls import (
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
-from agent.measuring.blocks import Block, ConfigBlocks, RawPair
+from agent.measuring.blocks import ConfigBlocks, RawPair
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairTime
 
@@ -313,6 +313,7 @@ class WorkerPairs:
                 sample_ms = timing.settle(take, estimate_ms[whose])
             count[whose] = timing.count(estimate_ms[whose], sample_ms)
         blocks = []
+        block = partial(timed_block, deadline=deadline, watch=self.watch, spent=self.spent)
         quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads
         seen = len(self.fresh_ms.get((name, False), ()))
         checked = checked_orders(quads, seen) if self.comparer else set()
@@ -320,7 +321,8 @@ class WorkerPairs:
         for quad in range(quads):
             for whose in order if quad % 2 == 0 else [not w for w in order]:
                 with at_arm(whose), self.spent.on("blocks"):
-                    blocks.append(self._block(arms[whose], whose, count[whose], prepared[whose]))
+                    taken = block(arms[whose], count[whose], prepared[whose], incumbent=whose)
+                blocks.append(taken)
             if quad in checked:  # inputs move at odd seeds: in one of two checks, then
                 self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
         warm_ms = {}
@@ -377,23 +379,3 @@ class WorkerPairs:
             for whose in (True, False):
                 with at_arm(whose):
                     arms[whose].rest(self.deadline)
-
-    def _block(
-        self, arm: WorkerSession, incumbent: bool, count: int, prepared: PreparedTiming
-    ) -> Block:
-        before_ms = 0.0 if self.watch else arm.processor_ms()
-        begin = time.perf_counter()
-        taken = arm.block(count, self.deadline)
-        wall_ms = (time.perf_counter() - begin) * 1e3
-        after_ms = 0.0 if self.watch else arm.processor_ms()
-        with self.spent.on("telemetry"):
-            telemetry = self.watch.look() if self.watch else None
-        check_block(prepared, count, taken)
-        return Block(
-            incumbent=incumbent,
-            latency_ms=statistics.median(taken.samples_ms),
-            reported_ms=sum(taken.samples_ms),
-            wall_ms=wall_ms,
-            telemetry=telemetry,
-            processor_ms=after_ms - before_ms,
-        )

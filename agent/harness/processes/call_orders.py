@@ -22,6 +22,7 @@ from agent.harness.processes.results import (
     understood,
 )
 from tile_agent_pytest.examining.calls import ArgumentLayout
+from tile_agent_pytest.process_tree import ProcessorTimes
 
 
 class CallOrders:
@@ -75,9 +76,9 @@ class CallOrders:
         """So many samples, in ms."""
         return _timed(self._ask({"op": "block", "count": count}, deadline), count)
 
-    def processor_ms(self) -> float:
-        """How long the worker has been on a processor, by the system's clock; 0: unknown."""
-        return self._worker.processor_ms()
+    def processor_times(self) -> ProcessorTimes:
+        """How long the worker has been on a processor and has waited for one, as the system saw."""
+        return self._worker.processor_times()
 
     def pick(self, seed: int, calls: int, deadline: float) -> TimedBlock:
         """So many timed calls on the bytes of a seed; the last one's result is kept."""

@@ -22,7 +22,7 @@ from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.fork_server import MAX_REQUEST_BYTES
-from tile_agent_pytest.process_tree import processor_ms
+from tile_agent_pytest.process_tree import ProcessorTimes, processor_times
 from tile_agent_pytest.wire import Channel, Closed, Message
 from tile_agent_pytest.worker_folders import SCRATCH
 
@@ -306,13 +306,13 @@ class WorkerProcess:
             self.kill()
             raise WorkerDied(how) from None
 
-    def processor_ms(self) -> float:
-        """How long its threads have been on a processor; 0 where the system does not tell.
+    def processor_times(self) -> ProcessorTimes:
+        """How long it has been on a processor, and has waited for one.
 
         Raises:
             WorkerDied: the server is gone.
         """
-        return processor_ms(self._server.pid_of(self._mark))
+        return processor_times(self._server.pid_of(self._mark))
 
     def has_message(self) -> bool:
         """Whether `receive` would find something: a message has begun to arrive, or none will."""

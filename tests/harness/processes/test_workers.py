@@ -881,8 +881,47 @@ def test_how_long_a_worker_was_on_a_processor_is_known_without_asking_it(
         + "\n",
     )
     with project.arm(server) as arm:
-        before_ms = arm.processor_ms()
+        before = arm.processor_times()
         arm.run(nodeids(arm), deadline_in(60))
-        took_ms = arm.processor_ms() - before_ms
-    assert before_ms > 0
-    assert (took_ms > 100) is works
+        used = arm.processor_times().since(before)
+    assert before.on_ms > 0
+    assert (used.on_ms > 100) is works
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/schedstat").exists(), reason="this kernel does not count who waits"
+)
+def test_how_long_a_worker_waited_for_a_processor_is_known(
+    project: Project, server: ForkServer
+) -> None:
+    """Beside two others on its processor, it waits for a good part of the time."""
+    processor = min(os.sched_getaffinity(0))
+    project.write(
+        "test_kernel.py",
+        f"""
+        import os
+        from time import perf_counter
+
+        import kernel
+
+
+        def test_it():
+            os.sched_setaffinity(0, {{{processor}}})
+            end = perf_counter() + 0.6
+            while perf_counter() < end:
+                pass
+        """,
+    )
+    with project.arm(server) as arm:
+        busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        try:
+            for process in busy:
+                os.sched_setaffinity(process.pid, {processor})
+            before = arm.processor_times()
+            arm.run(nodeids(arm), deadline_in(60))
+            used = arm.processor_times().since(before)
+        finally:
+            for process in busy:
+                process.kill()
+                process.wait()
+    assert used.waited_ms > 100
