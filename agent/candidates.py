@@ -16,6 +16,7 @@ from agent.evidence.duplicates import CompiledCommit
 from agent.harness.compiling.artifacts import processors
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.compiling.candidate_filter import CandidateFilter
+from agent.harness.compiling.kept_compiles import KeptCompiles
 from agent.harness.measuring.result_check import Allowance
 from agent.harness.processes.worker_session import Checkout
 from agent.measuring.screening import ScreenResult
@@ -42,12 +43,14 @@ class Candidates:
     """Compiles candidates before they run; None where nothing can be compiled."""
     memory: PastRuns | None = None
     """What was tried before; None where nobody remembers."""
+    kept: KeptCompiles | None = None
+    """What earlier runs compiled; None where all is to be compiled."""
     _filter: CandidateFilter = field(init=False)
     _worktrees: dict[str, Worktree] = field(init=False, default_factory=dict)
     """Those that are there, as they were when they had just been made."""
 
     def __post_init__(self) -> None:
-        self._filter = CandidateFilter(self.compiler)
+        self._filter = CandidateFilter(self.compiler, self.kept, self.workspace.repository.trees)
 
     def checkout(self, run: Run, sha: str) -> Checkout:
         """A commit on disk, as git has it."""

@@ -10,7 +10,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -172,6 +172,11 @@ class Repository:
     def files(self, sha: str) -> dict[str, TreeEntry]:
         """The regular files of a commit by their path from the root."""
         return _entries(self.git("ls-tree", "-r", "-z", "--full-tree", sha))
+
+    def trees(self, shas: Sequence[str]) -> dict[str, str]:
+        """Commit -> the name of its tree: two with the same one hold the same files."""
+        names = self.git("rev-parse", *(f"{sha}^{{tree}}" for sha in shas)).text.split()
+        return dict(zip(shas, names, strict=True))
 
     def entry(self, sha: str, path: str) -> TreeEntry | None:
         """One file of a commit; None when the commit does not have it."""

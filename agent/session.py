@@ -19,6 +19,7 @@ from agent.backends import BACKENDS
 from agent.candidates import Candidates
 from agent.captured import commit_captured
 from agent.collecting import Collecting, hardware_of
+from agent.compiling import compiler_for, kept_compiles
 from agent.environment import Environment
 from agent.errors import UsageError
 from agent.events import Started
@@ -112,7 +113,13 @@ class Session:
         )
         return Effects(
             workspace=self.workspace,
-            candidates=Candidates(self.workspace, self.target.sys_path, self.compiler, memory),
+            candidates=Candidates(
+                self.workspace,
+                self.target.sys_path,
+                self.compiler,
+                memory,
+                kept_compiles(self.compiler, self.environment, self.options),
+            ),
             judge=self.judge,
             proposers=made | proposers,
             kernel_class=kernel_class,
@@ -327,23 +334,13 @@ def _open(
         plan=plan,
         server=server,
         judge=stack.enter_context(closing(judge)),
-        compiler=_compiler(server, target.backend, request.python, environment, logs),
+        compiler=compiler_for(server, target.backend, request.python, environment, logs),
         python=request.python,
         logs=logs,
         notes=plan.notes,
         branch=branch_of(workspace, request, target.kernel),
         options=options,
     )
-
-
-def _compiler(
-    server: ForkServer, backend: str, python: str, environment: Environment, logs: Path
-) -> ForkedCompiler | None:
-    """Compiles for the GPU of the run; without one nothing is worth sorting out."""
-    if environment.gpu is None:
-        return None
-    wanted = Wanted(backend, (environment.gpu.sm,), python=python, has_gpu=False)
-    return ForkedCompiler(server, wanted, logs)
 
 
 # --- beginning ----------------------------------------------------------------------------------

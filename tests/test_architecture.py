@@ -28,7 +28,7 @@ TIERS = """
     loop
     watched  scouting  planning  finishing
     sweep  asking
-    candidates  captured  profiled  collecting
+    candidates  captured  profiled  collecting  compiling
     proposers
     store
     memory

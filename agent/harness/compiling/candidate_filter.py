@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeGuard
 
 from agent.events import Candidate
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
+from agent.harness.compiling.kept_compiles import KeptCompiles
 from agent.harness.processes.worker_session import Checkout
 
 EARLIER = "an earlier incumbent"
@@ -17,9 +19,20 @@ EARLIER = "an earlier incumbent"
 class CandidateFilter:
     """Compiles candidates and remembers, for one process of a run, what has been timed."""
 
-    def __init__(self, compiler: CandidateCompiler | None) -> None:
-        """Take a compiler; with None nothing is ever filtered out."""
-        self._compiler = compiler
+    def __init__(
+        self,
+        compiler: CandidateCompiler | None,
+        kept: KeptCompiles | None = None,
+        trees: Callable[[Sequence[str]], Mapping[str, str]] = lambda _: {},
+    ) -> None:
+        """Take what compiles.
+
+        Args:
+            compiler: with None nothing is ever filtered out.
+            kept: what earlier runs compiled; None where all is to be compiled.
+            trees: commits -> what git calls their files; asked where something is kept.
+        """
+        self._compiler, self._kept, self._trees = compiler, kept, trees
         self._duplicates = DuplicateFilter()
         self._compiled: dict[str, CompiledCommit | None] = {}
         self._took_s: dict[str, float] = {}
@@ -45,16 +58,19 @@ class CandidateFilter:
         if self._compiler is None:
             return {}
         shas = [incumbent_sha, *(candidate.sha for candidate in candidates)]
-        wanted = [sha for sha in shas if sha not in self._compiled]
-        found = self._compiler.compile(checkouts(wanted), tests, until)
+        unknown = [sha for sha in shas if sha not in self._compiled]
+        self._compiled |= self._found_before(unknown, tests)
+        wanted = [sha for sha in unknown if sha not in self._compiled]
+        found = self._compiler.compile(checkouts(wanted), tests, until) if wanted else ()
         now = dict(zip(wanted, found, strict=True))
+        self._keep(now, tests)
         known = {**self._compiled, **now}
         # what was cut off may be compiled when there is more time
         self._compiled |= {s: c for s, c in now.items() if until == math.inf or _is_whole(c)}
         out = self._duplicates.filter_out(
             known[incumbent_sha], [(c.sha, c.title, known[c.sha]) for c in candidates]
         )
-        if incumbent_sha in wanted:  # whatever beats it has beaten what compiles to the same
+        if incumbent_sha in unknown:  # whatever beats it has beaten what compiles to the same
             self._duplicates.remember(EARLIER, known[incumbent_sha])
         return out
 
@@ -78,6 +94,7 @@ class CandidateFilter:
         if _is_whole(found):
             self._took_s[sha] = round(time.monotonic() - begin, 3)
             self._compiled[sha] = found
+            self._keep({sha: found}, tests)
             self._duplicates.remember(EARLIER, found)
         return found
 
@@ -95,8 +112,24 @@ class CandidateFilter:
             if candidate.sha in shas:
                 self._duplicates.remember(candidate.title, self._compiled.get(candidate.sha))
 
+    def _found_before(self, shas: Sequence[str], tests: Sequence[str]) -> dict[str, CompiledCommit]:
+        """What earlier runs compiled of these."""
+        if self._kept is None or not shas:
+            return {}
+        trees = self._trees(shas)
+        found = self._kept.find(trees.values(), tests)
+        return {sha: found[tree] for sha, tree in trees.items() if tree in found}
 
-def _is_whole(found: CompiledCommit | None) -> bool:
+    def _keep(self, compiled: Mapping[str, CompiledCommit | None], tests: Sequence[str]) -> None:
+        """Keep what was compiled whole, for later runs."""
+        whole = {sha: found for sha, found in compiled.items() if found and found.conclusive}
+        if self._kept is None or not whole:
+            return
+        trees = self._trees(list(whole))
+        self._kept.keep({trees[sha]: found for sha, found in whole.items()}, tests)
+
+
+def _is_whole(found: CompiledCommit | None) -> TypeGuard[CompiledCommit]:
     return found is not None and found.conclusive
 
 

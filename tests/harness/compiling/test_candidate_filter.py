@@ -66,7 +66,7 @@ def test_the_incumbent_of_a_diagnosis_is_compiled_once(tmp_path: Path) -> None:
     assert candidates.filter_out("new", again, commits.several, ()) == {
         "old": "the compiler makes the same code of it as of an earlier incumbent"
     }
-    assert compiler.asked[2:] == [[]]
+    assert len(compiler.asked) == 2
 
 
 def test_what_was_cut_off_is_told_and_compiled_again(tmp_path: Path) -> None:
