@@ -166,10 +166,11 @@ def opened(
         stack.enter_context(workspace.lock(found.kernel))
         stack.callback(workspace.close)
         origin_sha, captured = found.head_sha, None
-        if request.capture:  # may take long: what would keep the run from beginning is told first
+        if request.branch is not None or request.capture:  # told before anything takes its time
             branch = branch_of(workspace, request, target.kernel)
             check_unfinished(workspace, target.kernel, branch)
             workspace.check_free(branch)
+        if request.capture:
             captured = commit_captured(
                 workspace, origin_sha, target, request.capture, request.capture_stop_after_s
             )

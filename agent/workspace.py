@@ -203,10 +203,10 @@ class Workspace:
         Raises:
             UsageError: it exists, or the name is none that git takes.
         """
-        ask = self.repository.ask
-        if name.startswith("-") or ask("check-ref-format", "--branch", name).status != 0:
-            raise UsageError(f"{name!r} cannot name a branch: give another with --branch NAME")
-        answer = ask("update-ref", "-m", "tile-agent: created", _head(name), sha, "")
+        self._check_name(name)
+        answer = self.repository.ask(
+            "update-ref", "-m", "tile-agent: created", _head(name), sha, ""
+        )
         if answer.status == 0:
             return
         self.check_free(name)
@@ -216,7 +216,8 @@ class Workspace:
         )
 
     def check_free(self, name: str) -> None:
-        """Raise UsageError where there is such a branch."""
+        """Raise UsageError where there is such a branch, or can be none."""
+        self._check_name(name)
         if self.has_branch(name):
             ours = name.startswith("tile-agent/")
             mend = f", or delete it with `git branch -D {name}` if you have what it holds"
@@ -224,6 +225,11 @@ class Workspace:
                 f"branch {name} exists: give another, such as --branch {self.free_branch(name)}"
                 f"{mend if ours else ''}"
             )
+
+    def _check_name(self, name: str) -> None:
+        taken = self.repository.ask("check-ref-format", "--branch", name).status == 0
+        if name.startswith("-") or not taken:
+            raise UsageError(f"{name!r} cannot name a branch: give another with --branch NAME")
 
     def has_branch(self, name: str) -> bool:
         """Whether there is such a branch."""

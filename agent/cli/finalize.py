@@ -14,6 +14,7 @@ from agent.errors import ExitCode, FinalTestsFailed
 
 if TYPE_CHECKING:
     from agent.finalizing.finalize import Finalized
+    from agent.measuring.statistics import Comparison
 
 PULL_REQUEST = "pull_request.md"
 
@@ -112,9 +113,24 @@ def _lines(found: Finalized, path: Path) -> Iterator[str]:
     for step in found.replay.steps:
         sha = found.commits.steps.get(step.iteration, "")[:12]
         yield f"  {sha or 'left out':<12} iteration {step.iteration}: {step.title}"
+    if found.comparison is not None:
+        yield from _measured(found.comparison)
     yield from (f"note: {note}" for note in found.notes)
     if found.applied:
         yield f"{found.replay.kernel} in your checkout is as at its end, not committed"
     yield f"look at it    git log -p {found.onto.base[:12]}..{found.branch}"
     yield f"take it       git merge --ff-only {found.branch}"
     yield f"propose it    {path}"
+
+
+def _measured(comparison: Comparison) -> Iterator[str]:
+    """The gain of the branch, and of each config where there are several."""
+    from agent.measuring.decision import signed
+
+    before_ms, after_ms = comparison.incumbent_ms, comparison.candidate_ms
+    parts = [(f"{before_ms:.6f} -> {after_ms:.6f} ms", comparison.overall)]
+    if len(comparison.configs) > 1:
+        parts += [(config.config, config.effect) for config in comparison.configs]
+    for name, effect in parts:
+        interval = f"[{signed(effect.low)}, {signed(effect.high)}]"
+        yield f"measured      {signed(effect.improvement)} {interval} {name}"

@@ -211,6 +211,13 @@ def test_no_name_for_a_branch(repo: Path, name: str) -> None:
     refused(repo, "--kernel", "double.py", f"--branch={name}", saying="branch", json=False)
 
 
+def test_a_name_for_a_branch_is_looked_at_before_anything_is_started(
+    repo: Path, tmp_path: Path
+) -> None:
+    refused(repo, "--kernel", "double.py", "--branch=a..b", saying="cannot name a branch")
+    assert not (tmp_path / "state").exists()
+
+
 def test_an_unknown_optimization(repo: Path) -> None:
     refused(repo, "--kernel", "double.py", "--only", "blok-size", saying="block-size")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -202,6 +203,8 @@ def test_a_step_that_makes_no_difference_is_found_by_measuring(repo: Path) -> No
     assert improvement == pytest.approx(1 - 0.04 / 1.08, abs=0.01)
     assert f"## kernel.py: {1 / (1 - improvement):.2f}x faster" in found["text"]
     assert kernel_at(repo, found["branch"]) == STAGES.replace("4  # times 0.9", "1")
+    said = tile_agent(repo, "finalize", "--measure").out
+    assert re.search(r"^measured +\+96\.\d % \[\+.*\] \d\.\d+ -> \d\.\d+ ms$", said, re.MULTILINE)
 
 
 def test_the_kernel_is_written_to_the_checkout_on_request_alone(repo: Path) -> None:
