@@ -19,7 +19,7 @@ from pathlib import Path
 from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.capture.calls import Capture, collected
-from agent.capture.cases import CapturedEntry, entries, unwritable
+from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
 from agent.capture.refused import Case, with_distinct, without
 from agent.capture.test_file import CapturedSource, WrittenTests, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
@@ -148,7 +148,7 @@ def capture_tests(
     shown = redact(shlex.join(command), os.environ)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
-    found = [entry for entry in entries(seen) if entry.calls[0].module != "__main__"]
+    found = entries(seen)
     if not found and failed and not end.stopped:
         hint = how_to_import(command, import_roots(kernel.resolve())[0])
         raise CommandFailed(
@@ -163,7 +163,7 @@ def capture_tests(
     cut = (f"the command was ended after {stop_after_s:g} s",) if end.stopped else ()
     cut = cut or ((end_note,) if failed else ())
     notes = (*cut, *unwritable(seen), *_notes(seen))
-    return CapturedTests(files, source, text.encode(), seen, tuple(found), notes)
+    return CapturedTests(files, source, text.encode(), seen, found, notes)
 
 
 def without_failing(
@@ -324,8 +324,8 @@ def _nothing(kernel: Path, seen: Capture) -> str:
         return f"no call could be described: {'; '.join(seen.faults)}"
     if seen.outside:
         return (
-            f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file, "
-            "whose calls are not captured: name tests that reach it with --tests, and a committed "
+            f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file that "
+            "no test can call: name tests that reach it with --tests, and a committed "
             "script that times it with --bench"
         )
     return (
@@ -338,6 +338,8 @@ def _notes(seen: Capture) -> list[str]:
     notes = [f"calls were not described: {fault}" for fault in seen.faults]
     if seen.left_out:
         notes.append(f"{seen.left_out} calls were counted only: of too many kinds, or in a graph")
+    if others := passed_over(seen):
+        notes.append(f"{', '.join(others)}: calls that launch kernels of the file are left out")
     if seen.outside:
         notes.append(f"{', '.join(seen.outside)} was also launched by code outside of the file")
     return notes

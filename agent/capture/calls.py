@@ -44,7 +44,7 @@ class CapturedCall:
     """One kind of call: an entry point with the same facts of its arguments."""
 
     module: str
-    """As the command imported the file."""
+    """As the command imported the file, or another one that launches its kernels."""
     name: str
     """In the module: 'softmax', 'RMSNorm.apply'; a class, where its instances are called."""
     arguments: tuple[Fact, ...]
@@ -60,6 +60,8 @@ class CapturedCall:
     forward: CallTime
     backward: CallTime
     processes: int
+    kernels_of: str = ""
+    """What the kernel's file is called as a module, where `module` is another one that launches."""
 
     @property
     def total_ms(self) -> float:
@@ -172,6 +174,7 @@ def _call(message: Mapping[str, Any]) -> CapturedCall:
         forward=CallTime(),
         backward=CallTime(),
         processes=1,
+        kernels_of=message.get("kernels_of", ""),
     )
 
 

@@ -40,13 +40,34 @@ class CapturedEntry:
 
 def entries(capture: Capture) -> tuple[CapturedEntry, ...]:
     """What can be written down, the most time first: an entry point may be one without and one with
-    a backward pass."""
+    a backward pass.
+
+    All are of one module: the file itself where it is called, else that whose calls took most.
+    """
+    module = entered(capture)
     by_use: dict[tuple[str, bool], list[CapturedCall]] = {}
     for call in capture.calls:
-        if not call.unknown():
+        if call.module == module and not call.unknown():
             by_use.setdefault((call.name, call.backward.count > 0), []).append(call)
     found = [_entry(name, calls) for (name, _), calls in by_use.items()]
     return tuple(sorted(found, key=lambda e: -sum(call.total_ms for call in e.calls)))
+
+
+def entered(capture: Capture) -> str:
+    """The module whose calls are written down; empty where there is none."""
+    known = [call for call in capture.calls if call.module != "__main__" and not call.unknown()]
+    of_file = [call for call in known if not call.kernels_of]
+    time_ms: dict[str, float] = {}
+    for call in of_file or known:
+        time_ms[call.module] = time_ms.get(call.module, 0.0) + call.total_ms
+    return max(time_ms, key=time_ms.__getitem__, default="")
+
+
+def passed_over(capture: Capture) -> tuple[str, ...]:
+    """Modules that launch kernels of the file, too, and of whose calls none is written down."""
+    module = entered(capture)
+    others = {c.module for c in capture.calls if c.kernels_of and c.module != module}
+    return tuple(sorted(others))
 
 
 def unwritable(capture: Capture) -> tuple[str, ...]:

@@ -59,8 +59,8 @@ def write_tests(
         _entry(entry, test.removeprefix(PREFIX), capture, writer)
         for entry, test in zip(entries, test_names(entries), strict=True)
     ]
-    module = entries[0].calls[0].module
-    package = module.rpartition(".")[0]
+    module, kernels = entries[0].calls[0].module, entries[0].calls[0].kernels_of
+    package = (kernels or module).rpartition(".")[0]
     stem = source.origin_name.removesuffix(".py")
     names = sorted({entry.name.partition(".")[0] for entry in entries})
     text = render(
@@ -74,6 +74,8 @@ def write_tests(
         origin_module=f"{package}.{stem}" if package else stem,
         imports=sorted(writer.imports - {"torch"}),
         kernel_imports=list(_imports(module, names)),
+        kernels=kernels,
+        launching=module if kernels else "",
         helpers=writer.helpers,
         kept=bool(writer.kept),
         backward=any(entry.backward for entry in entries),

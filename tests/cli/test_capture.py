@@ -456,3 +456,83 @@ def test_the_sitecustomize_of_the_user_still_runs(
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}{os.pathsep}{repo}")
     check = "import os; assert os.environ['THEIRS'] == 'ran'\n"
     assert capture(repo, PYTHON, "-c", check + SCRIPT).code == 0
+
+
+LAUNCHERS = """
+import torch
+import triton
+
+from kernels import operators as ops
+from kernels.operators import gather_kernel, scale_kernel as scale, scale_into
+
+
+def scaled(x, factor=2.0):
+    y = torch.empty_like(x)
+    scale[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), factor, BLOCK=128)
+    return y
+
+
+def rows_of(x, index):
+    y = x.new_empty(index.numel(), x.shape[1])
+    grid = (index.numel(),)
+    ops.gather_kernel[grid](x, index, y, x.stride(0), x.shape[1], BLOCK=64)
+    return y
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return scaled(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return scaled(dy.contiguous())
+
+
+def both(x, out):
+    scale_into(x, out, factor=1.0)
+
+
+def no_launch(x):
+    return x + 1
+"""
+USE_LAUNCHERS = """
+import torch
+from kernels.launchers import Doubled, both, no_launch, rows_of, scaled
+
+scaled(torch.randn(40), factor=3.0)
+rows_of(torch.randn(9, 33), torch.tensor([3, 1, 2]))
+Doubled.apply(torch.randn(12, requires_grad=True)).sum().backward()
+no_launch(torch.ones(3))
+"""
+
+
+def test_calls_of_another_file_that_launches_become_tests(repo: Path) -> None:
+    write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": USE_LAUNCHERS})
+    done = capture(repo, PYTHON, "use.py")
+    assert done.code == 0, done.err
+    assert cases(repo) == {
+        "SCALED": ["40-float32"],
+        "ROWS_OF": ["9x33-3-float32"],
+        "DOUBLED_APPLY_AND_BACKWARD": ["12-float32"],
+    }
+    assert pytest_on(repo, CAPTURED).returncode == 0
+    text = (repo / KERNEL).read_text()
+    for right, wrong, test in (
+        ("factor * tl.load", "1.01 * factor * tl.load", "test_doubled_apply_and_backward"),
+        ("source * x_stride", "0 * x_stride", "test_rows_of"),
+    ):
+        assert right in text
+        write(repo, {KERNEL: text.replace(right, wrong)})
+        said = pytest_on(repo, CAPTURED).stdout
+        assert f"FAILED {CAPTURED}::{test}[" in said, said
+
+
+def test_calls_of_the_file_itself_go_before_those_of_another(repo: Path) -> None:
+    call = "both(torch.ones(5), torch.ones(5))"
+    write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": f"{USE_LAUNCHERS}{call}\n"})
+    done = capture(repo, PYTHON, "use.py")
+    assert done.code == 0, done.err
+    assert set(cases(repo)) == {"SCALE_INTO"}
+    left_out = "kernels.launchers: calls that launch kernels of the file are left out"
+    assert left_out in done.json["notes"]

@@ -1,5 +1,7 @@
 """Counts and times the outermost calls of a file's entry points that launch its kernels.
 
+So are those of other modules that launch them by themselves; calls of the file inside count alone.
+
 A line is written when a kind of call is seen for the first time, so that a process that dies loses
 no more than its last counts. Counts and times follow from time to time, and at the end.
 """
@@ -29,12 +31,14 @@ Message = dict[str, Any]
 
 MOST_KINDS = 512
 """Kinds of calls that a process tells apart; further ones are only counted."""
+MOST_ELSEWHERE = 256
+"""Of these, from where on no more are told apart of modules that only may launch the kernels."""
 BETWEEN_TALLIES_S = 0.5
 
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """What of the file was called."""
+    """What of the file was called, or of a module that launches its kernels."""
 
     module: str
     name: str
@@ -45,6 +49,8 @@ class EntryPoint:
     """Leading arguments that the caller does not give: `self`, `cls`."""
     owner: type | None = None
     """The class whose instances it is called on."""
+    kernels: str = ""
+    """As another module, the file's own, is called; empty for an entry point of the file."""
 
 
 @dataclass
@@ -55,6 +61,8 @@ class OpenCall:
     """Of its kind; empty where the kinds are too many."""
     writable: bool = True
     """Whether a text can make its arguments; if not, what it calls is recorded instead."""
+    of_file: bool = True
+    """Otherwise, calls of the file inside of it count by themselves."""
     launches: dict[str, None] = field(default_factory=dict)
 
 
@@ -153,10 +161,10 @@ class ProcessRecorder:
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            outer = self.current
-            if outer is not None and outer.writable:
+            outer, of_file = self.current, not entry.kernels
+            if outer is not None and outer.writable and outer.of_file >= of_file:
                 return function(*args, **kwargs)
-            call = self._here.call = OpenCall()
+            call = self._here.call = OpenCall(of_file=of_file)
             clock: StartedClock | None = None
             try:
                 try:
@@ -176,10 +184,12 @@ class ProcessRecorder:
     def in_backward(self, forward: OpenCall | None) -> Iterator[None]:
         """What is launched in the block counts for an earlier call."""
         outer = self.current
-        if forward is None or (outer is not None and outer.writable):
+        if forward is None or (
+            outer is not None and outer.writable and outer.of_file >= forward.of_file
+        ):
             yield
             return
-        call = self._here.call = OpenCall(forward.key, forward.writable)
+        call = self._here.call = OpenCall(forward.key, forward.writable, forward.of_file)
         clock = self._clock.start()
         try:
             yield
@@ -195,6 +205,8 @@ class ProcessRecorder:
         with what is in its tensors now."""
         given, facts = args[entry.bound :], ArgumentFacts()
         found: Message = {"module": entry.module, "name": entry.name}
+        if entry.kernels:
+            found["kernels_of"] = entry.kernels
         if entry.owner is not None:
             found["made_by"] = self._made_by(args[0], entry.owner, facts)
             found["state_dtype"] = _state_dtype(args[0])
@@ -204,7 +216,8 @@ class ProcessRecorder:
         with self._lock:
             if key in self._tallies:
                 return key, writable
-            if key in self._untold or len(self._tallies) == MOST_KINDS or is_capturing():
+            most = MOST_ELSEWHERE if entry.kernels else MOST_KINDS
+            if key in self._untold or len(self._tallies) >= most or is_capturing():
                 return "", writable
             self._untold.add(key)
         signature = entry.signature or function

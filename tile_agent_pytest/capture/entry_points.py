@@ -18,8 +18,16 @@ from tile_agent_pytest.examining.tensors import torch
 _TAG = "_tile_agent_call"
 
 
-def watch_entry_points(module: types.ModuleType, recorder: ProcessRecorder) -> None:
-    """Put a watch in place of each function and method that the module defines."""
+def watch_entry_points(
+    module: types.ModuleType, recorder: ProcessRecorder, kernels: str = ""
+) -> None:
+    """Put a watch in place of each function and method that the module defines.
+
+    Args:
+        module: the kernel's file, or one that launches its kernels.
+        recorder: told of the calls.
+        kernels: what the file's own module is called, where `module` is another.
+    """
     operators: set[Any] = set()
     of_device = device_functions([module])
     for name, value in list(vars(module).items()):
@@ -27,22 +35,23 @@ def watch_entry_points(module: types.ModuleType, recorder: ProcessRecorder) -> N
             continue
         if isinstance(value, types.FunctionType):
             if value not in of_device:
-                entry = EntryPoint(module.__name__, name)
+                entry = EntryPoint(module.__name__, name, kernels=kernels)
                 setattr(module, name, recorder.watched(entry, value))
         elif isinstance(value, type) and issubclass(value, torch().autograd.Function):
-            _watch_operator(value, module.__name__, recorder)
+            _watch_operator(value, module.__name__, recorder, kernels)
             operators.add(value)
         elif isinstance(value, type):
-            _watch_methods(value, module.__name__, recorder)
+            _watch_methods(value, module.__name__, recorder, kernels)
     for name, value in list(vars(module).items()):
         owner = getattr(value, "__self__", None)
         if isinstance(owner, type) and owner in operators and value.__name__ == "apply":
             setattr(module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
 
 
-def _watch_operator(operator: Any, module: str, recorder: ProcessRecorder) -> None:
+def _watch_operator(operator: Any, module: str, recorder: ProcessRecorder, kernels: str) -> None:
     forward = operator.forward
-    entry = EntryPoint(module, f"{operator.__qualname__}.apply", forward, bound=1)
+    name = f"{operator.__qualname__}.apply"
+    entry = EntryPoint(module, name, forward, bound=1, kernels=kernels)
     original = inspect.getattr_static(operator, "apply").__func__
     watched = recorder.watched(entry, original)
 
@@ -84,7 +93,7 @@ def _tag(ctx: Any, recorder: ProcessRecorder) -> None:
         setattr(ctx, _TAG, recorder.current)
 
 
-def _watch_methods(owner: type, module: str, recorder: ProcessRecorder) -> None:
+def _watch_methods(owner: type, module: str, recorder: ProcessRecorder, kernels: str) -> None:
     is_layer = issubclass(owner, torch().nn.Module)
     for name, value in list(vars(owner).items()):
         called = f"{owner.__qualname__}.{name}"
@@ -93,13 +102,12 @@ def _watch_methods(owner: type, module: str, recorder: ProcessRecorder) -> None:
         elif isinstance(value, staticmethod | classmethod):
             inner = value.__func__
             skipped = 1 if isinstance(value, classmethod) else 0
-            entry = EntryPoint(module, called, inner, bound=skipped)
+            entry = EntryPoint(module, called, inner, bound=skipped, kernels=kernels)
             setattr(owner, name, type(value)(recorder.watched(entry, inner)))
         elif isinstance(value, types.FunctionType) and (
             not name.startswith("__") or name == "__call__"
         ):
             by_call = name == "__call__" or (is_layer and name == "forward")
-            entry = EntryPoint(
-                module, owner.__qualname__ if by_call else called, value, bound=1, owner=owner
-            )
+            reached = owner.__qualname__ if by_call else called
+            entry = EntryPoint(module, reached, value, bound=1, owner=owner, kernels=kernels)
             setattr(owner, name, recorder.watched(entry, value))

@@ -14,6 +14,7 @@ from typing import Any
 
 from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
+from tile_agent_pytest.capture.elsewhere import launches_of
 from tile_agent_pytest.capture.entry_points import watch_entry_points
 from tile_agent_pytest.launch_functions import LaunchFunction
 from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
@@ -29,6 +30,7 @@ def install(setting: Mapping[str, Any]) -> None:
     kernel = os.path.realpath(setting["kernel"])
     recorder = ProcessRecorder(kernel, setting["folder"])
     telling = functools.partial(_telling, recorder)
+    files: list[types.ModuleType] = []  # the kernel's, under each name that it was imported by
 
     def loaded(module: types.ModuleType, path: str) -> None:
         if module.__name__ in mended_interpreter.MODULES:
@@ -38,6 +40,9 @@ def install(setting: Mapping[str, Any]) -> None:
         elif _is(path, kernel):
             watch_launches(telling)  # a plugin may have put its own in place meanwhile
             watch_entry_points(module, recorder)
+            files.append(module)
+        elif files and (name := launches_of(module, path, files)):
+            watch_entry_points(module, recorder, name)
 
     when_loaded(loaded)
 
