@@ -10,10 +10,11 @@ import jinja2
 import pytest
 
 from agent.environment import describe
-from agent.events import Calibrated, Finished, Started
+from agent.events import Calibrated, Finished, Skipped, Started
 from agent.journal import replay
 from agent.measuring.subset import Subset
 from agent.prompting import render
+from agent.report.passed_over import WITHOUT_GPU
 from agent.report.result import to_result
 from agent.report.summary import summarize
 from agent.report.table import render as render_table
@@ -127,6 +128,16 @@ def test_the_summary_says_when_the_interpreter_was_measured() -> None:
     without = replace(started, environment={**started.environment, "gpus": []})
     first = summarize(run_with(without), "no GPU").splitlines()[0]
     assert "faster in the interpreter" in first
+
+
+def test_what_takes_a_gpu_is_one_line_of_the_summary() -> None:
+    reasons = ("knows no warps", "cannot time configs", "knows no warps")
+    skipped = [
+        Skipped(f"entry-{n}", f"Triton's interpreter {why}") for n, why in enumerate(reasons)
+    ]
+    text = summarize(replace(run_with(), skipped=tuple(skipped)), "no GPU")
+    assert f"-  entry-0, entry-1, entry-2 passed over: {WITHOUT_GPU}\n" in text
+    assert "knows no warps" not in text
 
 
 def test_figures_of_some_configs_say_so_wherever_they_stand() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.planning.plan import Plan
+from agent.report.passed_over import in_brief
 
 
 def text(plan: Plan) -> str:
@@ -58,8 +59,11 @@ def _entries(plan: Plan) -> list[str]:
         lines.append(f"[{number:2d}] try    {each.optimization}: {what}")
     if not entries.tried:
         lines.append("           nothing of the playbook applies: a run would end without a try")
-    shown = [each for each in entries.passed_over if not each.foreign]
-    lines += [f"skip       {', '.join(each.optimizations)}: {each.reason}" for each in shown]
+    shown: dict[str, list[str]] = {}
+    for over in entries.passed_over:
+        if not over.foreign:
+            shown.setdefault(in_brief(over.reason), []).extend(over.optimizations)
+    lines += [f"skip       {', '.join(names)}: {reason}" for reason, names in shown.items()]
     foreign = [n for each in entries.passed_over if each.foreign for n in each.optimizations]
     if foreign:
         lines.append(

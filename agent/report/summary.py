@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.events import ENDED_EARLY
 from agent.prompting import render
+from agent.report.passed_over import in_brief
 from agent.report.result import confined, kept_at, notes, speedup
 from agent.report.roofline import roof_line
 from agent.report.table import render as render_table
@@ -11,10 +12,10 @@ from agent.state import Run
 
 
 def _by_reason(run: Run) -> list[tuple[str, str]]:
-    """What was not tried, and why: many entries lack the same."""
+    """What was not tried, and why: many entries lack the same, and without a GPU most do."""
     names: dict[str, list[str]] = {}
     for skipped in run.skipped:
-        names.setdefault(skipped.reason, []).append(skipped.optimization)
+        names.setdefault(in_brief(skipped.reason), []).append(skipped.optimization)
     return [(f"{', '.join(some)} passed over", reason) for reason, some in names.items()]
 
 
