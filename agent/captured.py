@@ -150,7 +150,8 @@ def capture_tests(
     seen = collected(end.records)
     found = entries(seen)
     if not found and failed and not end.stopped:
-        hint = how_to_import(command, import_roots(kernel.resolve())[0])
+        above, *others = import_roots(kernel.resolve())
+        hint = how_to_import(command, [*others, above])
         raise CommandFailed(
             f"{failed}, nothing was written: mend it, or leave out what fails: {shown}{hint}"
         )
@@ -281,11 +282,18 @@ def commit_captured(
 
 
 def _package_roots(kernel: Path) -> list[Path]:
-    """From where the kernel's package is imported: a command finds this copy, installed or not."""
+    """From where the kernel's package is imported: a command finds this copy, installed or not.
+
+    Where the folders above the package are none, they may be a namespace: `conch.kernels`.
+    """
     above, *others = import_roots(kernel)
-    packaged = [above] if (kernel.parent / "__init__.py").exists() else []
-    sources = [root for root in others if root.name == "src" and kernel.is_relative_to(root)]
-    return [*packaged, *sources]
+    if not (kernel.parent / "__init__.py").exists():
+        return [root for root in others if root.name == "src" and kernel.is_relative_to(root)]
+    outer = [root for root in others if kernel.is_relative_to(root)]
+    sources = [root for root in outer if root.name == "src"]
+    names = above.relative_to(outer[-1]).parts if outer else ()
+    is_namespace = not sources and above.name != "src" and all(map(str.isidentifier, names))
+    return [above, *sources, *(outer[-1:] if is_namespace else [])]
 
 
 def _stem(kernel: Path) -> str:

@@ -126,7 +126,8 @@ class Repository:
         """
         answer = self.ask(*args, stdin=stdin, env=env)
         if answer.status != 0:
-            raise GitError(f"git {args[0]}: {answer.complaint}")
+            command = args[2] if args[0] == "-C" else args[0]
+            raise GitError(f"git {command}: {answer.complaint}")
         return answer
 
     def git_path(self, name: str) -> Path:

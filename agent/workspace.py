@@ -297,6 +297,9 @@ class Workspace:
         there already is put right: a candidate may have written into it, or a crash left it half
         made. What it should not hold goes, compiled and ignored files included. Several threads may
         ask for commits at once.
+
+        Raises:
+            UsageError: git lacks a file of it, as in a clone that is not whole.
         """
         path = self.folder / sha[:12]
         if not self._restore(path, sha):
@@ -305,7 +308,15 @@ class Workspace:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 add = ("worktree", "add", "--quiet", "--force", "--detach", "--no-checkout")
                 self.repository.git(*add, str(path), sha)
-            self.repository.git("-C", str(path), "reset", "--hard", "--quiet", sha)
+            try:
+                self.repository.git("-C", str(path), "reset", "--hard", "--quiet", sha)
+            except GitError as problem:
+                if "unable to read" not in str(problem):
+                    raise
+                raise UsageError(
+                    f"{problem}: the repository lacks a file of the commit: have git fetch it "
+                    "(`git fetch --refetch`), or clone anew"
+                ) from None
         return path
 
     def release(self, sha: str) -> None:

@@ -335,6 +335,16 @@ def test_gits_own_variables_are_ignored(
 # --- the branch ---------------------------------------------------------------------------------
 
 
+def test_a_file_that_git_lacks_is_named(repo: Path) -> None:
+    write(repo, {"assets/paper.pdf": "large"})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "-m", "paper")
+    blob = git(repo, "rev-parse", "HEAD:assets/paper.pdf")
+    (repo / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    with pytest.raises(UsageError, match=r"^git reset: .*assets/paper\.pdf.* --refetch"):
+        open_workspace(repo).checkout(git(repo, "rev-parse", "HEAD"))
+
+
 def test_create_branch_never_moves_one(repo: Path) -> None:
     workspace = open_workspace(repo)
     sha = candidate(workspace)

@@ -257,6 +257,20 @@ def test_a_command_calls_the_package_of_the_kernel_where_another_copy_is_install
     assert [entry["name"] for entry in done.json["entries"]] == ["gather"]
 
 
+def test_a_script_finds_a_package_below_folders_that_are_none(repo: Path) -> None:
+    """As in `conch/kernels/activation`, of which only the last says that it is a package."""
+    call = "import torch\nfrom shop.kernels.copying.operators import gather\n"
+    call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"
+    place = "shop/kernels/copying"
+    files = {f"{place}/__init__.py": "", f"{place}/operators.py": OPERATORS}
+    write(repo, {**files, "benchmarks/call.py": call})
+    given = ("--kernel", f"{place}/operators.py", "--json", "--", PYTHON, "benchmarks/call.py")
+    done = tile_agent(repo, "capture", *given, env=dict(os.environ))
+    assert done.code == 0, done.err
+    text = (repo / "tests/test_operators_captured.py").read_text()
+    assert "from shop.kernels.copying.operators import gather" in text
+
+
 def test_the_tests_are_tried_as_workers_will_run_them(repo: Path) -> None:
     typed = OPERATORS.replace("factor * tl.load", "factor.to(tl.float32) * tl.load")
     call = "import torch, typed\ntyped.scale_(torch.randn(40), 2.5)\n"

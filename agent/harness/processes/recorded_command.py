@@ -107,18 +107,20 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
-def how_to_import(command: Sequence[str], root: Path) -> str:
-    """What a script that lies elsewhere may lack of a project; empty where none of a command does.
+def how_to_import(command: Sequence[str], roots: Sequence[Path]) -> str:
+    """What a script may lack of a project, whose own folder is all that Python adds; empty where
+    none of a command does.
 
     Args:
         command: a program and its arguments.
-        root: from where the project's modules are imported.
+        roots: from where the project's modules are imported.
     """
     scripts = [Path(word).resolve() for word in command if word.endswith(".py")]
-    outside = any(s.is_file() and not s.is_relative_to(root) for s in scripts)
-    if not outside or "PYTHONPATH" in os.environ:
+    elsewhere = any(script.is_file() and script.parent not in roots for script in scripts)
+    if not elsewhere or "PYTHONPATH" in os.environ:
         return ""
-    return f"; a script outside of the project finds its modules by PYTHONPATH={root}"
+    path = os.pathsep.join(dict.fromkeys(map(str, roots)))
+    return f"; a script finds the project's modules by PYTHONPATH={path}"
 
 
 def how_it_ended(code: int) -> str:
