@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 from tile_agent_pytest.compile_triton import gpu_target
@@ -35,6 +36,15 @@ def _or_without_a_gpu(create: Callable[[], Any]) -> Any:
     return made
 
 
+PROPERTIES = {
+    "multiprocessor_count": 4,
+    "max_shared_mem": 99 << 10,
+    "max_num_regs": 65536,
+    "warpSize": 32,
+}
+"""Programs of a persistent grid run one after the other: few multiprocessors are soon done with."""
+
+
 class NoGpuDriver:
     """Answers what the interpreter's CPU can; the rest is what Triton said of the want of a GPU."""
 
@@ -56,6 +66,15 @@ class NoGpuDriver:
         """The clock of `do_bench`."""
         return CpuClock
 
+    def get_current_device(self) -> int:
+        """The one that is not there."""
+        return 0
+
+    @property
+    def utils(self) -> Any:
+        """What host code sizes persistent grids by."""
+        return SimpleNamespace(get_device_properties=lambda _: dict(PROPERTIES))
+
     def get_empty_cache_for_benchmark(self) -> None:
         """None: a CPU's caches stay as they are."""
 
@@ -71,13 +90,23 @@ class NoGpuDriver:
 class CpuEvent:
     """As much of an event of `torch.cuda` as a timing needs."""
 
-    def __init__(self, enable_timing: bool = True) -> None:  # noqa: ARG002 - torch's
+    def __init__(self, enable_timing: bool = True, **_: Any) -> None:  # noqa: ARG002 - torch's
         """None yet."""
         self._at_s = 0.0
 
-    def record(self) -> None:
+    def record(self, stream: Any = None) -> None:  # noqa: ARG002 - torch's
         """It is now."""
         self._at_s = perf_counter()
+
+    def synchronize(self) -> None:
+        """It has happened."""
+
+    def wait(self, stream: Any = None) -> None:
+        """So it has."""
+
+    def query(self) -> bool:
+        """Nothing is left to do."""
+        return True
 
     def elapsed_time(self, end: CpuEvent) -> float:
         """Milliseconds from this one to another."""

@@ -6,7 +6,8 @@ A tuner asks for a GPU to time its configs on; without one its first config is t
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
 element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
 CUDA's libdevice is `interpreted_libdevice`, the driver of a GPU that is not there
-`interpreted_driver`; what takes it long for nothing, `faster_interpreter`.
+`interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for nothing,
+`faster_interpreter`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tile_agent_pytest import faster_interpreter, interpreted_driver, interpreted_libdevice
+from tile_agent_pytest import (
+    faster_interpreter,
+    interpreted_driver,
+    interpreted_libdevice,
+    missing_gpu,
+)
 
 INTERPRETER = "triton.runtime.interpreter"
 TUNER = "triton.runtime.autotuner"
@@ -48,6 +54,7 @@ def mend() -> None:
     """Put right what is imported by now, where Triton interprets; a second time changes nothing."""
     if os.environ.get("TRITON_INTERPRET") != "1":
         return
+    missing_gpu.install()
     interpreter: Any = sys.modules.get(INTERPRETER)
     convert = getattr(interpreter, "_implicit_cvt", None)
     if convert is not None and isinstance(convert(0.0), float):

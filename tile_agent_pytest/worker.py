@@ -151,6 +151,7 @@ class PytestSession:
         self._recorder = CallRecorder(self._kernel_name)
         self._takeover = TimingTakeover(self._kernel_name)
         timing_adapters.install(self._takeover, self._kernel_name)
+        mended_interpreter.mend_all()  # what takes the place of a GPU is an original, too
         self._originals = Originals(self._takeover.replacements)
         self._takeover.watch = self._originals.watch
         self._programs = StartedPrograms(self._kernel_name)
@@ -159,7 +160,6 @@ class PytestSession:
         self._imports: InstalledImports | None = None
         if self._wanted is None:  # who asks for all tests asks what they import, too
             self._imports = InstalledImports([job["cwd"], *job["sys_path"]], job["env"])
-        mended_interpreter.mend_all()
         self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
         self._pid = os.getpid()
         self._ended = 0

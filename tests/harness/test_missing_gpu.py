@@ -1,0 +1,126 @@
+"""Tests and scripts that put their tensors on "cuda" run in Triton's interpreter without a GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import tile_agent
+from tests.support.repo import git, isolate, make_repo, write
+
+pytest.importorskip("triton", reason="triton is not installed")
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+SMS = torch.cuda.get_device_properties("cuda").multi_processor_count
+DRIVER = triton.runtime.driver.active
+assert DRIVER.utils.get_device_properties(DRIVER.get_current_device())["multiprocessor_count"] == SMS
+WIDE = torch.cuda.get_device_capability() >= (8, 0)
+
+
+@triton.jit
+def double_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(x_ptr + offsets, 2 * x, mask=offsets < n)
+
+
+def double_(x):
+    assert x.is_cuda
+    with torch.cuda.device(x.device.index):
+        double_kernel[(triton.cdiv(x.numel(), 64),)](x, x.numel(), BLOCK=64)
+    return x
+"""
+TESTS = """
+import torch
+from kernel import double_
+
+torch.set_default_device("cuda")
+
+
+def test_in_place():
+    x = torch.randn(100, device="cuda")
+    before, on_cpu = x.clone(), x.cpu()
+    torch.testing.assert_close(double_(x), 2 * before)
+    torch.testing.assert_close(on_cpu, before.cpu())  # a copy
+    torch.cuda.synchronize()
+
+
+def test_moved():
+    kept = torch.ones(10, device="cpu")
+    x = kept.to("cuda", torch.float32)
+    double_(x)
+    assert kept.sum() == 10 and x.sum() == 20
+    y = torch.arange(5.0, requires_grad=True)
+    (y.cuda() * 3).sum().backward()
+    assert y.grad.tolist() == [3.0] * 5
+    layer = torch.nn.Linear(4, 4).to(torch.device("cuda", 0))
+    assert all(p.is_leaf for p in layer.parameters())
+    assert torch.rand(3, generator=torch.Generator(device="cuda").manual_seed(1)).numel() == 3
+
+
+def test_timed_by_events():
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        start.record()
+        double_(torch.ones(8, device="cuda:0"))
+        end.record(stream)
+    torch.cuda.current_stream().wait_stream(stream)
+    end.synchronize()
+    assert start.elapsed_time(end) > 0
+
+
+def test_perf(tile_bench):
+    x = torch.ones(64, device="cuda")
+    tile_bench(lambda: double_(x))
+"""
+LOOKS = """
+import torch
+from kernel import double_
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def test_there_is_none():
+    assert DEVICE == "cpu" and torch.cuda.device_count() == 0
+    x = torch.ones(3)
+    assert x.cpu() is x and double_(x).sum() == 6
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    isolate(monkeypatch, tmp_path)
+    return make_repo(tmp_path, {"kernel.py": KERNEL, "tests/test_kernel.py": TESTS})
+
+
+def test_tests_that_name_cuda_are_run(repo: Path) -> None:
+    right = tile_agent(repo, "verify", "--kernel", "kernel.py")
+    assert (right.code, "3 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    timed = tile_agent(repo, "bench", "--kernel", "kernel.py")
+    assert timed.code == ExitCode.DONE, timed.err
+
+
+def test_who_looks_for_a_gpu_finds_none(repo: Path) -> None:
+    write(repo, {"tests/test_kernel.py": LOOKS})
+    git(repo, "commit", "--quiet", "--all", "-m", "looks")
+    right = tile_agent(repo, "verify", "--kernel", "kernel.py")
+    assert right.code == ExitCode.DONE, right.err
+
+
+def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
+    script = "import torch\nfrom kernel import double_\ndouble_(torch.randn(9, device='cuda'))\n"
+    write(repo, {"use.py": script})
+    given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")
+    env = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = tile_agent(repo, "capture", *given, env=env)
+    assert done.code == ExitCode.DONE, done.err
+    assert [entry["name"] for entry in done.json["entries"]] == ["double_"]
