@@ -44,7 +44,8 @@ def _cpu_instead(torch: Any) -> Any:
 
     class CpuInstead(TorchFunctionMode):  # type: ignore[misc]
         asked = False
-        """Whether anything was put on "cuda": then what `cpu` gives is a copy."""
+        """Whether anything was put on "cuda": then `is_cuda` holds, as wrappers insist on it, and
+        what `cpu` gives is a copy."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -52,8 +53,8 @@ def _cpu_instead(torch: Any) -> Any:
             kwargs = kwargs or {}
             if func is torch.device:  # names a device, and puts nothing there
                 return func(*args, **kwargs)
-            if func == is_cuda:  # wrappers insist on it, or take another way than the kernel's
-                return True
+            if func == is_cuda:
+                return self.asked
             named = any(map(_is_cuda, (*args, *kwargs.values()))) or func is tensor.cuda
             self.asked |= named
             if named:

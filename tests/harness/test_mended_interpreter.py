@@ -251,7 +251,7 @@ ms = triton.testing.do_bench(lambda: calls.append(sum(range(20000))), warmup=1, 
 assert len(calls) >= 8 and 0.01 < ms < 1000, (len(calls), ms)
 assert not hasattr(driver, "__wrapped__")
 try:
-    driver.utils
+    driver.launcher_cls
 except RuntimeError as problem:
     print(problem)
 """

@@ -21,7 +21,8 @@ import triton.language as tl
 
 SMS = torch.cuda.get_device_properties("cuda").multi_processor_count
 DRIVER = triton.runtime.driver.active
-assert DRIVER.utils.get_device_properties(DRIVER.get_current_device())["multiprocessor_count"] == SMS
+FOUND = DRIVER.utils.get_device_properties(DRIVER.get_current_device())
+assert FOUND["multiprocessor_count"] == SMS
 WIDE = torch.cuda.get_device_capability() >= (8, 0)
 
 
@@ -34,6 +35,10 @@ def double_kernel(x_ptr, n, BLOCK: tl.constexpr):
 
 def double_(x):
     assert x.is_cuda
+    return double_on_cpu(x)
+
+
+def double_on_cpu(x):
     with torch.cuda.device(x.device.index):
         double_kernel[(triton.cdiv(x.numel(), 64),)](x, x.numel(), BLOCK=64)
     return x
@@ -84,7 +89,7 @@ def test_perf(tile_bench):
 """
 LOOKS = """
 import torch
-from kernel import double_
+from kernel import double_on_cpu
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -92,7 +97,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def test_there_is_none():
     assert DEVICE == "cpu" and torch.cuda.device_count() == 0
     x = torch.ones(3)
-    assert x.cpu() is x and double_(x).sum() == 6
+    assert x.cpu() is x and not x.is_cuda and double_on_cpu(x).sum() == 6
 """
 
 
@@ -117,10 +122,11 @@ def test_who_looks_for_a_gpu_finds_none(repo: Path) -> None:
 
 
 def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
-    script = "import torch\nfrom kernel import double_\ndouble_(torch.randn(9, device='cuda'))\n"
+    script = "import torch\nfrom kernel import double_on_cpu\n"
+    script += "double_on_cpu(torch.randn(9, device='cuda'))\n"
     write(repo, {"use.py": script})
     given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")
     env = {**os.environ, "TRITON_INTERPRET": "1"}
     done = tile_agent(repo, "capture", *given, env=env)
     assert done.code == ExitCode.DONE, done.err
-    assert [entry["name"] for entry in done.json["entries"]] == ["double_"]
+    assert [entry["name"] for entry in done.json["entries"]] == ["double_on_cpu"]
