@@ -14,7 +14,7 @@ The job is one JSON object:
     sm               without a GPU, the one to pretend to have; null: there is one
     targets          such as 'sm_90'
     timed_only       leave out what no perf test launches, unless no perf test launches anything
-    most             launches to compile at most
+    most             launches to compile at most, see `chosen`
     compile_s        seconds for one compile
     at_once          how many compiles run at a time
     assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
@@ -26,7 +26,8 @@ The answers, one JSON object a line:
 
     {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
     {"event": "tools", "cuobjdump": path or null, "nvdisasm": ..., "tileirdisasm": ...}
-    {"event": "tested", "launches": how many there were, "sequence": a digest of all of them,
+    {"event": "tested", "launches": how many there were, "kernels": [name, ...] of all of them,
+     "untimed": how many of them `timed_only` leaves out, "sequence": a digest of all of them,
      "failures": [text, ...], "uncollected": whether pytest ended before any test, which its output
      tells of, "work": [Work.describe(), ...]}
     {"event": "launch", "index": ..., ...Launch.describe()}   without a test: what was assumed
@@ -86,24 +87,39 @@ def main(job: Message) -> None:
     tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
     recorder = LaunchRecorder(job["kernel"])
     failures, uncollected = run_tests(job, recorder)
+    seen = recorder.launches
+    timed = [launch for launch in seen if launch.timed] if job["timed_only"] else []
     tell(
         event="tested",
-        launches=len(recorder.launches),
+        launches=len(seen),
+        kernels=list(dict.fromkeys(launch.kernel for launch in seen)),
+        untimed=len(seen) - len(timed) if timed else 0,
         sequence=recorder.sequence,
         failures=failures,
         uncollected=uncollected,
         work=[work.describe() for work in recorder.work],
     )
-    launches = list(recorder.launches) or list(assumed(job))
-    if job["timed_only"]:
-        launches = [launch for launch in launches if launch.timed] or launches
-    tasks = _tasks(launches[: job["most"]], job, tell)
+    launches = timed or list(seen) or list(assumed(job))
+    tasks = _tasks(chosen(launches, job["most"]), job, tell)
     with closing(in_own_processes(tasks, job["at_once"], job["compile_s"])) as answered:
         for task, answer in answered:
             if "tileiras' compiler not found" in answer.get("error", ""):
                 tell(event="missing", what="tileiras", text=answer["error"])
                 return
             tell(event="done", index=task.index, target=task.target, **answer)
+
+
+def chosen(launches: Sequence[RecordedLaunch], most: int) -> list[RecordedLaunch]:
+    """So many launches, in their order: the first of each kernel before a second of any.
+
+    A kernel that tunes itself is launched with more configs than are compiled of a whole file.
+    """
+    first: dict[str, int] = {}
+    for index, launch in enumerate(launches):
+        first.setdefault(launch.kernel, index)
+    firsts = set(first.values())
+    by_rank = sorted(range(len(launches)), key=lambda index: index not in firsts)
+    return [launches[index] for index in sorted(by_rank[:most])]
 
 
 def _tasks(

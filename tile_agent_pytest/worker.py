@@ -5,12 +5,14 @@ once, a perf test many times. Nothing is read from terminal text; every test's o
 captured output and pytest-benchmark data travel as a structure.
 
     parent -> worker   the job, then {"nodeids": [...], "stepped": bool, "timed": bool,
-                       "records": bool, "observes": bool} as often as wanted; it ends by closing
+                       "records": bool, "observes": bool, "tells": bool} as often as wanted; it
+                       ends by closing
                        {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int}
                        a recorded call in another layout, stepped: see `CallRecorder`
     worker -> parent   {"event": "ready", "items": [...], "errors": [...], "installed": {...}}
                        {"event": "at", "nodeid": ..., "config": ..., "through": ...}
                        stepped: see `Stepper`; through what the test times, '' for `tile_bench`
+                       {"event": "begins"}   the next of the tests, where that is to be told
                        {"event": "ran", "tests": [...], "modules": [...], "seconds": ...}
                        {"event": "called"}   a recorded call is over, or failed
                        {"event": "ended", "code": ...}   pytest gave up before it was ready
@@ -137,6 +139,7 @@ class PytestSession:
         self._channel = channel
         self._is_timed = False
         self._within_s = math.inf
+        self._tells = False
         self._wanted: list[str] | None = job["tests"]
         self._opens_gpu = bool(job.get("opens_gpu"))
         self._kernel_name = Path(job["kernel"]).name
@@ -228,6 +231,7 @@ class PytestSession:
                 if observes:
                     self._observer = LaunchObserver(self._kernel_name, self._tunings)
                 self._within_s = float(request.get("within_s", math.inf))
+                self._tells = bool(request.get("tells"))
                 self._channel.send(self._run(wanted, records=bool(request.get("records"))))
         return True
 
@@ -255,6 +259,8 @@ class PytestSession:
             self._benchmark_s.clear()
             self._exception = ""
             self._running = item.nodeid
+            if self._tells:
+                self._channel.send({"event": "begins"})
             seed_generators(item.nodeid)
             following = items[index + 1] if index + 1 < len(items) else None
             started = time.perf_counter()

@@ -71,7 +71,7 @@ def explain(
             base = collect(*old, found.wanted, timeout_s)
     seen = by_newest_run(kernel)
     lines = [
-        *_notes(evidence, everything),
+        *_notes(evidence),
         *shown_of_tuned(decorated(found.source), configs_shown(evidence.observed)),
         *text.lines(evidence.results, multiplying(found.source)),
         *seen.tuning(),
@@ -86,6 +86,7 @@ def explain(
             "kernel": str(kernel),
             "launches": evidence.launches,
             "left_out": evidence.left_out,
+            "kernels_left_out": evidence.kernels_left_out,
             "observed": [asdict(launch) for launch in evidence.observed],
             "tuning": list(seen.tuning()),
             "test_failures": list(evidence.failures),
@@ -185,16 +186,22 @@ def _in_place(found: Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]
     return Checkout(roots[-1], roots, kernel), tuple(map(str, chosen))
 
 
-def _notes(evidence: Evidence, everything: bool) -> list[str]:
+def _others(count: int) -> str:
+    return f"{count} other launches are" if count > 1 else "1 other launch is"
+
+
+def _notes(evidence: Evidence) -> list[str]:
     from agent.harness.compiling.artifacts import MOST_LAUNCHES
 
     notes = []
-    if evidence.left_out:
-        most = f"{MOST_LAUNCHES} are compiled at most, choose with --tests"
-        why = most if everything else "see --all"
-        several = evidence.left_out > 1
-        other = "other launches are" if several else "other launch is"
-        notes.append(f"{evidence.left_out} {other} left out: {why}")
+    untimed = min(evidence.untimed, evidence.left_out)
+    if beyond := evidence.left_out - untimed:
+        why = f"{MOST_LAUNCHES} are compiled at most, choose with --tests"
+        notes.append(f"{_others(beyond)} left out: {why}")
+    if untimed:
+        notes.append(f"{_others(untimed)} left out, which no perf test makes: see --all")
+    if unseen := evidence.kernels_left_out:
+        notes.append(f"no launch is shown of {', '.join(unseen)}")
     if evidence.failures:
         rest = len(evidence.failures) - 1
         more = f" (and {rest} more)" if rest else ""

@@ -187,6 +187,7 @@ def verify(
         )
         output.result(found.to_json(), "\n".join(found.lines()))
         raise typer.Exit(0 if found.ok else FAILED)
+    from agent.cli.done_tests import DoneTests
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
     from agent.report.progress import passing
@@ -196,7 +197,10 @@ def verify(
     request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
     with opened(request, output.progress, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)
-        outcome = session.judge.verify(checkout, deadline_in(timeout_s), may_skip=True)
+        with DoneTests(len(session.plan.correctness)) as done:
+            outcome = session.judge.verify(
+                checkout, deadline_in(timeout_s), may_skip=True, tell=done.begins
+            )
     if isinstance(outcome, Failure):
         _fail(outcome, session)
     else:

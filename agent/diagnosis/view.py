@@ -50,7 +50,7 @@ class View:
     """0 where none is known."""
     at: Position | None
     kernels: Mapping[str, Sequence[Artifact]]
-    """What each of its kernels compiles to: several where a kernel tunes itself."""
+    """What each of its kernels compiles to: several where it is tuned, or tests differ."""
 
     @property
     def memory_busy(self) -> str | None:

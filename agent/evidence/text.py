@@ -13,14 +13,20 @@ INDENT = "  "
 
 
 def lines(results: Sequence[Result], multiplying: Collection[str]) -> Iterator[str]:
-    """Every result, by launch.
+    """Every result, by launch; arguments that several configs in a row are given are told once.
 
     Args:
         results: in the order of the launches.
         multiplying: names of the kernels whose source asks for matrix products.
     """
+    above: CompiledLaunch | None = None
     for launch, group in groupby(results, key=lambda result: result.launch):
-        yield from _launch(launch)
+        yield _head(launch)
+        if above is not None and _given(launch) == _given(above):
+            yield f"{INDENT}arguments as above"
+        else:
+            yield from _arguments(launch)
+        above = launch
         for result in group:
             if isinstance(result, NotCompiled):
                 yield f"{INDENT}{result.target}: {result.reason}"
@@ -48,9 +54,24 @@ def _same(before: Artifact, after: Artifact) -> str:
     return "the same code" if before.digest == after.digest else "other code of the same kind"
 
 
-def _launch(launch: CompiledLaunch) -> Iterator[str]:
+def _head(launch: CompiledLaunch) -> str:
     grid = " x ".join(map(str, launch.grid))
-    yield str(launch) + (f", grid {grid}" if grid else "")
+    return str(launch) + (f", grid {grid}" if grid else "")
+
+
+def _given(launch: CompiledLaunch) -> tuple[object, ...]:
+    """What `_arguments` tells and the head does not: all but constants and the compiler's options.
+
+    The head leaves out an option that has its default.
+    """
+    typed = [(name, told) for name, told in launch.arguments if not told.startswith("= ")]
+    constants = {name for name, told in launch.arguments if told.startswith("= ")}
+    seen = launch.observed
+    given = {n: v for n, v in seen.integers.items() if n not in constants} if seen else {}
+    return launch.kernel, launch.test, typed, seen and seen.tensors, given
+
+
+def _arguments(launch: CompiledLaunch) -> Iterator[str]:
     if launch.captured:
         yield f"{INDENT}as {launch.test} launches it"
     else:

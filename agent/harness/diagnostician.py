@@ -14,6 +14,7 @@ from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.uses import Uses
 from agent.analysis.triton.arguments import written
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.tuners import why_tuned
 from agent.analysis.triton.wrapped import decorated
 from agent.backends import BACKENDS
 from agent.causes import Diagnosis
@@ -98,7 +99,7 @@ class Diagnostician:
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
             *_missing(compiled),
-            *_several(facts),
+            *_several(facts, source),
             *_unmatched(levels_ms, timed if self.gpu else ()),
         ]
         if isinstance(counters, NoCounters):
@@ -242,14 +243,18 @@ def _missing(compiled: CompiledCommit | None) -> Iterator[str]:
         yield "no perf test was seen to launch the kernel"
 
 
-def _several(facts: Facts) -> Iterator[str]:
+def _several(facts: Facts, source: Source) -> Iterator[str]:
     """Of a kernel that compiles to one thing alone its occupancy is told."""
+    tuned = {k.name for k in TRITON.kernels(source) if why_tuned(source, k, "it")}
+    tuned |= {k.name for k in CUTILE.kernels(source) if CUTILE.tuned(source, k)}
     for name, artifacts in view_of(facts).kernels.items():
-        if len(artifacts) > 1:
-            yield (
-                f"{name} is compiled in {len(artifacts)} variants, as a kernel that tunes itself "
-                "is, and which of them runs is not known here; `tile-agent explain` shows them"
-            )
+        if len(artifacts) < 2:
+            continue
+        why = "for the shapes, types and settings of its tests: none stands for all of them"
+        if name in tuned:
+            why = "as a kernel that tunes itself is, and which of them runs is not known here"
+        variants = f"{name} is compiled in {len(artifacts)} variants"
+        yield f"{variants}, {why}; `tile-agent explain` shows them"
 
 
 def _unmatched(

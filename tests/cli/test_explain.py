@@ -101,6 +101,19 @@ def test_in_no_repository_the_test_beside_the_kernel_is_run(tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kernel.py", "test_kernel.py"]
 
 
+@triton
+def test_what_is_left_out_is_told_with_its_kernels(tmp_path: Path) -> None:
+    other = TRITON[TRITON.index("@triton.jit") :].replace("def run", "def run_other")
+    text = TRITON + "\n\n" + other.replace("scale_kernel", "other_kernel")
+    test = "\n\ndef test_right():\n    from kernel import run_other\n\n    run_other()\n"
+    repo = make_repo(tmp_path, {"kernel.py": text, "tests/test_kernel.py": TEST + test})
+    assert explain(repo).out.splitlines()[:3] == [
+        "1 other launch is left out, which no perf test makes: see --all",
+        "no launch is shown of other_kernel",
+        "scale_kernel(BLOCK=1024), grid 1024",
+    ]
+
+
 @cutile
 def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     end = explain(project(tmp_path, CUTILE.replace("2 * tile", "tile.to(ct.float16)")))

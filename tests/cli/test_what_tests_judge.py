@@ -84,6 +84,7 @@ def test_verify_names_the_tests_that_skip_themselves(tmp_path: Path) -> None:
             "note: not installed, but needed by tests: no_such_reference",
         ],
     ), end.err
+    assert "running 4 tests" in end.err.splitlines()
     assert tile_agent(root, "verify", "--kernel", "double.py", "--json").json["skipped"] == [
         "tests/test_double.py::test_large_triton[1]",
         "tests/test_double.py::test_large_triton[2]",

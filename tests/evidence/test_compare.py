@@ -9,6 +9,7 @@ from agent.evidence.compare import changes, pairs, unchanged
 from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled
 from agent.evidence.sass import InstructionMix
 from agent.evidence.text import difference, lines
+from agent.launches import ObservedLaunch, ObservedTensor
 
 LAUNCH = CompiledLaunch(
     "k", (("x", "*fp16"), ("B", "= 64")), grid=(8,), test="t.py::test", timed=True
@@ -119,6 +120,39 @@ def test_what_a_person_reads() -> None:
         "memory wants more; fewer registers or smaller blocks",
     ]
     assert not suggestions(BETTER, multiplies=True)
+
+
+def test_arguments_that_configs_in_a_row_share_are_told_once() -> None:
+    tensor = ObservedTensor("float16", (64,), (1,), aligned=True)
+
+    def launched(block: int, n: int, test: str = "t.py::test") -> NotCompiled:
+        arguments = (("x", "*fp16"), ("n", "i32"), ("B", f"= {block}"))
+        warps = block // 32
+        seen = ObservedLaunch(
+            "k", test, (8,), {"n": n, "B": block}, {"x": tensor}, {"num_warps": warps}
+        )
+        options = (("num_warps", str(warps)),) if warps != 4 else ()
+        launch = CompiledLaunch("k", arguments, options, (8,), test, timed=True, observed=seen)
+        return NotCompiled(launch, 90, "no")
+
+    told = list(lines([launched(64, 5), launched(128, 5), launched(256, 5)], ()))
+    assert told == [
+        "k(B=64, num_warps=2), grid 8",
+        "  as t.py::test launches it",
+        "  x: *fp16",
+        "  n: i32",
+        "  given x: float16[64], contiguous, 16-byte aligned",
+        "  given n=5, B=64, num_warps=2",
+        "  sm_90: no",
+        "k(B=128), grid 8",
+        "  arguments as above",
+        "  sm_90: no",
+        "k(B=256, num_warps=8), grid 8",
+        "  arguments as above",
+        "  sm_90: no",
+    ]
+    for other in (launched(128, 6), launched(128, 5, "t.py::other")):
+        assert "  arguments as above" not in list(lines([launched(64, 5), other], ()))
 
 
 def test_what_cannot_run_comes_first() -> None:

@@ -227,6 +227,25 @@ def test_only_perf_tests_count_where_there_are_any(tmp_path: Path) -> None:
     assert [a.launch.timed for a in found.artifacts] == [True, False]
 
 
+def test_each_kernel_is_compiled_once_before_one_is_twice(tmp_path: Path) -> None:
+    kernel = TRITON[TRITON.index("@triton.jit") : TRITON.index("def run")]
+    text = TRITON.replace("def run", kernel.replace("scale_kernel", "other_kernel") + "def run")
+    last = TRITON[TRITON.index("    scale_kernel[grid]") : TRITON.index("    return y")]
+    launches = [last.replace("=BLOCK", f"={block}") for block in (64, 128, 256)]
+    launches.append(launches[0].replace("scale_kernel", "other_kernel"))
+    launches.append(launches[1].replace("scale_kernel", "other_kernel"))
+    text = text.replace(last, "".join(launches))
+    found = evidence(tmp_path, text, most=3)
+    shown = [(a.launch.kernel, a.launch.arguments[-1]) for a in found.artifacts]
+    assert shown == [
+        ("scale_kernel", ("BLOCK", "= 64")),
+        ("scale_kernel", ("BLOCK", "= 128")),
+        ("other_kernel", ("BLOCK", "= 64")),
+    ]
+    assert (found.left_out, found.untimed, found.kernels_left_out) == (2, 0, ())
+    assert evidence(tmp_path, text, most=1).kernels_left_out == ("other_kernel",)
+
+
 def test_an_interpreter_without_triton(tmp_path: Path) -> None:
     bare = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)

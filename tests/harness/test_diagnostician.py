@@ -232,6 +232,20 @@ def test_which_variant_of_a_kernel_that_tunes_itself_runs_is_missing(tmp_path: P
     )
 
 
+def test_variants_of_a_kernel_that_is_not_tuned_are_its_tests(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    at = TRITON.index("    scale_kernel[grid]")
+    call = TRITON[at : TRITON.index("\n", at) + 1]
+    told = evidence(tmp_path, TRITON.replace(call, call + call.replace("=BLOCK", "=512")))
+    made = CompiledCommit(told.results, told.sequence, complete=True, work=told.work)
+    checkout = Checkout(tmp_path, (tmp_path,), "kernel.py")
+    found = Diagnostician(wanted("triton"), None).diagnose(checkout, {}, made)
+    assert found.evidence[-1] == (
+        "missing: scale_kernel is compiled in 2 variants, for the shapes, types and settings of "
+        "its tests: none stands for all of them; `tile-agent explain` shows them"
+    )
+
+
 def test_counters_are_not_read_unasked_nor_where_time_says_it_all(
     scale: tuple[Checkout, CompiledCommit], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,7 @@ from agent.launches import ObservedLaunch
 from agent.syntax import Source
 
 MOST_LAUNCHES = 8
-"""Compiled of one file at most; those of perf tests come first."""
+"""Compiled of one file at most: one of each kernel first, and those of perf tests."""
 COMPILE_S = 60.0
 """For one compile. A 512x512x64 tile of cuTile takes minutes."""
 TOOL_S = 60.0
@@ -98,6 +98,16 @@ class Evidence:
     """A digest of all launches in order, with grids and values; empty where one is not known."""
     work: tuple[TimedWork, ...] = ()
     """Of each timing of the perf tests."""
+    untimed: int = 0
+    """Of the launches left out, those that only correctness tests make, where no such is wanted."""
+    kernels: tuple[str, ...] = ()
+    """That the tests launched."""
+
+    @property
+    def kernels_left_out(self) -> tuple[str, ...]:
+        """Those of which no launch was compiled."""
+        shown = {result.launch.kernel for result in self.results}
+        return tuple(kernel for kernel in self.kernels if kernel not in shown)
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -178,6 +188,8 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
         failures,
         tested["sequence"],
         tuple(map(_work, tested["work"])),
+        tested["untimed"],
+        tuple(map(str, tested["kernels"])),
     )
 
 

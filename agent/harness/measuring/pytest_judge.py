@@ -40,7 +40,7 @@ from agent.harness.measuring.timed_calls import check_fresh
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass, costs_of, run_some, waits
 from agent.harness.measuring.verifier import Verification, Verifier
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.processes.worker_session import Checkout, Telling, WorkerSession
 from agent.measuring.decision import Rules, Status
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration, Failure, calibrate, measure, unmeasured
@@ -137,6 +137,7 @@ class PytestJudge:
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
         incumbent: Checkout | None = None,
+        tell: Telling | None = None,
     ) -> Verification | Failure:
         """Every correctness test must pass; then what is timed is examined. See `Verifier`.
 
@@ -154,6 +155,7 @@ class PytestJudge:
             may_skip=may_skip,
             origin=origin,
             allowance=allowance,
+            tell=tell,
         )
         if isinstance(outcome, Failure):
             self._forget_early()

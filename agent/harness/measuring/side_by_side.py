@@ -20,7 +20,7 @@ from agent.frozen_tests import TestPlan
 from agent.harness.measuring.failures import OUT_OF_MEMORY
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, TestResult
-from agent.harness.processes.worker_session import Checkout, WorkerSession
+from agent.harness.processes.worker_session import Checkout, Telling, WorkerSession
 
 LONG_S = 20.0
 """What the tests may take, one after the other, before it is worth more processes."""
@@ -137,20 +137,21 @@ class OriginsTests:
     most: WorkerCount
     new_log: Callable[[str], Path]
 
-    def run(self, arm: WorkerSession, deadline: float) -> FirstPass:
+    def run(self, arm: WorkerSession, deadline: float, tell: Telling | None = None) -> FirstPass:
         """In one worker for a while. Where that is not enough, all of them in several at once, the
         first ones too; what fails there and not alone shows that they do not bear it.
 
         Args:
             arm: a worker that has collected them.
             deadline: for all of it.
+            tell: called as each test begins, where there may be one worker only.
 
         Raises:
             WorkerError: as `WorkerSession.run`.
         """
         nodeids, count = self.plan.correctness, self.most.fitting(len(self.plan.correctness))
         if count == 1:
-            return FirstPass(arm.run(nodeids, deadline))
+            return FirstPass(arm.run(nodeids, deadline, tell))
         first = arm.run(nodeids, deadline, within_s=self.most.long_s)
         left = nodeids[len(first.tests) :]
         if not left:

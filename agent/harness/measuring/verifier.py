@@ -34,6 +34,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
 from agent.harness.processes.worker_session import (
     Checkout,
+    Telling,
     WorkerSession,
     tunes_for_other_tests,
     tunes_itself,
@@ -93,6 +94,7 @@ class Verifier:
         may_skip: bool = False,
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
+        tell: Telling | None = None,
     ) -> Verification | Failure:
         """Every correctness test must pass, by kernels of the file; then what is timed is examined.
 
@@ -103,6 +105,7 @@ class Verifier:
             may_skip: tests may skip themselves, and launches are repeated: for the baseline.
             origin: with it the results of what is timed are compared, see `Examiner`.
             allowance: how much less precise those may be.
+            tell: called as each test of the baseline begins, see `OriginsTests`.
         """
         log, spent = self.new_log("verify"), SpentTime()
         others = self.workers - 1 if origin and not tunes_for_other_tests(checkout) else 0
@@ -126,7 +129,7 @@ class Verifier:
                         return problem
                 with spent.on("tests"):
                     if may_skip:
-                        return self._first(plan, arm, deadline)
+                        return self._first(plan, arm, deadline, tell)
                     done = self._run(plan, arm, beside, deadline, spent, records=records)
                 outcome = self._outcome(checkout, done, may_skip=False)
                 if origin is None or isinstance(outcome, Failure):
@@ -163,11 +166,14 @@ class Verifier:
                 self.examiner.ask_ahead(arm.has_answer, deadline)
         return joined(arm, beside, plan, deadline)
 
-    def _first(self, plan: TestPlan, arm: WorkerSession, deadline: float) -> Verification | Failure:
+    def _first(
+        self, plan: TestPlan, arm: WorkerSession, deadline: float, tell: Telling | None
+    ) -> Verification | Failure:
         """The origin's tests, and whether a candidate's can run in several workers."""
         checkout = arm.checkout
         most = WorkerCount(1) if tunes_for_other_tests(checkout) else self.most
-        first = OriginsTests(self.server, checkout, plan, most, self.new_log).run(arm, deadline)
+        origins = OriginsTests(self.server, checkout, plan, most, self.new_log)
+        first = origins.run(arm, deadline, tell)
         outcome = self._outcome(checkout, first.done, may_skip=True)
         if isinstance(outcome, Failure) or first.tried == 1:
             return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,8 @@ from agent.harness.processes.results import (
     understood,
 )
 
+Telling = Callable[[int, str], None]
+"""Told that a test begins, after how many that are done."""
 MOST_ACCOUNTS = 20
 """Of failures of one pass, that are written to the log."""
 
@@ -131,10 +133,29 @@ class WorkerSession(CallOrders):
                 self._collection = read_collection(message)
         return self._collection
 
-    def run(self, nodeids: Sequence[str], deadline: float, **looks: Unpack[PassLooks]) -> Pass:
-        """One pass over the given tests: `order` and `fetch`."""
-        self.order(nodeids, deadline, **looks)
-        return self.fetch(deadline)
+    def run(
+        self,
+        nodeids: Sequence[str],
+        deadline: float,
+        tell: Telling | None = None,
+        **looks: Unpack[PassLooks],
+    ) -> Pass:
+        """One pass over the given tests: `order` and `fetch`; `tell` is called as each begins."""
+        if tell is None:
+            self.order(nodeids, deadline, **looks)
+            return self.fetch(deadline)
+        self._order(nodeids, deadline, stepped=False, tells=True, **looks)
+        return self._finished(self._told(nodeids, deadline, tell))
+
+    def _told(self, nodeids: Sequence[str], deadline: float, tell: Telling) -> dict[str, Any]:
+        """The answer behind what tells that tests begin: of that only the number is believed."""
+        message = self._worker.receive(deadline)
+        for done, nodeid in enumerate(nodeids):
+            if message.get("event") != "begins":
+                break
+            tell(done, nodeid)
+            message = self._worker.receive(deadline)
+        return message
 
     def order(self, nodeids: Sequence[str], deadline: float, **looks: Unpack[PassLooks]) -> None:
         """Have a pass over the given tests begin; `fetch` waits for its end.

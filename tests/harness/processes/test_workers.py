@@ -123,6 +123,35 @@ def test_the_kernels_file_is_reported(project: Project, server: ForkServer) -> N
     assert project.run(server).modules == (str((project.root / "kernel.py").resolve()),)
 
 
+def test_it_is_told_when_each_test_begins(project: Project, server: ForkServer) -> None:
+    body = "import kernel, pytest\n@pytest.mark.parametrize('n', range(3))\ndef test(n): pass\n"
+    project.write("test_kernel.py", body)
+    told: list[tuple[int, str]] = []
+    with project.arm(server) as arm:
+        done = arm.run(nodeids(arm)[1:], deadline_in(30), lambda *begun: told.append(begun))
+        assert told == [(0, "test_kernel.py::test[1]"), (1, "test_kernel.py::test[2]")]
+        assert [test.nodeid for test in done.tests] == [nodeid for _, nodeid in told]
+        assert len(arm.run(nodeids(arm), deadline_in(30)).tests) == 3
+
+
+def test_more_beginnings_than_tests_are_no_answer(project: Project, server: ForkServer) -> None:
+    body = """
+        import gc
+        import kernel
+        from tile_agent_pytest.wire import Channel
+
+        def test():
+            channel = next(found for found in gc.get_objects() if isinstance(found, Channel))
+            while True:
+                channel.send({"event": "begins"})
+    """
+    project.write("test_kernel.py", body)
+    told: list[int] = []
+    with project.arm(server) as arm, pytest.raises(WorkerDied, match="makes no sense"):
+        arm.run(nodeids(arm), deadline_in(30), lambda done, _: told.append(done))
+    assert told == [0]
+
+
 def test_only_the_frozen_tests_run_in_the_frozen_order(
     project: Project, server: ForkServer
 ) -> None:
