@@ -20,6 +20,9 @@ class TestPlan:
     notes: tuple[str, ...] = ()
     benches: tuple[str, ...] = ()
     """Benchmark scripts that are perf tests, as `--bench` names them, relative to the root."""
+    correctness_k: str = ""
+    """The expression that chose the tests; empty where the defaults did."""
+    perf_k: str = ""
 
     @property
     def arguments(self) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from agent.events import (
 )
 from agent.finishing import Finishing
 from agent.harness.diagnostician import UNPROFILED, Diagnostician
+from agent.harness.failed_baseline import failed_baseline
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
     MeasuringBudget,
@@ -44,7 +45,6 @@ from agent.harness.measuring.budget import (
 from agent.harness.measuring.calibration import BudgetedCalibration
 from agent.harness.measuring.judge import Judge
 from agent.harness.measuring.timed_pass import PassLimit
-from agent.harness.processes.confinement import failed_baseline
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
 from agent.least_time import LeastTimes
@@ -158,7 +158,7 @@ class Effects:
         correctness_s = time.monotonic() - begin
         if isinstance(verified, Failure):
             raise_outrun("correctness", run.options, ends)
-            raise failed_baseline("correctness", run.options, verified.reason)
+            raise failed_baseline("correctness", run.options, verified, started(run).tests)
         verified.check(started(run).kernel)
         written = self.candidates.written()
         checkout = self.candidates.checkout(run, run.incumbent_sha)
@@ -166,7 +166,7 @@ class Effects:
         timing = self.judge.time(checkout, deadline, may_skip=True, limit=limit)
         if isinstance(timing, Failure):
             raise_outrun("perf", run.options, ends)
-            raise failed_baseline("perf", run.options, timing.reason)
+            raise failed_baseline("perf", run.options, timing, started(run).tests)
         cost = PairCost.expected(timing.costs, timing.start_s)
         return Baselined(
             records=timing.records,

@@ -52,7 +52,7 @@ _EXIT_CODES = {
     ExitCode.USAGE: "bad usage or input; nothing was changed, and the message says how to mend it",
     ExitCode.NO_IMPROVEMENT: "of a run: no improvement found; of `verify` and `bench`: the tests "
     "fail; of `lint`: an error was found; of `plan`: a run would try nothing or cannot begin here; "
-    "of `capture`: the command failed",
+    "of `capture`: the command failed, and made no call",
     ExitCode.ESCALATED: "escalated: the incumbent failed its own perf tests, nothing could be "
     "measured, or nothing was gained and the cause needs a person; of `capture`: no call launched "
     "a kernel of the file",

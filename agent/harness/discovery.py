@@ -75,7 +75,14 @@ def discover(
         UsageError: nothing collected, an import that fails, or no test of a kind that is needed.
     """
 
-    plan = TestPlan(selection.files, (), (), benches=selection.benches)
+    plan = TestPlan(
+        selection.files,
+        (),
+        (),
+        benches=selection.benches,
+        correctness_k=selection.correctness_k or "",
+        perf_k=selection.perf_k or "",
+    )
 
     def collect(*arguments: str) -> Collection:
         arm = WorkerSession(

@@ -35,8 +35,8 @@ def reproduce(run: Run) -> list[dict[str, str]]:
 def _run_again(run: Run) -> Iterator[str]:
     """`tile-agent run`, or `begin` where an assistant led it, with what is not the default.
 
-    What chose the tests is not in the journal, the files that were chosen are. A model's recordings
-    are left out: they answer nothing but the run that they were made for.
+    The files are named that were chosen, for it may be others by now. A model's recordings are left
+    out: they answer nothing but the run that they were made for.
     """
     started = run.started
     assert started is not None
@@ -46,6 +46,11 @@ def _run_again(run: Run) -> Iterator[str]:
         yield from ("--tests", file)
     for bench in started.tests.benches:
         yield from ("--bench", bench)
+    for flag, expression in (
+        ("--correctness-k", started.tests.correctness_k),
+        ("--perf-k", started.tests.perf_k),
+    ):
+        yield from (flag, expression) if expression else ()
     for setting in settings(led=led):
         value: Any = run.options
         if setting.path[0] != "options":

@@ -45,3 +45,10 @@ def test_a_run_that_an_assistant_led_is_begun() -> None:
     assert run_command(Options()) == (
         "tile-agent run --kernel kernels/softmax.py --tests tests/test_softmax.py"
     )
+
+
+def test_the_expressions_that_chose_the_tests_are_named() -> None:
+    tests = replace(STARTED.tests, correctness_k="80-855 and not dtype2", perf_k="perf")
+    command = reproduce(replay([replace(STARTED, tests=tests)]))[1]["command"]
+    assert "--correctness-k '80-855 and not dtype2' --perf-k perf" in command
+    assert refusal(command) is None

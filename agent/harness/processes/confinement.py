@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.environment import describe_sandbox
-from agent.errors import BaselineFailed, UsageError
+from agent.errors import UsageError
 from agent.options import Options, Sandbox
-from agent.target import CAPTURED
 from tile_agent_pytest.sandbox import SYSCALLS
 from tile_agent_pytest.watchdog import allowed_bytes
 
@@ -20,7 +19,6 @@ _LOST = re.compile(r"KeyError: '([A-Za-z_][A-Za-z0-9_]*)'")
 _REFUSED = re.compile(
     r"PermissionError|Permission denied|Operation not permitted|Errno 1\]|EPERM|OS call failed"
 )
-_TEST = re.compile(r"\S+\.py::(?:\w+::)*(\w+)")
 _REMEDY = (
     "workers are confined: they write only where their temporary files are, and reach no network; "
     "let the tests use tmp_path, or give --sandbox off"
@@ -94,25 +92,3 @@ def remedy(options: Options, reason: str) -> str:
         return f" ({lost[1]} was not handed on: --pass-env {lost[1]})"
     refused = options.sandbox is Sandbox.STRICT and _REFUSED.search(reason)
     return f" ({_REMEDY})" if refused else ""
-
-
-def failed_baseline(kind: str, options: Options, reason: str) -> BaselineFailed:
-    """The error of a run whose tests, of this kind, fail on the user's own code."""
-    way_out = remedy(options, reason) or _others(kind, reason)
-    return BaselineFailed(f"the {kind} tests fail before any change: {reason}{way_out}")
-
-
-def _others(kind: str, reason: str) -> str:
-    """How to do without the test that fails; empty where the reason names none."""
-    test = _TEST.match(reason)
-    if test is None:
-        return ""
-    if kind == "perf":
-        return f": mend it, or leave {test[1]} out with --perf-k"
-    if reason.partition("::")[0].endswith(CAPTURED) and "not close" in reason:
-        return (
-            ": it compares the file with itself, so two calls with the same arguments differ, "
-            "because programs write the same places or read what nothing has written: capture "
-            f"a command that makes no such call, or leave it out by --correctness-k 'not {test[1]}'"
-        )
-    return f": mend it, or leave it out, such as with --correctness-k 'not {test[1]} and not perf'"
