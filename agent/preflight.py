@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import UsageError, did_you_mean
+from agent.importers import Tree
 from agent.repository import Repository, shown
-from agent.target import Tree
 from agent.workspace import SANDBOX, state_dir
 
 _LARGEST_BYTES = 2 * 2**20
