@@ -258,10 +258,18 @@ def _which(files: Collection[str]) -> str:
     return f"{', '.join(others)} and {last}, which do" if others else f"{last}, which does"
 
 
-def or_captured(kernel: str) -> str:
-    """The end of a refusal for want of tests: how they are made of what a script calls."""
-    call = f"tile-agent capture --kernel {shlex.quote(kernel)} -- python SCRIPT"
-    return f"or have some made of the calls of a script: {call}"
+def or_captured(kernel: str, test: str = "") -> str:
+    """The end of a refusal for want of tests: how they are made of what a script calls.
+
+    Args:
+        kernel: the file.
+        test: a file of tests whose calls would do too; empty where there is none.
+    """
+    given = f"--kernel {shlex.quote(kernel)}"
+    script = f"a script: tile-agent capture {given} -- python SCRIPT"
+    command = shlex.quote(f"python -m pytest {shlex.quote(test)}")
+    run = f", or of these tests: tile-agent run {given} --capture {command}" if test else ""
+    return f"or have some made of the calls of {script}{run}"
 
 
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)
