@@ -102,23 +102,34 @@ class Importers:
         return dict(self._taking(ways, among)) if ways else {}
 
     def imported(self, path: str) -> list[str]:
-        """The files of the commit that one of it imports from, in order."""
+        """The files of the commit that one of it imports from, in order.
+
+        What a package's `__init__` hands on is imported from where that has it.
+        """
         imports = self._imports(path, self._tree.read([path])[path])
-        files = (
-            file
-            for module in imports.modules
-            for file in (f"{module}.py", f"{module}/__init__.py")
-            if file in self._tree.files and file != path
-        )
-        return sorted(files)
+        files = set(self._files(imports.modules))
+        for init in [file for file in files if file.endswith("__init__.py")]:
+            package = module_of(init)
+            asked = {name for origin, name, _ in imports.names if origin == package}
+            for origin, name, alias in self._imports(init, self._tree.read([init])[init]).names:
+                if alias in asked or {"*"} & {*asked, alias}:
+                    files.update(self._files([origin, origin / name]))
+        return sorted(files - {path})
+
+    def _files(self, modules: Iterable[PurePosixPath]) -> Iterator[str]:
+        for module in modules:
+            for file in (f"{module}.py", f"{module / '__init__.py'}"):
+                if file in self._tree.files:
+                    yield file
 
     def _mentioning(
         self, module: PurePosixPath, among: Iterable[str]
     ) -> Iterator[tuple[str, _Imports]]:
         """The files whose import statements hold the module's last name, and what they import."""
-        word = re.compile(rb"\b%s\b" % re.escape(module.name.encode()))
+        name = module.name.encode()
+        word = re.compile(rb"\b%s\b" % re.escape(name))
         for path, source in self._tree.read(sorted(among)).items():
-            if word.search(source) and word.search(_statements(source)):
+            if name in source and word.search(source) and word.search(_statements(source)):
                 yield path, self._imports(path, source)
 
     def _taking(self, ways: Collection[_Way], among: Collection[str]) -> Iterator[tuple[str, str]]:

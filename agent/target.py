@@ -25,6 +25,8 @@ from tile_agent_pytest.bench_command import BenchCommand
 
 CAPTURED = "_captured.py"
 """How the name of a file of captured tests ends."""
+DECORATED = re.compile(rb"@.*\b(?:jit|kernel)\b")
+"""What every file has that holds a tile kernel, and few others do."""
 MOST_NAMED = 2
 """Of the files that a line is about."""
 
@@ -73,16 +75,26 @@ def find_target(
         needs_tests: whether there have to be some already.
 
     Raises:
-        UsageError: the file does not parse or holds no tile kernel, no committed test is found, or
-            a benchmark is no committed Python script.
+        NoKernelError: the file holds no tile kernel; those that it imports from and do are named.
+        UsageError: it does not parse, no committed test is found, or a benchmark is no committed
+            Python script.
     """
-    source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
     roots = tuple(_import_roots(tree, kernel))
+    importers = Importers(tree, roots)
+    try:
+        source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
+    except NoKernelError:
+        if not (others := [path for path in importers.imported(kernel) if _holds(tree, path)]):
+            raise
+        do = "does" if len(others) == 1 else "do"
+        raise NoKernelError(
+            f"{kernel} holds no tile kernel; {_listed(others)}, which it imports from, {do}"
+        ) from None
     through: Collection[str] = ()
     if tests:
         files = list(_given(tree, tests))
     else:
-        files, through = _found(tree, kernel, Importers(tree, roots), needed=needs_tests)
+        files, through = _found(tree, kernel, importers, needed=needs_tests)
     return Target(
         kernel=kernel,
         backend=backend.name,
@@ -114,6 +126,18 @@ def parse(text: str, path: str) -> tuple[Source, Backend]:
             " cuda.tile's @ct.kernel or Triton's @triton.jit"
         )
     return source, backend
+
+
+def _holds(tree: Tree, path: str) -> bool:
+    """Whether a file of the commit holds a tile kernel."""
+    text = tree.read([path])[path]
+    if not DECORATED.search(text):
+        return False  # detecting takes a tenth of a second and more
+    try:
+        parse(text.decode("utf-8", "replace"), path)
+    except UsageError:
+        return False
+    return True
 
 
 def left_alone(source: Source, launches: Iterable[ObservedLaunch]) -> Iterator[str]:
@@ -246,16 +270,17 @@ def _all_captured(tests: Collection[str]) -> bool:
 def _how_found(kernel: str, through: Collection[str]) -> Iterator[str]:
     """A line on the modules through which the tests reach the kernel, where they do."""
     if through:
-        yield f"no test imports {kernel}: taken are those that import {_which(through)}"
+        do = "which does" if len(through) == 1 else "which do"
+        yield f"no test imports {kernel}: taken are those that import {_listed(through)}, {do}"
 
 
-def _which(files: Collection[str]) -> str:
-    """Files as the subject of what one of them or several do."""
+def _listed(files: Collection[str]) -> str:
+    """Files in a line; of many the first ones, and how many more."""
     named = [*files][:MOST_NAMED]
     if more := len(files) - len(named):
         named.append(f"{more} more")
     *others, last = named
-    return f"{', '.join(others)} and {last}, which do" if others else f"{last}, which does"
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def or_captured(kernel: str, test: str = "") -> str:

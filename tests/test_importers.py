@@ -1,4 +1,4 @@
-"""Finding tests that reach the kernel through other modules, in real repositories."""
+"""Tests that reach a kernel through other modules, and files that do, in real repositories."""
 
 from __future__ import annotations
 
@@ -120,3 +120,40 @@ def test_uncommitted_tests_of_a_module_in_between(tmp_path: Path) -> None:
     write(repo, {"tests/test_ops.py": "from pkg.ops.fast import fast as f\n"})
     said = refusal(repo, "pkg/kernels/softmax.py")
     assert said.startswith("tests/test_ops.py has uncommitted changes")
+
+
+# --- from where a file without a kernel has one ---------------------------------------------------
+
+WRAPPER = "def softmax(x):\n    return launch(x)\n"
+
+
+@pytest.mark.parametrize(
+    ("imports", "said"),
+    [
+        ("from pkg.kernels.softmax import softmax as launch", "pkg/kernels/softmax.py, {}, does"),
+        ("from ..kernels import softmax as k", "pkg/kernels/softmax.py, {}, does"),
+        ("from pkg.kernels import gelu", "pkg/kernels/gelu.py, {}, does"),
+        ("from pkg.kernels import *", "pkg/kernels/gelu.py, {}, does"),
+        (
+            "from pkg.kernels import gelu, softmax, add",
+            "pkg/kernels/add.py, pkg/kernels/gelu.py and 1 more, {}, do",
+        ),
+        ("from pkg.kernels import softmax, add", "add.py and pkg/kernels/softmax.py, {}, do"),
+    ],
+)
+def test_a_file_without_a_kernel_names_what_it_imports_one_from(
+    tmp_path: Path, imports: str, said: str
+) -> None:
+    files = dict.fromkeys([f"pkg/kernels/{n}.py" for n in ("softmax", "gelu", "add")], KERNEL)
+    init = {"pkg/kernels/__init__.py": "from .gelu import gelu\nfrom . import util\n"}
+    others = {"pkg/kernels/util.py": "@jit.kernel\ndef f(): pass\n"}
+    wrapper = {"pkg/ops/softmax.py": f"{imports}\nfrom pkg.kernels import util\n{WRAPPER}"}
+    repo = make_repo(tmp_path, {**files, **init, **others, **wrapper})
+    message = refusal(repo, "pkg/ops/softmax.py")
+    assert message.startswith("pkg/ops/softmax.py holds no tile kernel; ")
+    assert message.endswith(said.format("which it imports from"))
+
+
+def test_a_file_without_a_kernel_that_imports_from_no_such_file(tmp_path: Path) -> None:
+    wrapper = {"ops.py": f"import torch\nfrom util import launch\n{WRAPPER}", "util.py": "x = 1\n"}
+    assert "it needs a function decorated with" in refusal(make_repo(tmp_path, wrapper), "ops.py")
