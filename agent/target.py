@@ -102,7 +102,7 @@ def find_target(
         tests=tuple(files),
         benches=tuple(_benches(tree, benches, kernel)),
         import_roots=roots,
-        notes=tuple(_how_found(kernel, through)),
+        notes=tuple(_how_found(kernel, files, through)),
     )
 
 
@@ -267,11 +267,13 @@ def _all_captured(tests: Collection[str]) -> bool:
     return all(test.endswith(CAPTURED) for test in tests)
 
 
-def _how_found(kernel: str, through: Collection[str]) -> Iterator[str]:
+def _how_found(kernel: str, tests: Iterable[str], through: Collection[str]) -> Iterator[str]:
     """A line on the modules through which the tests reach the kernel, where they do."""
     if through:
+        captured = any(test.endswith(CAPTURED) for test in tests)
+        none = "no test but captured ones" if captured else "no test"
         do = "which does" if len(through) == 1 else "which do"
-        yield f"no test imports {kernel}: taken are those that import {_listed(through)}, {do}"
+        yield f"{none} imports {kernel}: taken are those that import {_listed(through)}, {do}"
 
 
 def _listed(files: Collection[str]) -> str:

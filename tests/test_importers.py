@@ -105,7 +105,9 @@ def test_a_module_in_between_counts_only_where_no_other_test_is_found(tmp_path: 
     assert indirect(tmp_path / "loose", {**through, **loose}) == ("test.py", "")
     captured = {"tests/test_softmax_captured.py": "import pkg.kernels.softmax\n"}
     both = "tests/test_ops.py tests/test_softmax_captured.py"
-    assert indirect(tmp_path / "captured", {**through, **captured})[0] == both
+    found, said = indirect(tmp_path / "captured", {**through, **captured})
+    assert found == both
+    assert said.startswith("no test but captured ones imports pkg/kernels/softmax.py: taken are")
 
 
 def test_what_is_no_python_in_between_is_passed_over(tmp_path: Path) -> None:
