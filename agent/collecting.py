@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -77,7 +78,7 @@ class Collecting:
         """
         request, target = self._request, self._target
         try:
-            return discover(
+            plan = discover(
                 self.server,
                 Checkout(root, target.sys_path(root), target.kernel),
                 Selection(
@@ -95,6 +96,7 @@ class Collecting:
             )
         except UsageError as problem:
             raise UsageError(f"{problem}{remedy(request.options, str(problem))}") from problem
+        return replace(plan, notes=(*target.notes, *plan.notes))
 
     def preload_again(self) -> None:
         """Import once what was imported for the tests when they were collected."""

@@ -7,15 +7,19 @@ import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from agent.errors import UsageError, did_you_mean
+from agent.importers import Tree
 from agent.repository import Repository, shown
-from agent.target import Tree
+from agent.target import DECORATED, MOST_NAMED
 from agent.workspace import SANDBOX, state_dir
 
 _LARGEST_BYTES = 2 * 2**20
 _LEAST_FREE_BYTES = 64 * 2**20
+_LOOKED_AT = 20
+"""Of the files that are called like one that is missing."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def read_file(path: Path) -> str:
             nothing = f"{shown(path)} is a link to nothing: name the kernel's own file"
             raise UsageError(nothing) from None
         near = did_you_mean(path.name, (other.name for other in path.parent.glob("*.py")))
-        mend = near or "name the Python file that holds the kernel"
+        mend = _elsewhere(path) or near or "name the Python file that holds the kernel"
         raise UsageError(f"{shown(path)}: no such file; {mend}") from None
     except OSError as error:
         raise UsageError(f"{shown(path)} cannot be read: {error.strerror}") from None
@@ -106,6 +110,26 @@ def read_file(path: Path) -> str:
             f"{shown(path)} begins with a byte-order mark: save it without one and commit it"
         )
     return text
+
+
+def _elsewhere(path: Path) -> str:
+    """A question that names committed files of the same name; empty where there are none.
+
+    Where some look like a tile kernel's, the others are left out; the most alike paths come first.
+    """
+    try:
+        repository = Repository.open(_existing(path.absolute().parent))
+    except UsageError:
+        return ""
+    root, head = repository.root, repository.head()
+    names = [] if head is None else [n for n in repository.files(head) if Path(n).name == path.name]
+    given = os.path.relpath(path.absolute(), root)
+    there = [name for name in names if (root / name).is_file()]
+    alike = get_close_matches(given, there, n=_LOOKED_AT, cutoff=0)
+    kernels = [name for name in alike if DECORATED.search((root / name).read_bytes())]
+    near = [root / name for name in (kernels or alike)[:MOST_NAMED]]
+    told = [shown(each if path.is_absolute() else os.path.relpath(each)) for each in near]
+    return f"did you mean {' or '.join(told)}?" if told else ""
 
 
 def _check_committed(repository: Repository, head_sha: str, kernel: str, change: str) -> None:

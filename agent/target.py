@@ -6,12 +6,10 @@ Everything is read from a commit, since a commit is what a run judges; git itsel
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shlex
-import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -20,25 +18,17 @@ from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
 from agent.errors import UsageError
+from agent.importers import Importers, Tree, module_of, parsed
 from agent.launches import ObservedLaunch
 from agent.syntax import Source
 from tile_agent_pytest.bench_command import BenchCommand
 
 CAPTURED = "_captured.py"
 """How the name of a file of captured tests ends."""
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A commit, and how the user's checkout differs from it. Paths are relative to the root."""
-
-    root: Path
-    """Of the user's checkout."""
-    files: Collection[str]
-    read: Callable[[Iterable[str]], Mapping[str, bytes]]
-    """The content of files of the commit."""
-    changes: Collection[str] = ()
-    """Files of the checkout that are modified, staged or untracked."""
+DECORATED = re.compile(rb"@.*\b(?:jit|kernel)\b")
+"""What every file has that holds a tile kernel, and few others do."""
+MOST_NAMED = 2
+"""Of the files that a line is about."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +44,8 @@ class Target:
     """Benchmark scripts with their arguments, relative to the root."""
     import_roots: tuple[str, ...]
     """Folders, relative to the root, that belong on `sys.path`, in order."""
+    notes: tuple[str, ...] = ()
+    """By what the tests were found, where no test imports the kernel or is named after it."""
 
     @property
     def wrappers(self) -> tuple[str, ...]:
@@ -83,20 +75,34 @@ def find_target(
         needs_tests: whether there have to be some already.
 
     Raises:
-        UsageError: the file does not parse or holds no tile kernel, no committed test is found, or
-            a benchmark is no committed Python script.
+        NoKernelError: the file holds no tile kernel; those that it imports from and do are named.
+        UsageError: it does not parse, no committed test is found, or a benchmark is no committed
+            Python script.
     """
-    source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
     roots = tuple(_import_roots(tree, kernel))
+    importers = Importers(tree, roots)
+    try:
+        source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
+    except NoKernelError:
+        if not (others := [path for path in importers.imported(kernel) if _holds(tree, path)]):
+            raise
+        do = "does" if len(others) == 1 else "do"
+        raise NoKernelError(
+            f"{kernel} holds no tile kernel; {_listed(others)}, which it imports from, {do}"
+        ) from None
+    through: Collection[str] = ()
+    if tests:
+        files = list(_given(tree, tests))
+    else:
+        files, through = _found(tree, kernel, importers, needed=needs_tests)
     return Target(
         kernel=kernel,
         backend=backend.name,
         kernels=backend.kernels(source),
-        tests=tuple(
-            _given(tree, tests) if tests else _found(tree, kernel, roots, needed=needs_tests)
-        ),
+        tests=tuple(files),
         benches=tuple(_benches(tree, benches, kernel)),
         import_roots=roots,
+        notes=tuple(_how_found(kernel, files, through)),
     )
 
 
@@ -122,6 +128,18 @@ def parse(text: str, path: str) -> tuple[Source, Backend]:
     return source, backend
 
 
+def _holds(tree: Tree, path: str) -> bool:
+    """Whether a file of the commit holds a tile kernel."""
+    text = tree.read([path])[path]
+    if not DECORATED.search(text):
+        return False  # detecting takes a tenth of a second and more
+    try:
+        parse(text.decode("utf-8", "replace"), path)
+    except UsageError:
+        return False
+    return True
+
+
 def left_alone(source: Source, launches: Iterable[ObservedLaunch]) -> Iterator[str]:
     """A line on the kernels that the file launches and no perf test does, where there are some."""
     backend = detect(source)
@@ -135,19 +153,13 @@ def left_alone(source: Source, launches: Iterable[ObservedLaunch]) -> Iterator[s
 def _parsed(text: str, path: str) -> None:
     """Raise `UsageError` where a file is no Python."""
     try:
-        _ast(text)
+        parsed(text)
     except (SyntaxError, ValueError) as error:
         if not path.endswith(".py"):
             raise UsageError(f"{path} is no Python file: name the file of a kernel") from None
         line = getattr(error, "lineno", None) or 1
         reason = getattr(error, "msg", None) or error
         raise UsageError(f"{path}:{line}: {reason}: mend the syntax and commit it") from None
-
-
-def _ast(source: str | bytes) -> ast.Module:
-    with warnings.catch_warnings():  # an invalid escape sequence in a test is not ours to report
-        warnings.simplefilter("ignore")
-        return ast.parse(source)
 
 
 # --- import roots -------------------------------------------------------------------------------
@@ -220,34 +232,71 @@ def _covers(path: str, file: str) -> bool:
     return path in (file, ".") or file.startswith(f"{path}/")
 
 
-def _found(tree: Tree, kernel: str, roots: Collection[str], *, needed: bool) -> list[str]:
+def _found(
+    tree: Tree, kernel: str, importers: Importers, *, needed: bool
+) -> tuple[list[str], Collection[str]]:
     """The tests that import the kernel's module, or else those that are named after it.
 
-    Tests that were captured import it in any case: where no other does, those that are named after
-    it count beside them, as they did before.
+    Where there are none, those that import a module of the project which imports the kernel's: the
+    files of these modules are the second value. Tests that were captured import the kernel in any
+    case: where no other does, the others count beside them, as they did before.
     """
     tests = sorted(path for path in tree.files if _is_test(path))
     named = _named_after(kernel)
-    found = list(_importing(tree, kernel, roots, tests))
-    if all(test.endswith(CAPTURED) for test in found):
+    through: dict[str, str] = {}
+    found = list(importers.importing(kernel, tests))
+    if _all_captured(found):
         found = sorted({*found, *(test for test in tests if named(test))})
     if not found:  # pytest collects them where they are named
         loose = sorted(p for p in tree.files if p != kernel and _may_be_test(p))
-        found = [p for p in _importing(tree, kernel, roots, loose) if _has_tests(tree, p)]
+        found = [p for p in importers.importing(kernel, loose) if _has_tests(tree, p)]
+    if _all_captured(found):
+        through = importers.through(kernel, tests)
+        found = sorted({*found, *through})
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
-        stem = _module(kernel).name
+        stem = module_of(kernel).name
         raise UsageError(
-            f"no committed test imports {kernel} or is called test_{stem}.py:"
-            f" name one with --tests FILE[::TEST], {or_captured(kernel)}"
+            f"no committed test imports {kernel}, or a module that does, or is called"
+            f" test_{stem}.py: name one with --tests FILE[::TEST], {or_captured(kernel)}"
         )
-    return found
+    return found, sorted(set(through.values()))
 
 
-def or_captured(kernel: str) -> str:
-    """The end of a refusal for want of tests: how they are made of what a script calls."""
-    call = f"tile-agent capture --kernel {shlex.quote(kernel)} -- python SCRIPT"
-    return f"or have some made of the calls of a script: {call}"
+def _all_captured(tests: Collection[str]) -> bool:
+    return all(test.endswith(CAPTURED) for test in tests)
+
+
+def _how_found(kernel: str, tests: Iterable[str], through: Collection[str]) -> Iterator[str]:
+    """A line on the modules through which the tests reach the kernel, where they do."""
+    if through:
+        captured = any(test.endswith(CAPTURED) for test in tests)
+        none = "no test but captured ones" if captured else "no test"
+        do = "which does" if len(through) == 1 else "which do"
+        yield f"{none} imports {kernel}: taken are those that import {_listed(through)}, {do}"
+
+
+def _listed(files: Collection[str]) -> str:
+    """Files in a line; of many the first ones, and how many more."""
+    named = [*files][:MOST_NAMED]
+    if more := len(files) - len(named):
+        named.append(f"{more} more")
+    *others, last = named
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def or_captured(kernel: str, test: str = "") -> str:
+    """The end of a refusal for want of tests: how they are made of what a script calls.
+
+    Args:
+        kernel: the file.
+        test: a file of tests whose calls would do too; empty where there is none.
+    """
+    given = f"--kernel {shlex.quote(kernel)}"
+    script = f"a script: tile-agent capture {given} -- python SCRIPT"
+    command = shlex.quote(f"python -m pytest {shlex.quote(test)}")
+    run = f", or of these tests: tile-agent run {given} --capture {command}" if test else ""
+    return f"or have some made of the calls of {script}{run}"
 
 
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)
@@ -270,7 +319,7 @@ def _has_tests(tree: Tree, path: str) -> bool:
 
 
 def _named_after(kernel: str) -> Callable[[str], bool]:
-    stem = _module(kernel).name
+    stem = module_of(kernel).name
 
     def matches(path: str) -> bool:
         name = PurePosixPath(path).name
@@ -285,104 +334,3 @@ def _check_unchanged(changed: Iterable[str]) -> None:
         raise UsageError(
             f"{path} has uncommitted changes, and a run judges the commit: commit it first"
         )
-
-
-# --- who imports the kernel ---------------------------------------------------------------------
-#
-# A module is a path without its suffix: 'src/pkg/softmax'. An absolute import may mean one such
-# path under each import root, a relative one means a path beside its own file.
-
-
-@dataclass(frozen=True)
-class _Imports:
-    """What a file imports."""
-
-    modules: frozenset[PurePosixPath]
-    """All that its import statements may name."""
-    names: frozenset[tuple[PurePosixPath, str, str]]
-    """(module, name, name it is given here) of `from module import name`."""
-    attributes: frozenset[str]
-
-
-def _importing(
-    tree: Tree, kernel: str, roots: Collection[str], tests: Collection[str]
-) -> Iterator[str]:
-    module = _module(kernel)
-    exports = _exports(tree, kernel, roots)
-    words = [name.encode() for name in {module.name, *(package.name for package in exports)}]
-    for test, source in tree.read(tests).items():
-        if not any(word in source for word in words):
-            continue  # parsing every test of a large repository would take minutes
-        imports = _imports(test, source, roots)
-        if module in imports.modules or any(
-            {name for origin, name, _ in imports.names if origin == package} & {*names, "*"}
-            or (package in imports.modules and imports.attributes & names)
-            for package, names in exports.items()
-        ):
-            yield test
-
-
-def _exports(
-    tree: Tree, kernel: str, roots: Collection[str]
-) -> dict[PurePosixPath, frozenset[str]]:
-    """The packages around the kernel whose `__init__` hands on names of it, and which."""
-    module = _module(kernel)
-    inits = {str(package / "__init__.py"): package for package in module.parents}
-    sources = tree.read(path for path in inits if path in tree.files)
-    exports = {}
-    for init, source in sources.items():
-        names = {
-            (name, alias)
-            for origin, name, alias in _imports(init, source, roots).names
-            if origin == module
-        }
-        exported = frozenset(alias for name, alias in names if name != "*")
-        if ("*", "*") in names:
-            exported |= _defined(tree.read([kernel])[kernel])
-        if exported:
-            exports[inits[init]] = exported
-    return exports
-
-
-def _defined(source: bytes) -> frozenset[str]:
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    return frozenset(node.name for node in _ast(source).body if isinstance(node, kinds))
-
-
-def _imports(path: str, source: bytes, roots: Collection[str]) -> _Imports:
-    """What a file imports anywhere in it; nothing when it does not parse."""
-    try:
-        nodes = list(ast.walk(_ast(source)))
-    except (SyntaxError, ValueError):
-        nodes = []
-    tops = [PurePosixPath(root) for root in roots]
-    modules: set[PurePosixPath] = set()
-    names: set[tuple[PurePosixPath, str, str]] = set()
-    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    for node in nodes:
-        match node:
-            case ast.Import():
-                modules |= {top / _path(alias.name) for alias in node.names for top in tops}
-            case ast.ImportFrom():
-                here = PurePosixPath(path).parents[: node.level][-1:] if node.level else tops
-                for origin in (top / _path(node.module or "") for top in here):
-                    modules.add(origin)
-                    modules |= {origin / alias.name for alias in node.names}
-                    names |= {(origin, a.name, a.asname or a.name) for a in node.names}
-            case ast.Call(
-                func=ast.Name(id="import_module" | "importorskip")
-                | ast.Attribute(attr="import_module" | "importorskip"),
-                args=[ast.Constant(value=str(name)), *_],
-            ):
-                modules |= {top / _path(name) for top in tops}
-    return _Imports(frozenset(modules), frozenset(names), frozenset(attributes))
-
-
-def _path(dotted: str) -> PurePosixPath:
-    return PurePosixPath(*dotted.split("."))
-
-
-def _module(path: str) -> PurePosixPath:
-    """The module of a file; a package's is its folder."""
-    file = PurePosixPath(path)
-    return file.parent if file.name == "__init__.py" else file.with_suffix("")

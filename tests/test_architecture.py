@@ -38,7 +38,7 @@ TIERS = """
     rewriting  diagnosis
     tuning
     target
-    backends
+    importers  backends
     analysis
     evidence
     journal  repository  lock  environment  syntax

@@ -165,6 +165,30 @@ def test_bad_files(repo: Path, message: str) -> None:
     assert not before or changed(before, snapshot(repo)) == set()
 
 
+def test_a_missing_file_names_those_of_the_same_name(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that look like kernels come first; what is not in the commit is not named."""
+    more = ("ops/softmax.py", "docs/x/y/gelu.py", "c/d/e/gelu.py", "cc/gelu.py")
+    write(repo, dict.fromkeys(more, "x = 1\n"))
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "more")
+    write(repo, {"new/relu.py": ""})
+    monkeypatch.chdir(repo)
+    asked = "no such file; did you mean {}?"
+    assert refusal(Path("nowhere/deep/softmax.py")).endswith(asked.format(SOFTMAX))
+    assert refusal(repo / "softmax.py").endswith(asked.format(repo / SOFTMAX))
+    assert refusal(Path("c/gelu.py")).endswith(asked.format("cc/gelu.py or c/d/e/gelu.py"))
+    assert refusal(Path("relu.py")).endswith("name the Python file that holds the kernel")
+    monkeypatch.chdir(repo / "ops")
+    assert refusal(Path("kernels/softmax.py")).endswith(asked.format(f"../{SOFTMAX}"))
+
+
+def test_a_missing_file_outside_of_a_repository(tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "softmax.py"
+    assert refusal(missing).endswith("no such file; name the Python file that holds the kernel")
+
+
 def stage(repo: Path) -> None:
     write(repo, {SOFTMAX: "x = 1\n"})
     git(repo, "add", SOFTMAX)

@@ -145,10 +145,11 @@ def discover(
         (PERF, perf, "--perf-k, --bench 'python SCRIPT'"),
     ):
         if kind in selection.needs and not found:
+            run = _file(everything.items[0]) if kind == PERF else ""
             raise UsageError(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
-                f"{or_captured(checkout.kernel)}" + (f" ({notes[-1]})" if notes else "")
+                f"{or_captured(checkout.kernel, run)}" + (f" ({notes[-1]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
     return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))

@@ -239,7 +239,8 @@ def test_no_perf_tests(project: Project, server: ForkServer) -> None:
     assert refusal(project, server, body) == (
         "no perf tests among the 2 collected from test_kernel.py: "
         "choose them with --perf-k, --bench 'python SCRIPT' or --tests, or have some made of the "
-        "calls of a script: tile-agent capture --kernel kernel.py -- python SCRIPT"
+        "calls of a script: tile-agent capture --kernel kernel.py -- python SCRIPT, or of these "
+        "tests: tile-agent run --kernel kernel.py --capture 'python -m pytest test_kernel.py'"
     )
 
 

@@ -1,0 +1,243 @@
+"""Who imports a module in a commit, by itself or through another file of the project.
+
+A module is a path without its suffix: 'src/pkg/softmax'. An absolute import may mean one such path
+under each import root, a relative one means a path beside its own file. Folders without an
+`__init__.py` are no obstacle: no such file is asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A commit, and how the user's checkout differs from it. Paths are relative to the root."""
+
+    root: Path
+    """Of the user's checkout."""
+    files: Collection[str]
+    read: Callable[[Iterable[str]], Mapping[str, bytes]]
+    """The content of files of the commit."""
+    changes: Collection[str] = ()
+    """Files of the checkout that are modified, staged or untracked."""
+
+
+@dataclass(frozen=True)
+class _Imports:
+    """What a file imports."""
+
+    modules: frozenset[PurePosixPath]
+    """All that its import statements may name."""
+    names: frozenset[tuple[PurePosixPath, str, str]]
+    """(module, name, name it is given here) of `from module import name`."""
+    attributes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A module whose import leads to the kernel."""
+
+    module: PurePosixPath
+    names: frozenset[str] | None
+    """Those of its names that do; None where all are taken to."""
+    file: str
+    """The file that the way leads through."""
+
+    def is_taken(self, imports: _Imports) -> bool:
+        """Whether a file that imports this goes the way."""
+        if self.names is None:
+            return self.module in imports.modules
+        taken = {name for origin, name, _ in imports.names if origin == self.module}
+        return bool(taken & {*self.names, "*"}) or (
+            self.module in imports.modules and bool(imports.attributes & self.names)
+        )
+
+    def may_be_taken(self, source: bytes, statements: bytes) -> bool:
+        """Whether a text looks like it; False is certain."""
+        return self.module.name.encode() in statements and (
+            self.names is None
+            or b"*" in statements
+            or any(name.encode() in source for name in self.names)
+        )
+
+
+class Importers:
+    """Who imports what in a commit."""
+
+    def __init__(self, tree: Tree, roots: Iterable[str]) -> None:
+        """Of that commit, with these folders on `sys.path`."""
+        self._tree = tree
+        self._tops = [PurePosixPath(root) for root in roots]
+        self._read: dict[str, _Imports] = {}
+
+    def importing(self, kernel: str, among: Collection[str]) -> Iterator[str]:
+        """Those of some files that import the kernel's module, or what a package hands on of it."""
+        ways = [_Way(module_of(kernel), None, kernel), *self._handed_on(kernel)]
+        yield from (path for path, _ in self._taking(ways, among))
+
+    def through(self, kernel: str, among: Collection[str]) -> dict[str, str]:
+        """Those of some files that import a module which imports the kernel's, and its file.
+
+        No file of `among` is such a module. Of a package's `__init__` only what it defines, or
+        hands on of the kernel, counts.
+        """
+        module = module_of(kernel)
+        others = {path for path in self._tree.files if path.endswith(".py")}
+        ways: list[_Way] = []
+        for path, imports in self._mentioning(module, others - {*among, kernel}):
+            if module not in imports.modules:
+                continue
+            names = None
+            if PurePosixPath(path).name == "__init__.py":
+                given = {a for o, n, a in imports.names if module in (o, o / n)} - {"*"}
+                names = _defined(self._tree.read([path])[path]) | given
+            if names is None or names:
+                ways += [_Way(module_of(path), names, path), *self._handed_on(path, names)]
+        return dict(self._taking(ways, among)) if ways else {}
+
+    def imported(self, path: str) -> list[str]:
+        """The files of the commit that one of it imports from, in order.
+
+        What a package's `__init__` hands on is imported from where that has it.
+        """
+        imports = self._imports(path, self._tree.read([path])[path])
+        files = set(self._files(imports.modules))
+        for init in [file for file in files if file.endswith("__init__.py")]:
+            package = module_of(init)
+            asked = {name for origin, name, _ in imports.names if origin == package}
+            for origin, name, alias in self._imports(init, self._tree.read([init])[init]).names:
+                if alias in asked or {"*"} & {*asked, alias}:
+                    files.update(self._files([origin, origin / name]))
+        return sorted(files - {path})
+
+    def _files(self, modules: Iterable[PurePosixPath]) -> Iterator[str]:
+        for module in modules:
+            for file in (f"{module}.py", f"{module / '__init__.py'}"):
+                if file in self._tree.files:
+                    yield file
+
+    def _mentioning(
+        self, module: PurePosixPath, among: Iterable[str]
+    ) -> Iterator[tuple[str, _Imports]]:
+        """The files whose import statements hold the module's last name, and what they import."""
+        name = module.name.encode()
+        word = re.compile(rb"\b%s\b" % re.escape(name))
+        for path, source in self._tree.read(sorted(among)).items():
+            if name in source and word.search(source) and word.search(_statements(source)):
+                yield path, self._imports(path, source)
+
+    def _taking(self, ways: Collection[_Way], among: Collection[str]) -> Iterator[tuple[str, str]]:
+        """Each file that goes one of the ways, and the file that its first one leads through."""
+        words = {way.module.name.encode() for way in ways}
+        for path, source in self._tree.read(among).items():
+            if not any(word in source for word in words):
+                continue  # parsing every test of a large repository would take minutes
+            statements = _statements(source)
+            likely = [way for way in ways if way.may_be_taken(source, statements)]
+            imports = self._imports(path, source) if likely else None
+            for way in likely:
+                if imports and way.is_taken(imports):
+                    yield path, way.file
+                    break
+
+    def _handed_on(self, file: str, names: frozenset[str] | None = None) -> Iterator[_Way]:
+        """The packages around a module whose `__init__` hands on names of it, and which.
+
+        Args:
+            file: of the module.
+            names: those of it that are looked for; all of them where it is None.
+        """
+        module = module_of(file)
+        inits = {str(package / "__init__.py"): package for package in module.parents}
+        sources = self._tree.read(path for path in inits if path in self._tree.files)
+        for init, source in sources.items():
+            given = {
+                (name, alias)
+                for origin, name, alias in self._imports(init, source).names
+                if origin == module
+            }
+            exported = frozenset(
+                alias for name, alias in given if name != "*" and (names is None or name in names)
+            )
+            if ("*", "*") in given:
+                exported |= _defined(self._tree.read([file])[file]) if names is None else names
+            if exported:
+                yield _Way(inits[init], exported, file)
+
+    def _imports(self, path: str, source: bytes) -> _Imports:
+        if path not in self._read:
+            self._read[path] = _imports(path, source, self._tops)
+        return self._read[path]
+
+
+_STATEMENT = re.compile(
+    rb"(?:^|[;:])[ \t]*(?:from|import)\b(?:\((?:#[^\n]*\n|[^)#])*\)|\\\r?\n|[^\n\\(])*"
+    rb"|import(?:_module|orskip)\b[^)]*",
+    re.MULTILINE,
+)
+
+
+def _statements(source: bytes) -> bytes:
+    """All in a text that looks like an import: a word that is not in it is not imported."""
+    return b"\n".join(_STATEMENT.findall(source))
+
+
+def parsed(source: str | bytes) -> ast.Module:
+    """The tree of a file.
+
+    Raises:
+        SyntaxError: it is no Python.
+        ValueError: neither, by a null byte.
+    """
+    with warnings.catch_warnings():  # an invalid escape sequence in a test is not ours to report
+        warnings.simplefilter("ignore")
+        return ast.parse(source)
+
+
+def module_of(path: str) -> PurePosixPath:
+    """The module of a file; a package's is its folder."""
+    file = PurePosixPath(path)
+    return file.parent if file.name == "__init__.py" else file.with_suffix("")
+
+
+def _defined(source: bytes) -> frozenset[str]:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return frozenset(node.name for node in parsed(source).body if isinstance(node, kinds))
+
+
+def _imports(path: str, source: bytes, tops: Collection[PurePosixPath]) -> _Imports:
+    """What a file imports anywhere in it; nothing when it does not parse."""
+    try:
+        nodes = list(ast.walk(parsed(source)))
+    except (SyntaxError, ValueError):
+        nodes = []
+    modules: set[PurePosixPath] = set()
+    names: set[tuple[PurePosixPath, str, str]] = set()
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    for node in nodes:
+        match node:
+            case ast.Import():
+                modules |= {top / _path(alias.name) for alias in node.names for top in tops}
+            case ast.ImportFrom():
+                here = PurePosixPath(path).parents[: node.level][-1:] if node.level else tops
+                for origin in (top / _path(node.module or "") for top in here):
+                    modules.add(origin)
+                    modules |= {origin / alias.name for alias in node.names}
+                    names |= {(origin, a.name, a.asname or a.name) for a in node.names}
+            case ast.Call(
+                func=ast.Name(id="import_module" | "importorskip")
+                | ast.Attribute(attr="import_module" | "importorskip"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                modules |= {top / _path(name) for top in tops}
+    return _Imports(frozenset(modules), frozenset(names), frozenset(attributes))
+
+
+def _path(dotted: str) -> PurePosixPath:
+    return PurePosixPath(*dotted.split("."))
