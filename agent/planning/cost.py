@@ -22,6 +22,13 @@ def cost_lines(tests: TestPlan | None, options: Options, earlier: EarlierRun | N
         lines.append(
             f"an iteration {earlier.iteration_s:.0f} s, the median of {earlier.iterations}{final}"
         )
+    now = (len(tests.correctness), len(tests.perf)) if tests else earlier.tests
+    if now != earlier.tests:
+        (correct, perf), (ours, our_perf) = earlier.tests, now
+        lines.append(
+            f"that run had {correct} correctness and {perf} perf tests, this one would have {ours} "
+            f"and {our_perf}"
+        )
     return lines
 
 

@@ -33,6 +33,8 @@ class EarlierRun:
     """The median; None where it made none."""
     iterations: int
     final_s: float | None
+    tests: tuple[int, int]
+    """How many correctness and perf tests it had."""
     launches: tuple[ObservedLaunch, ...]
     """Of its origin."""
     longest_ms: dict[str, float]
@@ -91,6 +93,7 @@ def _of_journal(repository: Repository, name: str, kernel: str, sha: str) -> Ear
         iteration_s=median(settled) if settled else None,
         iterations=len(settled),
         final_s=final_s,
+        tests=(len(run.started.tests.correctness), len(run.started.tests.perf)),
         launches=baseline.launches,
         longest_ms=baseline.longest_ms,
         diagnosis=calibrated.diagnosis,

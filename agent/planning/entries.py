@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agent.analysis.common.subject import Subject
+from agent.analysis.common.subject import Hardware, Subject
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined
 from agent.proposers.playbook import offered
@@ -53,6 +53,12 @@ class PlannedEntries:
     """Near misses first, what is foreign to the kernel last."""
     opt_in: tuple[str, ...]
     """What only `--only` has a run try."""
+    on_gpu: tuple[Applicable, ...] = ()
+    """Where Triton's interpreter stands in for a GPU: what a run on one would try besides."""
+
+
+GPU = Hardware(sm=90)
+"""The one that is spoken of where there is none: Hopper."""
 
 
 def planned(
@@ -71,6 +77,17 @@ def planned(
     over = [passed_over(reason, some) for reason, some in names.items()]
     over.sort(key=lambda each: (each.foreign, not each.near_miss))
     return tuple(tried), tuple(over)
+
+
+def planned_on_gpu(
+    entries: Sequence[Optimization], subject: Subject, tried: Sequence[Applicable]
+) -> tuple[Applicable, ...]:
+    """What a GPU would have tried besides; nothing where the kernel is not interpreted."""
+    if not subject.hardware.interpreted:
+        return ()
+    here = {each.optimization for each in tried}
+    there, _ = planned(entries, replace(subject, hardware=GPU))
+    return tuple(each for each in there if each.optimization not in here)
 
 
 def passed_over(reason: str, names: Sequence[str]) -> PassedOver:

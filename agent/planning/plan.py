@@ -22,7 +22,7 @@ from agent.launches import ObservedLaunch, by_cost
 from agent.options import PLAYBOOK, Request
 from agent.planning.cost import cost_lines
 from agent.planning.earlier import EarlierRun, earlier_run
-from agent.planning.entries import PlannedEntries, planned
+from agent.planning.entries import PlannedEntries, planned, planned_on_gpu
 from agent.playbook import ordered
 from agent.preflight import Preflight, preflight
 from agent.proposers import build
@@ -173,7 +173,9 @@ def _planned(
     playbook = ordered(target.backend, kernel_class) if PLAYBOOK in options.proposers else ()
     recall = Recall(found.repository, Seen(launches, known.longest_ms if known else {}))
     experience = recall.of(run)
-    tried, over = planned(PlaybookProposer(playbook, recall).left(run), subject)
+    left = PlaybookProposer(playbook, recall).left(run)
+    tried, over = planned(left, subject)
+    on_gpu = planned_on_gpu(left, subject, tried)
     opt_in = tuple(e.name for e in playbook if e.opt_in and not options.only)
     return Plan(
         kernel=target.kernel,
@@ -189,7 +191,7 @@ def _planned(
         machine=describe(environment.to_json()),
         latency_meaning=meaning,
         refusal=refusal,
-        entries=PlannedEntries(tried, over, opt_in),
+        entries=PlannedEntries(tried, over, opt_in, on_gpu),
         order=_order(
             kernel_class.value,
             options.proposers,

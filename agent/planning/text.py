@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.planning.entries import GPU, Applicable
 from agent.planning.plan import Plan
 from agent.report.passed_over import in_brief
 
@@ -70,6 +71,14 @@ def _entries(plan: Plan) -> list[str]:
             f"           and {len(foreign)} that look for what is not here (--json says for what): "
             f"{', '.join(foreign)}"
         )
+    if entries.on_gpu:
+        besides = ", ".join(map(_with_count, entries.on_gpu))
+        lines.append(f"on a GPU   besides (as for sm_{GPU.sm}): {besides}")
     if entries.opt_in:
         lines.append(f"           only with --only: {', '.join(entries.opt_in)}")
     return lines
+
+
+def _with_count(entry: Applicable) -> str:
+    count = len(entry.variants)
+    return entry.optimization if count == 1 else f"{entry.optimization} ({count} variants)"

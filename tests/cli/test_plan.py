@@ -72,6 +72,24 @@ def test_a_plan_says_what_a_run_then_does(repo: Path) -> None:
     assert again["earlier"]["baseline_s"] > 0 < again["earlier"]["calibration_s"]
     assert again["launches"][0]["kernel"] == "double_kernel"
     assert again["cost"][0].startswith(f"as run {ran.json['run']} took on ")
+    assert not any(line.startswith("that run had") for line in again["cost"])
+    write(repo, {"tests/test_more.py": "import double\n\n\ndef test_more(): ...\n"})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--no-gpg-sign", "--message", "Another test")
+    other = tile_agent(repo, "plan", "--kernel", "double.py", "--json").json
+    told = "that run had 1 correctness and 1 perf tests, this one would have 2 and 1"
+    assert other["cost"][-1] == told
+
+
+def test_without_a_gpu_it_says_what_one_would_have_tried(repo: Path) -> None:
+    found = tile_agent(repo, "plan", "--kernel", "double.py", "--json").json["entries"]
+    here = {each["optimization"] for each in found["tried"]}
+    besides = {each["optimization"]: each["variants"] for each in found["on_gpu"]}
+    assert "blocks-and-warps" in besides and not here & set(besides)
+    told = tile_agent(repo, "plan", "--kernel", "double.py").out
+    count = len(besides["blocks-and-warps"])
+    (line,) = (line for line in told.splitlines() if line.startswith("on a GPU   besides"))
+    assert "(as for sm_90): " in line and f"blocks-and-warps ({count} variants)" in line
 
 
 def test_helpers_are_no_kernels_of_the_plan(repo: Path) -> None:
