@@ -81,7 +81,7 @@ def computed_tile(
         if not launch.complete:
             raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
         if not isinstance(given, cst.Name) or launch.function is None:
-            raise NotApplicable(f"the launch at line {line} does not give it by a name")
+            raise NotApplicable(f"the launch at line {line} gives no variable for it")
         names.append(given)
     first = names[0]
     if any(set(source.assignments(n)) != set(source.assignments(first)) for n in names):
