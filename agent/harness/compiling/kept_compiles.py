@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +34,11 @@ MOST_FILES = 4000
 """The oldest go. One has some 2 to 20 kB."""
 _ELSEWHERE = frozenset({"PWD", "OLDPWD", "SHELL", "TERM", "TMPDIR", VISIBLE_GPUS, *CACHES})
 """Variables that say where something lies or is shown, or which GPU it runs on."""
+
+_UNREADABLE = (
+    OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, cattrs.BaseValidationError,
+)  # fmt: skip
+"""What a damaged file, or one of another layout, gives."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class KeptCompiles:
         """
         found = {}
         for tree in trees:
-            with suppress(OSError, ValueError, TypeError, KeyError, cattrs.BaseValidationError):
+            with suppress(*_UNREADABLE):
                 file = self._file(tree, tests)
                 if 0 <= time.time() - file.stat().st_mtime < HOLDS_S:
                     kept = json.loads(gzip.decompress(file.read_bytes()))
@@ -85,7 +91,7 @@ class KeptCompiles:
 
     def keep(self, compiled: Mapping[str, CompiledCommit], tests: Sequence[str]) -> None:
         """Write down what trees compile to, without the listings; the same of another run goes."""
-        with suppress(OSError):
+        with suppress(OSError, TypeError, ValueError):
             self.folder.mkdir(parents=True, exist_ok=True)
             for tree, commit in compiled.items():
                 short = replace(commit, results=tuple(map(_without_listing, commit.results)))

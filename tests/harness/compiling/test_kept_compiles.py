@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,17 +92,28 @@ def test_where_a_run_is_at_its_time_limit_nothing_is_kept_as_known(tmp_path: Pat
     assert not kept.find(["tree-of-old", "tree-of-new"], TESTS)
 
 
-@pytest.mark.parametrize("damage", [b"", b"no archive", None])
-def test_what_cannot_be_read_is_not_known(tmp_path: Path, damage: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda _: b"",
+        lambda _: b"no archive",
+        lambda b: b[:-9],
+        lambda b: b[:20] + b"\xff" * 20,
+        None,
+    ],
+)
+def test_what_cannot_be_read_is_not_known(
+    tmp_path: Path, damaged: Callable[[bytes], bytes] | None
+) -> None:
     kept = kept_in(tmp_path)
     kept.keep({"tree": CUT_OFF}, TESTS)
     assert kept.find(["tree"], TESTS) == {"tree": CUT_OFF}
     assert not kept.find(["tree"], ("tests/test_other.py",))
     (file,) = tmp_path.iterdir()
-    if damage is None:
+    if damaged is None:
         os.utime(file, (time.time() - HOLDS_S - 1,) * 2)
     else:
-        file.write_bytes(damage)
+        file.write_bytes(damaged(file.read_bytes()))
     assert not kept.find(["tree"], TESTS)
 
 
