@@ -12,6 +12,7 @@ from agent.harness.compiling.kept_compiles import FOLDER, KeptCompiles
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.variables import worker_environment
 from agent.options import Options
+from agent.target import Target
 from agent.workspace import state_dir
 
 
@@ -26,11 +27,13 @@ def compiler_for(
 
 
 def kept_compiles(
-    compiler: ForkedCompiler | None, environment: Environment, options: Options
+    compiler: ForkedCompiler | None, environment: Environment, options: Options, target: Target
 ) -> KeptCompiles | None:
-    """What earlier runs compiled, where anything is and it is not to be done again."""
+    """What earlier runs on a kernel compiled, where anything is and it is not to be done again."""
     if compiler is None or options.retry:
         return None
     passed = options.command.pass_env
     variables = worker_environment(os.environ, compiler.server.environment, passed)
-    return KeptCompiles.of(state_dir() / FOLDER, compiler.wanted, environment, variables)
+    kernel = (target.kernel, *target.import_roots)
+    folder = state_dir() / FOLDER
+    return KeptCompiles.of(folder, compiler.wanted, environment, variables, kernel)

@@ -118,7 +118,7 @@ class Session:
                 self.target.sys_path,
                 self.compiler,
                 memory,
-                kept_compiles(self.compiler, self.environment, self.options),
+                kept_compiles(self.compiler, self.environment, self.options, self.target),
             ),
             judge=self.judge,
             proposers=made | proposers,

@@ -25,6 +25,8 @@ LEAST_SHARE = 0.75
 parent's clock shows for warm launches is false."""
 MESSAGE_MS = 1.0
 """What a worker may need of a processor to be told of a block, and to tell of it."""
+WAIT_MS = 10.0
+"""What it may wait for a processor meanwhile: a few turns of others."""
 
 
 def disturbance(raw: RawPair) -> str | None:
@@ -52,17 +54,21 @@ def _share_problem(config: ConfigBlocks) -> str | None:
 
     On a CPU, where every call's time is the host's: what a message takes, both arms take. What
     they wait for a processor falls into the calls or between them, and only the worker knows where:
-    as much of it as is not reported is no time that passed.
+    as much of it as is not reported is no time that passed, up to `WAIT_MS` a block. A candidate
+    can make itself wait, for a process that does its work.
     """
     if config.blocks[0].telemetry is not None:
         return None
-    share = {}
+    share, of_wall = {}, {}
     for whose in (True, False):
         blocks = [block for block in config.blocks if block.incumbent is whose]
         share[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
-            max(b.reported_ms, b.wall_ms - b.waited_ms) for b in blocks
+            max(b.reported_ms, b.wall_ms - min(b.waited_ms, WAIT_MS)) for b in blocks
         )
-    if share[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
+        of_wall[whose] = math.fsum(b.reported_ms for b in blocks) / math.fsum(
+            b.wall_ms for b in blocks
+        )
+    if of_wall[True] < LEAST_SHARE or share[False] >= LEAST_SHARE * share[True]:
         return None  # of blocks that are whole passes, little is time that is reported
     return (
         f"the candidate's worker reports {share[False]:.0%} of the time that passed on "

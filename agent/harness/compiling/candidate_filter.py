@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from agent.events import Candidate
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
+from agent.evidence.model import Artifact
 from agent.harness.compiling.candidate_compiler import CandidateCompiler
 from agent.harness.compiling.kept_compiles import KeptCompiles
 from agent.harness.processes.worker_session import Checkout
@@ -121,8 +122,12 @@ class CandidateFilter:
         return {sha: found[tree] for sha, tree in trees.items() if tree in found}
 
     def _keep(self, compiled: Mapping[str, CompiledCommit | None], tests: Sequence[str]) -> None:
-        """Keep what was compiled whole, for later runs."""
-        whole = {sha: found for sha, found in compiled.items() if found and found.conclusive}
+        """Keep what was compiled whole, for later runs: a failure may have been the machine's."""
+        whole = {
+            sha: found
+            for sha, found in compiled.items()
+            if found and all(isinstance(result, Artifact) for result in found.results)
+        }
         if self._kept is None or not whole:
             return
         trees = self._trees(list(whole))

@@ -51,7 +51,12 @@ class KeptCompiles:
 
     @classmethod
     def of(
-        cls, folder: Path, wanted: Wanted, machine: Environment, variables: Mapping[str, str]
+        cls,
+        folder: Path,
+        wanted: Wanted,
+        machine: Environment,
+        variables: Mapping[str, str],
+        kernel: tuple[str, ...],
     ) -> KeptCompiles:
         """Those of one machine and one set of versions.
 
@@ -60,9 +65,11 @@ class KeptCompiles:
             wanted: what is compiled, and for what.
             machine: as its interpreter told it.
             variables: those of the workers.
+            kernel: its file, and the folders that Python finds modules in, from the root.
         """
         told = {
             "tile-agent": __version__,
+            "kernel": kernel,
             "wanted": asdict(replace(wanted, most_at_once=1)),
             "versions": machine.versions,
             "tileiras": machine.tileiras,

@@ -29,8 +29,10 @@ MACHINE = Environment((), {"torch": "2.11", "triton": "3.6"}, None, "3.12", "Lin
 TESTS = ("tests/test_perf.py",)
 
 
-def kept_in(folder: Path, **variables: str) -> KeptCompiles:
-    return KeptCompiles.of(folder, WANTED, MACHINE, variables)
+def kept_in(
+    folder: Path, kernel: tuple[str, ...] = ("kernel.py", "."), **variables: str
+) -> KeptCompiles:
+    return KeptCompiles.of(folder, WANTED, MACHINE, variables, kernel)
 
 
 def trees(shas: Sequence[str]) -> Mapping[str, str]:
@@ -82,6 +84,7 @@ def test_under_other_variables_all_is_compiled(tmp_path: Path) -> None:
     compiles_of(tmp_path / "1", tmp_path / "kept")
     assert compiles_of(tmp_path / "2", tmp_path / "kept", ENABLE_TILE="1")
     assert kept_in(tmp_path, PWD="/a", CUDA_VISIBLE_DEVICES="1") == kept_in(tmp_path, PWD="/b")
+    assert kept_in(tmp_path) != kept_in(tmp_path, ("other.py", ".")), "of the same commit and tests"
 
 
 def test_where_a_run_is_at_its_time_limit_nothing_is_kept_as_known(tmp_path: Path) -> None:
