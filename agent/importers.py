@@ -215,7 +215,7 @@ def _imports(path: str, source: bytes, tops: Collection[PurePosixPath]) -> _Impo
     """What a file imports anywhere in it; nothing when it does not parse."""
     try:
         nodes = list(ast.walk(parsed(source)))
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # generated code nests deeply
         nodes = []
     modules: set[PurePosixPath] = set()
     names: set[tuple[PurePosixPath, str, str]] = set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from agent.errors import UsageError, did_you_mean
+from agent.errors import GitError, UsageError, did_you_mean
 from agent.importers import Tree
 from agent.repository import Repository, shown
 from agent.target import DECORATED, MOST_NAMED
@@ -119,14 +119,14 @@ def _elsewhere(path: Path) -> str:
     """
     try:
         repository = Repository.open(_existing(path.absolute().parent))
-    except UsageError:
+        root, head = repository.root, repository.head()
+        files = [] if head is None else repository.files(head)
+        given = os.path.relpath(path.absolute(), root)
+        there = [n for n in files if Path(n).name == path.name and (root / n).is_file()]
+        alike = get_close_matches(given, there, n=_LOOKED_AT, cutoff=0)
+        kernels = [name for name in alike if DECORATED.search((root / name).read_bytes())]
+    except (UsageError, GitError, OSError):  # it is a hint
         return ""
-    root, head = repository.root, repository.head()
-    names = [] if head is None else [n for n in repository.files(head) if Path(n).name == path.name]
-    given = os.path.relpath(path.absolute(), root)
-    there = [name for name in names if (root / name).is_file()]
-    alike = get_close_matches(given, there, n=_LOOKED_AT, cutoff=0)
-    kernels = [name for name in alike if DECORATED.search((root / name).read_bytes())]
     near = [root / name for name in (kernels or alike)[:MOST_NAMED]]
     told = [shown(each if path.is_absolute() else os.path.relpath(each)) for each in near]
     return f"did you mean {' or '.join(told)}?" if told else ""

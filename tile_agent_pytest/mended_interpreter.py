@@ -39,6 +39,8 @@ MODULES = (
     interpreted_libdevice.FUNCTIONS,
 )
 """What is mended, once it is imported."""
+NEEDED = frozenset({*MODULES, "torch"})
+"""After which something may be mended: Triton is imported before PyTorch or after it."""
 
 
 def mend_all() -> None:

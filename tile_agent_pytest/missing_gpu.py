@@ -13,11 +13,14 @@ import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from tile_agent_pytest.interpreted_driver import PROPERTIES, CpuEvent
 
 CAPABILITY = (8, 0)
 """What all of Triton's configs for CUDA are made for; the interpreter knows no difference."""
+_ON_GPU = "_tile_agent_on_gpu"
+"""Marks tensors that were put on "cuda": who puts them there again gets the same, as on a GPU."""
 _installed: list[Any] = []
 
 
@@ -25,13 +28,19 @@ def install() -> None:
     """Have it so in this thread until the process ends; a second time changes nothing."""
     torch: Any = sys.modules.get("torch")
     wanted = os.environ.get("TRITON_INTERPRET") == "1" and hasattr(torch, "Tensor")
-    if _installed or not wanted or torch.cuda.is_available():
+    if _installed or not wanted or _has_gpu(torch):
         return
     for name, stand_in in _cuda().items():
         setattr(torch.cuda, name, stand_in)
     mode = _cpu_instead(torch)
     mode.__enter__()
     _installed.append(mode)
+
+
+def _has_gpu(torch: Any) -> bool:
+    """Asked of NVML, so that no driver is woken before the user's code says for which GPU."""
+    with mock.patch.dict(os.environ, {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}):
+        return bool(torch.cuda.is_available())
 
 
 def _cpu_instead(torch: Any) -> Any:
@@ -44,8 +53,7 @@ def _cpu_instead(torch: Any) -> Any:
 
     class CpuInstead(TorchFunctionMode):  # type: ignore[misc]
         asked = False
-        """Whether anything was put on "cuda": then `is_cuda` holds, as wrappers insist on it, and
-        what `cpu` gives is a copy."""
+        """Whether anything was put on "cuda": then `is_cuda` holds, as wrappers insist on it."""
 
         def __torch_function__(
             self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -55,16 +63,23 @@ def _cpu_instead(torch: Any) -> Any:
                 return func(*args, **kwargs)
             if func == is_cuda:
                 return self.asked
+            if type(kwargs.get("device")) is int:  # the number of a GPU
+                kwargs = {**kwargs, "device": "cuda"}
+            if func is tensor.to and type(args[1] if len(args) > 1 else None) is int:
+                args = (args[0], "cuda", *args[2:])
             named = any(map(_is_cuda, (*args, *kwargs.values()))) or func is tensor.cuda
             self.asked |= named
             if named:
                 args = tuple(map(_here, args))
                 kwargs = {name: _here(value) for name, value in kwargs.items()}
-            if func is tensor.cuda:
-                return args[0].clone()
-            found = func(*args, **kwargs)
-            moved = func in moves and (named or (self.asked and func is tensor.cpu))
-            return found.clone() if moved and found is args[0] else found
+            found = args[0] if func is tensor.cuda else func(*args, **kwargs)
+            if func in moves and found is args[0]:
+                arrives = named and not hasattr(found, _ON_GPU)
+                if arrives or (self.asked and func is tensor.cpu):
+                    found = found.clone()
+            if named and isinstance(found, tensor):
+                setattr(found, _ON_GPU, True)
+            return found
 
     mode = CpuInstead()
     set_default = torch.set_default_device
@@ -113,6 +128,8 @@ def _cuda() -> dict[str, Any]:
         shared_memory_per_block_optin=99 << 10,
         shared_memory_per_multiprocessor=100 << 10,
         warp_size=32,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
     )
     answers: dict[str, Any] = {
         "current_device": 0,

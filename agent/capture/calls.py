@@ -62,6 +62,8 @@ class CapturedCall:
     processes: int
     kernels_of: str = ""
     """What the kernel's file is called as a module, where `module` is another one that launches."""
+    held: tuple[tuple[str, str], ...] = ()
+    """What `module` holds of the file then: (name there, name in the file, empty for all of it)."""
 
     @property
     def total_ms(self) -> float:
@@ -175,6 +177,7 @@ def _call(message: Mapping[str, Any]) -> CapturedCall:
         backward=CallTime(),
         processes=1,
         kernels_of=message.get("kernels_of", ""),
+        held=tuple((name, known) for name, known in message.get("held", ())),
     )
 
 

@@ -76,6 +76,7 @@ def write_tests(
         kernel_imports=list(_imports(module, names)),
         kernels=kernels,
         launching=module if kernels else "",
+        held=entries[0].calls[0].held,
         helpers=writer.helpers,
         kept=bool(writer.kept),
         backward=any(entry.backward for entry in entries),

@@ -52,8 +52,7 @@ class DoneTests:
         self._over.set()
         self._telling.join()
         if isinstance(value, Interrupted) and not str(value):
-            done = self._now[0] if self._now else 0
+            done = "" if self._now is None else f" with {self._now[0]} of {self._total} tests done"
             raise Interrupted(
-                f"interrupted with {done} of {self._total} tests done, of which nothing is kept: "
-                "the next time all of them run"
+                f"interrupted{done}: nothing is kept, and the next time all of them run"
             ) from None

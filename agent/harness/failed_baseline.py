@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from agent.errors import BaselineFailed
 from agent.frozen_tests import TestPlan
@@ -11,6 +12,8 @@ from agent.measuring.measurement import Failure
 from agent.options import Options
 from agent.target import CAPTURED
 
+MOST_NAMED = 8
+"""Of the functions that fail; of more it is quicker to name the others."""
 _TEST = re.compile(r"\S+\.py::(?:\w+::)*(\w+)")
 
 
@@ -41,7 +44,8 @@ def _others(kind: str, failure: Failure, tests: TestPlan) -> str:
             "because programs write the same places or read what nothing has written: capture "
             f"a command that makes no such call, or leave it out by --correctness-k '{without}'"
         )
-    if any(name in file for name in names for file in tests.files):  # -k looks at file names, too
+    whole_files = any(name in file for name in names for file in tests.files)  # -k looks there, too
+    if whole_files or len(names) > MOST_NAMED:
         return ": mend it, or name the others with --tests FILE::TEST"
     chosen = f"({asked}) and {without}" if asked else f"{without} and not perf"
-    return f": mend it, or leave it out, such as with --correctness-k '{chosen}'"
+    return f": mend it, or leave it out, such as with --correctness-k {shlex.quote(chosen)}"

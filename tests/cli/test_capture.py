@@ -550,3 +550,33 @@ def test_calls_of_the_file_itself_go_before_those_of_another(repo: Path) -> None
     assert set(cases(repo)) == {"SCALE_INTO"}
     left_out = "kernels.launchers: calls that launch kernels of the file are left out"
     assert left_out in done.json["notes"]
+
+
+def test_what_a_third_file_launches_is_not_taken_for_a_call_of_the_second(repo: Path) -> None:
+    """Its kernels could not be replaced: the test would compare a candidate with itself."""
+    third = "from kernels.operators import scale_kernel\n\nBY_NAME = {'scale': [scale_kernel]}\n"
+    third += "del scale_kernel\n\n\ndef launch(x, y):\n"
+    third += "    BY_NAME['scale'][0][(1,)](x, y, x.numel(), 2.0, BLOCK=128)\n"
+    second = "import torch\nfrom kernels import operators, third\n\n\ndef scaled(x):\n"
+    second += "    y = torch.empty_like(x)\n    third.launch(x, y)\n    return y\n"
+    use = "import torch\nfrom kernels.second import scaled\nscaled(torch.randn(9))\n"
+    write(repo, {"kernels/third.py": third, "kernels/second.py": second, "use.py": use})
+    done = capture(repo, PYTHON, "use.py")
+    assert (done.code, "code outside" in done.json["error"]) == (NO_LAUNCH, True)
+    assert not (repo / CAPTURED).exists()
+
+
+def test_calls_count_for_the_module_that_launches(repo: Path) -> None:
+    second = "from kernels import launchers, operators\n\n\ndef outer(x):\n"
+    second += "    return launchers.scaled(x, 4.0)\n"
+    use = "import torch\nfrom kernels.second import outer\nouter(torch.randn(9))\n"
+    files = {"kernels/launchers.py": LAUNCHERS, "kernels/second.py": second, "use.py": use}
+    write(repo, files)
+    done = capture(repo, PYTHON, "use.py")
+    assert done.code == 0, done.err
+    assert cases(repo) == {"SCALED": ["9-float32"]}
+    # a candidate that puts another kernel of its own there is found, whatever that computes
+    text = (repo / KERNEL).read_text()
+    write(repo, {KERNEL: f"{text}\n\nother = scale_kernel\nscale_kernel = gather_kernel\n"})
+    write(repo, {"kernels/__init__.py": ""})
+    assert "FAILED" in pytest_on(repo, CAPTURED).stdout

@@ -71,6 +71,14 @@ def test_moved():
     assert torch.rand(3, generator=torch.Generator(device="cuda").manual_seed(1)).numel() == 3
 
 
+def test_put_there_again():
+    x = torch.zeros(8, device="cuda")
+    assert x.cuda() is x and x.to("cuda:0") is x
+    leaf = torch.randn(2, device=torch.cuda.current_device(), requires_grad=True)
+    leaf.to(0).sum().backward()
+    assert leaf.grad.tolist() == [1.0, 1.0]
+
+
 def test_timed_by_events():
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     stream = torch.cuda.Stream()
@@ -109,7 +117,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_tests_that_name_cuda_are_run(repo: Path) -> None:
     right = tile_agent(repo, "verify", "--kernel", "kernel.py")
-    assert (right.code, "3 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    assert (right.code, "4 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
     timed = tile_agent(repo, "bench", "--kernel", "kernel.py")
     assert timed.code == ExitCode.DONE, timed.err
 
@@ -122,7 +130,8 @@ def test_who_looks_for_a_gpu_finds_none(repo: Path) -> None:
 
 
 def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
-    script = "import torch\nfrom kernel import double_on_cpu\n"
+    script = "import triton\nimport triton.language\nimport torch\n"
+    script += "from kernel import double_on_cpu\n"
     script += "double_on_cpu(torch.randn(9, device='cuda'))\n"
     write(repo, {"use.py": script})
     given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")

@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 
 from tile_agent_pytest.capture.call_clock import CallClock, StartedClock, is_capturing
 from tile_agent_pytest.capture.described import ArgumentFacts, describe, parameters_of
+from tile_agent_pytest.capture.elsewhere import HeldKernels
 from tile_agent_pytest.examining.tensors import torch
 
 Message = dict[str, Any]
@@ -49,8 +50,13 @@ class EntryPoint:
     """Leading arguments that the caller does not give: `self`, `cls`."""
     owner: type | None = None
     """The class whose instances it is called on."""
-    kernels: str = ""
-    """As another module, the file's own, is called; empty for an entry point of the file."""
+    kernels: HeldKernels | None = None
+    """What its module holds of the file; None for an entry point of the file itself."""
+
+    @property
+    def launching(self) -> str:
+        """The module that launches, where it is another than the file's."""
+        return self.module if self.kernels else ""
 
 
 @dataclass
@@ -61,8 +67,11 @@ class OpenCall:
     """Of its kind; empty where the kinds are too many."""
     writable: bool = True
     """Whether a text can make its arguments; if not, what it calls is recorded instead."""
-    of_file: bool = True
-    """Otherwise, calls of the file inside of it count by themselves."""
+    launching: str = ""
+    """The module whose launches count, where it is another than the file's: calls of the file, or
+    of a third one, inside of it count by themselves."""
+    by_others: bool = False
+    """A third module launched, which nobody watches: the call tells nothing of that."""
     launches: dict[str, None] = field(default_factory=dict)
 
 
@@ -133,16 +142,18 @@ class ProcessRecorder:
         """The outermost call of this thread, while there is one."""
         return getattr(self._here, "call", None)
 
-    def launched(self, name: str) -> None:
-        """A kernel of the file is launched."""
+    def launched(self, name: str, by: str = "") -> None:
+        """A kernel of the file is launched, by the code of a module."""
         call = self.current
-        if call is not None:
+        if call is not None and call.launching in ("", by):
             call.launches[name] = None
-        else:
-            self._outside += 1
-            if self._outside == 1:
-                main = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
-                self._write({"outside": name, "as_script": main == self.kernel})
+            return
+        if call is not None:
+            call.by_others = True
+        self._outside += 1
+        if self._outside == 1:
+            main = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
+            self._write({"outside": name, "as_script": main == self.kernel})
 
     def remembering(self, init: Callable[..., Any]) -> Callable[..., Any]:
         """A constructor whose arguments are kept with what it makes."""
@@ -161,10 +172,10 @@ class ProcessRecorder:
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            outer, of_file = self.current, not entry.kernels
-            if outer is not None and outer.writable and outer.of_file >= of_file:
+            outer = self.current
+            if outer is not None and outer.writable and outer.launching in ("", entry.launching):
                 return function(*args, **kwargs)
-            call = self._here.call = OpenCall(of_file=of_file)
+            call = self._here.call = OpenCall(launching=entry.launching)
             clock: StartedClock | None = None
             try:
                 try:
@@ -185,11 +196,13 @@ class ProcessRecorder:
         """What is launched in the block counts for an earlier call."""
         outer = self.current
         if forward is None or (
-            outer is not None and outer.writable and outer.of_file >= forward.of_file
+            outer is not None and outer.writable and outer.launching in ("", forward.launching)
         ):
             yield
             return
-        call = self._here.call = OpenCall(forward.key, forward.writable, forward.of_file)
+        call = self._here.call = OpenCall(
+            forward.key, forward.writable, launching=forward.launching
+        )
         clock = self._clock.start()
         try:
             yield
@@ -206,7 +219,8 @@ class ProcessRecorder:
         given, facts = args[entry.bound :], ArgumentFacts()
         found: Message = {"module": entry.module, "name": entry.name}
         if entry.kernels:
-            found["kernels_of"] = entry.kernels
+            found["kernels_of"] = entry.kernels.file
+            found["held"] = [list(names) for names in entry.kernels.names]
         if entry.owner is not None:
             found["made_by"] = self._made_by(args[0], entry.owner, facts)
             found["state_dtype"] = _state_dtype(args[0])
@@ -250,7 +264,7 @@ class ProcessRecorder:
 
     def _count(self, call: OpenCall, clock: StartedClock, *, backward: bool) -> None:
         with self._lock:
-            if not call.key:
+            if not call.key or call.by_others:
                 self._left_out += 1
                 return
             tally = self._tallies.setdefault(call.key, CallTally())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tile_agent_pytest.device_functions import python_function
@@ -16,8 +17,20 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest|setup)\.py$|/site-pac
 _MARKS = (".git", "pyproject.toml", "setup.py")
 
 
-def launches_of(module: types.ModuleType, path: str, files: Sequence[types.ModuleType]) -> str:
-    """What the kernel's file is called, where a module may launch its kernels; empty elsewhere.
+@dataclass(frozen=True)
+class HeldKernels:
+    """What a module holds of the kernel's file."""
+
+    file: str
+    """What that is called as a module."""
+    names: tuple[tuple[str, str], ...]
+    """(name in the module, name in the file); the second is empty for the file itself."""
+
+
+def held_kernels(
+    module: types.ModuleType, path: str, files: Sequence[types.ModuleType]
+) -> HeldKernels | None:
+    """What a module holds of the kernels that it may launch; None where that is nothing.
 
     Args:
         module: has been loaded.
@@ -25,16 +38,17 @@ def launches_of(module: types.ModuleType, path: str, files: Sequence[types.Modul
         files: the modules that the kernel's file was loaded as; not empty.
     """
     if module.__name__ == "__main__" or _TESTS.search(path):
-        return ""
+        return None
     kernel = Path(files[0].__file__ or "").resolve()
     if not Path(path).resolve().is_relative_to(_project_of(kernel)):
-        return ""
-    held = {id(value) for value in vars(module).values()}
+        return None
     for file in files:
-        own = {id(value) for value in vars(file).values() if _is_kernel(value, kernel)}
-        if held & {*own, id(file)}:
-            return file.__name__
-    return ""
+        own = {id(value): name for name, value in vars(file).items() if _is_kernel(value, kernel)}
+        own[id(file)] = ""
+        held = vars(module).items()
+        if names := tuple((name, own[id(value)]) for name, value in held if id(value) in own):
+            return HeldKernels(file.__name__, names)
+    return None
 
 
 def _is_kernel(value: object, path: Path) -> bool:
@@ -50,7 +64,7 @@ def _is_kernel(value: object, path: Path) -> bool:
 
 
 def _is_of_triton(value: object) -> bool:
-    return any(base.__module__.startswith("triton.") for base in type(value).__mro__)
+    return any(str(base.__module__).startswith("triton.") for base in type(value).__mro__)
 
 
 def _project_of(file: Path) -> Path:

@@ -12,6 +12,7 @@ import types
 from typing import Any
 
 from tile_agent_pytest.capture.call_recorder import EntryPoint, ProcessRecorder
+from tile_agent_pytest.capture.elsewhere import HeldKernels
 from tile_agent_pytest.device_functions import device_functions
 from tile_agent_pytest.examining.tensors import torch
 
@@ -19,14 +20,14 @@ _TAG = "_tile_agent_call"
 
 
 def watch_entry_points(
-    module: types.ModuleType, recorder: ProcessRecorder, kernels: str = ""
+    module: types.ModuleType, recorder: ProcessRecorder, kernels: HeldKernels | None = None
 ) -> None:
     """Put a watch in place of each function and method that the module defines.
 
     Args:
         module: the kernel's file, or one that launches its kernels.
         recorder: told of the calls.
-        kernels: what the file's own module is called, where `module` is another.
+        kernels: what it holds of the file, where `module` is another.
     """
     operators: set[Any] = set()
     of_device = device_functions([module])
@@ -48,7 +49,9 @@ def watch_entry_points(
             setattr(module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
 
 
-def _watch_operator(operator: Any, module: str, recorder: ProcessRecorder, kernels: str) -> None:
+def _watch_operator(
+    operator: Any, module: str, recorder: ProcessRecorder, kernels: HeldKernels | None
+) -> None:
     forward = operator.forward
     name = f"{operator.__qualname__}.apply"
     entry = EntryPoint(module, name, forward, bound=1, kernels=kernels)
@@ -93,7 +96,9 @@ def _tag(ctx: Any, recorder: ProcessRecorder) -> None:
         setattr(ctx, _TAG, recorder.current)
 
 
-def _watch_methods(owner: type, module: str, recorder: ProcessRecorder, kernels: str) -> None:
+def _watch_methods(
+    owner: type, module: str, recorder: ProcessRecorder, kernels: HeldKernels | None
+) -> None:
     is_layer = issubclass(owner, torch().nn.Module)
     for name, value in list(vars(owner).items()):
         called = f"{owner.__qualname__}.{name}"

@@ -7,6 +7,7 @@ when it has.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import types
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 
 from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
-from tile_agent_pytest.capture.elsewhere import launches_of
+from tile_agent_pytest.capture.elsewhere import held_kernels
 from tile_agent_pytest.capture.entry_points import watch_entry_points
 from tile_agent_pytest.launch_functions import LaunchFunction
 from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
@@ -33,7 +34,7 @@ def install(setting: Mapping[str, Any]) -> None:
     files: list[types.ModuleType] = []  # the kernel's, under each name that it was imported by
 
     def loaded(module: types.ModuleType, path: str) -> None:
-        if module.__name__ in mended_interpreter.MODULES:
+        if module.__name__ in mended_interpreter.NEEDED:
             mended_interpreter.mend()
         if module.__name__ in LAUNCHING_MODULES:
             watch_launches(telling)
@@ -41,8 +42,8 @@ def install(setting: Mapping[str, Any]) -> None:
             watch_launches(telling)  # a plugin may have put its own in place meanwhile
             watch_entry_points(module, recorder)
             files.append(module)
-        elif files and (name := launches_of(module, path, files)):
-            watch_entry_points(module, recorder, name)
+        elif files and (held := held_kernels(module, path, files)):
+            watch_entry_points(module, recorder, held)
 
     when_loaded(loaded)
 
@@ -66,7 +67,18 @@ def _telling(
             if code not in known:
                 known[code] = os.path.realpath(code.co_filename) == recorder.kernel
             if known[code]:
-                recorder.launched(function.__name__)
+                recorder.launched(function.__name__, _launching_module())
         return original(*args, **kwargs)
 
     return launch
+
+
+def _launching_module() -> str:
+    """The module whose code launches, below that of the framework and ours."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in ("triton", "cuda", "tile_agent_pytest"):
+            return name
+        frame = frame.f_back
+    return ""

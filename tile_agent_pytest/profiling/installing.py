@@ -22,7 +22,7 @@ def install(setting: Mapping[str, Any]) -> None:
     profile = ProcessProfile(setting["folder"])
 
     def loaded(module: types.ModuleType, _path: str) -> None:
-        if module.__name__ in mended_interpreter.MODULES:
+        if module.__name__ in mended_interpreter.NEEDED:
             mended_interpreter.mend()
         if module.__name__ in LAUNCHING_MODULES:
             watch_launches(profile.watching)

@@ -144,7 +144,7 @@ class OriginsTests:
         Args:
             arm: a worker that has collected them.
             deadline: for all of it.
-            tell: called as each test begins, where there may be one worker only.
+            tell: called as each test of the first worker begins.
 
         Raises:
             WorkerError: as `WorkerSession.run`.
@@ -152,7 +152,7 @@ class OriginsTests:
         nodeids, count = self.plan.correctness, self.most.fitting(len(self.plan.correctness))
         if count == 1:
             return FirstPass(arm.run(nodeids, deadline, tell))
-        first = arm.run(nodeids, deadline, within_s=self.most.long_s)
+        first = arm.run(nodeids, deadline, tell, within_s=self.most.long_s)
         left = nodeids[len(first.tests) :]
         if not left:
             return FirstPass(first)
