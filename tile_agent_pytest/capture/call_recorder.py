@@ -264,7 +264,9 @@ class ProcessRecorder:
 
     def _count(self, call: OpenCall, clock: StartedClock, *, backward: bool) -> None:
         with self._lock:
-            if not call.key or call.by_others:
+            if call.by_others:  # that is told already
+                return
+            if not call.key:
                 self._left_out += 1
                 return
             tally = self._tallies.setdefault(call.key, CallTally())

@@ -126,7 +126,9 @@ class CandidateFilter:
         whole = {
             sha: found
             for sha, found in compiled.items()
-            if found and all(isinstance(result, Artifact) for result in found.results)
+            if found
+            and found.results
+            and all(isinstance(result, Artifact) for result in found.results)
         }
         if self._kept is None or not whole:
             return

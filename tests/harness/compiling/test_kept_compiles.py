@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.environment import Environment
+from agent.compiling import compiler_for
+from agent.compiling import kept_compiles as kept_compiles_of
+from agent.environment import Environment, Gpu, assemble
 from agent.events import Candidate
 from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import Artifact
@@ -19,6 +21,8 @@ from agent.harness.compiling.artifacts import Wanted
 from agent.harness.compiling.candidate_filter import CandidateFilter
 from agent.harness.compiling.kept_compiles import HOLDS_S, KeptCompiles
 from agent.harness.processes.fork_server import ForkServer
+from agent.options import Options
+from agent.target import Target
 from tests.harness.compiling.test_candidate_compiler import checkout, compiled, compiling_server
 from tests.harness.compiling.test_candidate_filter import CUT_OFF, Commits, Counting
 from tests.support.scripted import kernel
@@ -135,3 +139,25 @@ def test_a_folder_that_cannot_be_written_keeps_nothing(tmp_path: Path) -> None:
     kept = kept_in(tmp_path / "file" / "below")
     kept.keep({"tree": CUT_OFF}, TESTS)
     assert kept.find(["tree"], TESTS) == {}
+
+
+def test_a_run_on_a_gpu_keeps_what_is_its_kernels(
+    compiling_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILE_AGENT_STATE_DIR", str(tmp_path))
+    machine = assemble(compiling_server.facts)
+    gpu = Gpu("NVIDIA H100", "GPU-1", sm=90, memory_mib=81559, driver="580")
+    compiler = compiler_for(
+        compiling_server, "triton", "python", replace(machine, gpus=(gpu,)), tmp_path
+    )
+    assert (
+        compiler is not None
+        and compiler_for(compiling_server, "triton", "python", replace(machine, gpus=()), tmp_path)
+        is None
+    )
+    target = Target("kernel.py", "triton", (), (), (), (".",))
+    kept = kept_compiles_of(compiler, machine, Options(), target)
+    assert kept is not None and kept.folder == tmp_path / "compiled"
+    assert kept == kept_compiles_of(compiler, machine, Options(), target)
+    assert kept != kept_compiles_of(compiler, machine, Options(), replace(target, kernel="b.py"))
+    assert kept_compiles_of(compiler, machine, Options(retry=True), target) is None
