@@ -29,6 +29,7 @@ from agent.harness.processes.recorded_command import (
     CALLS,
     how_it_ended,
     how_to_import,
+    other_python,
     run_recorded,
 )
 from agent.redaction import redact
@@ -151,7 +152,7 @@ def capture_tests(
     found = entries(seen)
     if not found and failed and not end.stopped:
         above, *others = import_roots(kernel.resolve())
-        hint = how_to_import(command, [*others, above])
+        hint = how_to_import(command, [*others, above]) + other_python(command)
         raise CommandFailed(
             f"{failed}, nothing was written: mend it, or leave out what fails: {shown}{hint}"
         )

@@ -30,6 +30,7 @@ from agent.harness.processes.recorded_command import (
     LAUNCHES,
     how_it_ended,
     how_to_import,
+    other_python,
     run_recorded,
 )
 from agent.redaction import redact
@@ -115,7 +116,7 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     end = run_recorded(command, LAUNCHES, {}, interpreting if gpu is None else {})
     shown = redact(shlex.join(command), os.environ)
     if end.code:
-        hint = how_to_import(command, [_root_of(folder)])
+        hint = how_to_import(command, [_root_of(folder)]) + other_python(command)
         how = how_it_ended(end.code)
         raise CommandFailed(f"the command failed ({how}): mend it: {shown}{hint}")
     told = [messages[-1] for messages in end.records if messages]

@@ -292,6 +292,27 @@ def test_a_command_that_fails_leaves_nothing(repo: Path) -> None:
     assert snapshot(repo) == before
 
 
+def test_a_python_that_is_another_than_ours_is_named(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "bin" / "python"
+    write(tmp_path, {"bin/python": "#!/bin/sh\nexit 1\n"})
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}{os.pathsep}{os.environ['PATH']}")
+    told = capture(repo, "python", "use.py").json["error"]
+    assert f"python is {other} here: where it lacks a module, name /" in told
+    assert "where it lacks" not in capture(repo, PYTHON, "-c", "1 / 0").json["error"]
+
+
+def test_what_a_file_launches_while_it_is_imported_is_no_call_from_outside(repo: Path) -> None:
+    write(repo, {KERNEL: f"{OPERATORS}\n\nscale_(torch.ones(4))\n"})
+    done = capture(
+        repo, PYTHON, "-c", "import torch, kernels.operators as k; k.scale_(torch.ones(9))"
+    )
+    assert done.code == 0, done.err
+    assert not any("outside" in note for note in done.json["notes"]), done.json
+
+
 @pytest.mark.full
 def test_a_command_may_be_ended_with_what_it_has_called_until_then(repo: Path) -> None:
     write(repo, {"endless.py": "import use\nwhile True:\n    pass\n"})

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -121,6 +123,17 @@ def how_to_import(command: Sequence[str], roots: Sequence[Path]) -> str:
         return ""
     path = os.pathsep.join(dict.fromkeys(map(str, roots)))
     return f"; a script finds the project's modules by PYTHONPATH={path}"
+
+
+def other_python(command: Sequence[str]) -> str:
+    """What a command may lack whose `python` is not the one that tile-agent runs in; empty where
+    it is that one, or none."""
+    program = command[0] if command else ""
+    found = shutil.which(program) if program.startswith("python") else None
+    environment = Path(sys.executable).parent
+    if found is None or Path(found).parent == environment:
+        return ""
+    return f"; {program} is {found} here: where it lacks a module, name {environment / program}"
 
 
 def how_it_ended(code: int) -> str:
