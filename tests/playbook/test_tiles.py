@@ -83,7 +83,7 @@ def test_where_a_size_may_be_set(launch: str) -> None:
         ),
         (
             "def run(x, y, n, opts):\n    copy[(1,)](x, y, n, **opts)\n",
-            "hides arguments behind a `*`",
+            "does not show what it is given",
         ),
         (
             "def run(x, y, n):\n    copy[lambda meta: (n // meta['BLOCK'],)](x, y, n)\n",
@@ -375,7 +375,7 @@ def test_the_blocks_of_a_product_go_with_warps_and_stages() -> None:
 @pytest.mark.parametrize(
     ("launch", "reason"),
     [
-        ("BLOCK=block, **options)", "hides arguments behind a `*`"),
+        ("**{'BLOCK': block, **options})", "does not show what it is given"),
         ("BLOCK=triton.next_power_of_2(n))", "gives is computed"),
     ],
 )

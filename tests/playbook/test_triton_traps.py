@@ -227,6 +227,62 @@ def test_arguments_behind_a_star_stop_whoever_asks_for_them(tmp_path: Path) -> N
     agree("scale", [[[5, 77]], [[3000]]], text, changed, tmp_path)
 
 
+def test_options_behind_two_stars_are_given_once(tmp_path: Path) -> None:
+    """What the launch gives by name, nothing behind them can give; what it does not, they may."""
+    launch = "    scale_kernel[(triton.cdiv(n, SIZE),)](x, y, n, BLOCK=SIZE, **OPTIONS)\n"
+    options = 'OPTIONS = {"num_warps": 8, "num_stages": 2}\n'
+    text = scale("0", above=options + ABOVE, launch=launch)
+    text = text.replace("y = torch.empty_like(x)", "y = torch.zeros_like(x)")
+    asked, changed = subject(text, sm=90), {}
+    for entry in playbook.for_backend("triton"):
+        with contextlib.suppress(NotApplicable):
+            changed[entry.name] = [entry.apply(asked, given) for given in entry.variants(asked)]
+    assert {"block-size", "even-blocks", "blocks-and-warps", "warps-and-stages"} <= changed.keys()
+    assert "may give options behind a `**`" in refusal("add-autotune", text)
+    every = [text for variants in changed.values() for text in variants]
+    assert not [text for text in every if "num_warps=" in text]
+    agree_all("scale", [[[5, 77]], [[3000]]], text, every, tmp_path)
+    hidden = text.replace("BLOCK=SIZE, **OPTIONS", '**OPTIONS | {"BLOCK": SIZE}')
+    assert "does not show" in refusal("block-size", hidden)
+
+
+RUNNING = (
+    HEAD
+    + """\
+@triton.jit
+def running_kernel(x_ptr, y_ptr, rows, cols, stride, ROWS: tl.constexpr, COLS: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    col = tl.arange(0, COLS)
+    before = tl.zeros((ROWS,), dtype=tl.float32)
+    for start in range(0, cols, COLS):
+        mask = (row < rows)[:, None] & (start + col < cols)[None, :]
+        places = row[:, None] * stride + (start + col)[None, :]
+        x = tl.load(x_ptr + places, mask=mask, other=0.0)
+        sums = tl.cumsum(x, 1)
+        tl.store(y_ptr + places, before[:, None] + sums, mask=mask)
+        before += tl.sum(x, 1)
+
+
+def running(x):
+    y = torch.empty_like(x)
+    rows, cols = x.shape
+    ROWS = 8
+    running_kernel[(triton.cdiv(rows, ROWS),)](x, y, rows, cols, x.stride(0), ROWS, 16)
+    return y
+"""
+)
+
+
+def test_rows_that_a_loop_carries_in_one_dimension_are_free(tmp_path: Path) -> None:
+    entry, asked = playbook.get("block-size"), subject(RUNNING, sm=90)
+    variants = entry.variants(asked)
+    assert {params["ROWS"] for params in variants} > {8}
+    every = [entry.apply(asked, params) for params in variants]
+    agree_all("running", [[[5, 77]], [[19, 40]]], RUNNING, every, tmp_path)
+    along = RUNNING.replace("+= tl.sum(x, 1)", "+= tl.sum(before)")
+    assert "reduces along it" in refusal("block-size", along.replace("cols, COLS)", "cols, 16)"))
+
+
 def test_every_config_of_a_tuned_kernel_is_right(tmp_path: Path) -> None:
     text = scale("SIZE")
     agree("scale", [[[5, 77]], [[3000]]], text, apply("add-autotune", text), tmp_path)

@@ -308,7 +308,7 @@ def test_programs_that_cannot_be_counted_again(grid: str, reason: str) -> None:
     [
         ('key=["n"]', "key=KEYS", "is no list of names"),
         ("](x, y, m, n)", "](*arguments)", "does not show m"),
-        ("](x, y, m, n)", "](x, y, m, n, **options)", "hides arguments behind a `*`"),
+        ("](x, y, m, n)", "](x, y, n=n, **options)", "does not show m"),
         ("    return y\n", "    return use(k)\n", "uses k without a launch"),
     ],
 )

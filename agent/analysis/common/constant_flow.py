@@ -209,10 +209,11 @@ class Flow:
 
     @property
     def _shapes_more(self) -> bool:
-        """Whether a tile gets its shape from the constant otherwise than by counting up to it."""
+        """Whether a tile of more dimensions than one gets its shape from the constant."""
         return any(
             (shape := self._shape(call)) is not None
             and self._mentions(shape)
+            and not (isinstance(shape, cst.Tuple | cst.List) and len(shape.elements) == 1)
             and self.dialect.called(self.source, call) not in self.dialect.iotas
             for call in descendants(self.body, cst.Call)
         )

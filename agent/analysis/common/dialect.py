@@ -47,9 +47,12 @@ class Launch:
     hints: Mapping[str, cst.BaseExpression]
     """Compiler options given at the launch."""
     complete: bool
-    """No `**` hides arguments, and how many a `*` stands for is known."""
+    """How many arguments a `*` stands for is known, and so what gives each parameter."""
     hidden: frozenset[str] = frozenset()
-    """The parameters that a `*` gives; what, the source does not show."""
+    """The parameters that a `*` gives, and those that a `**` may give, since nothing else does;
+    what, the source does not show."""
+    options_shown: bool = True
+    """No `**` may give compiler options beside the hints."""
 
 
 @dataclass(frozen=True)

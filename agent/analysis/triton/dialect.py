@@ -110,6 +110,9 @@ class Triton(Dialect):
         names = [p.name.value for p in kernel.parameters]
         keywords = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
         shown, hidden = _by_position(source, kernel, call, keywords)
+        unpacks = any(a.star == "**" for a in call.args)
+        if unpacks and hidden is not None:  # what is given already, Python takes no second time
+            hidden = frozenset(names) - {*shown, *keywords, *(_computed(source, kernel) or ())}
         return Launch(
             node=call,
             kernel=kernel,
@@ -117,8 +120,9 @@ class Triton(Dialect):
             grid=index.value,
             arguments=shown | {k: v for k, v in keywords.items() if k in names},
             hints={k: v for k, v in keywords.items() if k not in names},
-            complete=not any(a.star == "**" for a in call.args) and hidden is not None,
+            complete=hidden is not None,
             hidden=hidden or frozenset(),
+            options_shown=not unpacks,
         )
 
     def reduces_elsewhere(self, source: Source, body: cst.BaseSuite, sizes: frozenset[str]) -> bool:
@@ -181,7 +185,7 @@ def _by_position(
     first, end = stars[0], stars[-1] + 1
     computed = _computed(source, kernel)
     before = dict(zip(names, (a.value for a in given[:first]), strict=False))
-    adjacent = stars == list(range(first, end))
+    adjacent = stars == list(range(first, end)) and not any(a.star == "**" for a in call.args)
     if computed is None or not adjacent or not all(_are_sizes(a.value) for a in given[first:end]):
         return before, None
     left = [p for p in kernel.parameters if p.name.value not in {*keywords, *computed}]

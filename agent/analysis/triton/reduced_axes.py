@@ -24,6 +24,8 @@ TURNING = frozenset(
     )
 )  # fmt: skip
 """Makes tiles whose dimensions are not those of what it is given."""
+SCANS = frozenset(f"{TL}{name}" for name in ("associative_scan", "cumprod", "cumsum"))
+"""Run along an axis, and leave it."""
 METHODS = frozenset({"cast", "to"})
 """Methods of tiles that leave their dimensions."""
 
@@ -53,13 +55,20 @@ def reduces_elsewhere(
         return False
 
     def counts(node: cst.CSTNode) -> bool:
-        called = isinstance(node, cst.Call) and dialect.called(source, node) in dialect.iotas
-        return called and any(name.value in sizes for name in descendants(node, cst.Name))
+        """A tile of one dimension and of the constant's size: `tl.arange`, `tl.zeros((BLOCK,))`."""
+        if not isinstance(node, cst.Call):
+            return False
+        called = dialect.called(source, node)
+        sized = called in dialect.iotas or called in dialect.shapes
+        return sized and any(name.value in sizes for name in descendants(node, cst.Name))
 
     def reduces(node: cst.CSTNode) -> bool:
-        return (
-            node in reductions and argument(cst.ensure_type(node, cst.Call), 9, "keep_dims") is None
-        )
+        if (
+            node not in reductions
+            or dialect.called(source, cst.ensure_type(node, cst.Call)) in SCANS
+        ):
+            return False
+        return argument(cst.ensure_type(node, cst.Call), 9, "keep_dims") is None
 
     kept = 0 if axes == {1} else 1
     counted, reduced = (_Flat.of(body, begins) for begins in (counts, reduces))

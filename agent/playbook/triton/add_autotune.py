@@ -35,6 +35,7 @@ from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import PAIRS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, above, fitted, without
 from agent.rewriting.triton.grid import grid_from_meta, without_unused
+from agent.rewriting.triton.launch_options import check_shown
 from agent.syntax import Source, Untraceable
 
 OPTIONS = ("num_warps", "num_stages")
@@ -176,6 +177,8 @@ def _tuned(
     if not tiles:
         raise NotApplicable(f"{kernel.name} has no block size of its own to tune")
     launches = launches_in_sight(source, kernel)
+    for launch in launches:
+        check_shown(source, launch)  # a tuner gives all of them itself
     key = size_parameters(source, kernel)
     if not key:
         raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")

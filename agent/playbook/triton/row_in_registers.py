@@ -45,7 +45,7 @@ from agent.rewriting.triton.edits import (
     writing,
 )
 from agent.rewriting.triton.grid import grid_from_meta, without_unused
-from agent.rewriting.triton.launch_options import check_builtins, ramp
+from agent.rewriting.triton.launch_options import check_builtins, check_shown, ramp
 from agent.syntax import Source, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")
@@ -275,6 +275,7 @@ def _launched(
         for name in descendants(node, cst.Name)
     ):
         raise NotApplicable(f"the grid at line {number} depends on {block}")
+    check_shown(source, launch, "num_warps")
     check_builtins(source, launch)
     code = source.code(length)
     name = free_name(source, "block")

@@ -41,7 +41,12 @@ from agent.rewriting.triton.edits import (
     writing,
 )
 from agent.rewriting.triton.grid import changeable, check_own_grid, count_at
-from agent.rewriting.triton.launch_options import check_builtins, is_plain_or_ramp, ramp
+from agent.rewriting.triton.launch_options import (
+    check_builtins,
+    check_shown,
+    is_plain_or_ramp,
+    ramp,
+)
 from agent.rewriting.triton.persistence import count_of
 from agent.rewriting.triton.rows import RowKernel, row_kernel
 from agent.syntax import Source, descendants, is_commented
@@ -227,6 +232,7 @@ def _launched(
         block = name
     above.append(f"{rows} = max({params['elements']} // {block}, 1)")
     keywords[read.names.rows] = rows
+    check_shown(source, launch, OPTION)
     if OPTION not in launch.arguments and is_plain_or_ramp(source, launch.hints.get(OPTION)):
         keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
     return named | {

@@ -33,7 +33,12 @@ from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, giving
 from agent.rewriting.triton.kernel_options import OnKernel, on_kernel, setting_own
-from agent.rewriting.triton.launch_options import check_builtins, is_plain_or_ramp, ramp
+from agent.rewriting.triton.launch_options import (
+    check_builtins,
+    check_shown,
+    is_plain_or_ramp,
+    ramp,
+)
 from agent.syntax import Source, Untraceable
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
@@ -187,6 +192,7 @@ def _rows_of(source: Source, kernel: Kernel, block: str) -> Iterator[tuple[Launc
             raise NotApplicable(f"{block} of the launch at line {line} is no next_power_of_2")
         if OPTION in launch.arguments or not is_plain_or_ramp(source, launch.hints.get(OPTION)):
             raise NotApplicable(f"the launch at line {line} computes {OPTION} itself")
+        check_shown(source, launch, OPTION)
         check_builtins(source, launch)
         yield launch, source.code(given)
 

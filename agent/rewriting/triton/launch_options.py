@@ -27,9 +27,10 @@ def given(source: Source, launch: Launch, name: str) -> Literal | None:
     A kernel may take the option as a parameter of the same name as well.
     """
     expression = launch.hints.get(name) or launch.arguments.get(name)
-    if expression is None:
-        return None
     line = source.line(launch.node)
+    if expression is None:
+        check_shown(source, launch, name)
+        return None
     try:
         literal = source.trace(expression)
     except Untraceable as reason:
@@ -40,6 +41,15 @@ def given(source: Source, launch: Launch, name: str) -> Literal | None:
         if len(source.uses(assignment)) > 1:
             raise NotApplicable(f"{name} of the launch at line {line} is used elsewhere too")
     return literal
+
+
+def check_shown(source: Source, launch: Launch, *names: str) -> None:
+    """Raise `NotApplicable` where a `**` may give one of these options, or any when none is
+    named."""
+    hidden = [name for name in names if name not in launch.hints]
+    if not launch.options_shown and (hidden or not names):
+        line, what = source.line(launch.node), " and ".join(hidden) or "options"
+        raise NotApplicable(f"the launch at line {line} may give {what} behind a `**`")
 
 
 DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
