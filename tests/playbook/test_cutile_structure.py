@@ -31,8 +31,9 @@ HOST_3D = (
 LAUNCH_3D = "    ct.launch(torch.cuda.current_stream(), grid, k, args)\n    return y\n"
 
 
-def test_a_grid_of_three_dimensions_is_counted(tmp_path: Path) -> None:
-    text = f"{HEAD}{GRID_3D}\n\n{HOST_3D}{LAUNCH_3D}"
+@pytest.mark.parametrize("asked", ["ct.bid(", "ct.bid(axis="])
+def test_a_grid_of_three_dimensions_is_counted(asked: str, tmp_path: Path) -> None:
+    text = f"{HEAD}{GRID_3D}\n\n{HOST_3D}{LAUNCH_3D}".replace("ct.bid(", asked)
     calls = (torch.randn(3, 5, 96),), (torch.randn(7, 4, 32),)
     new = rewritten("persistent-blocks", text, *calls, folder=tmp_path)
     assert "i = block // (n_blocks_0 * n_blocks_1)" in new

@@ -17,7 +17,7 @@ from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import Size
 from agent.analysis.cutile.accesses import access_of
 from agent.analysis.cutile.blocks import BID, NUM_BLOCKS, grid_of
-from agent.analysis.cutile.dialect import CT
+from agent.analysis.cutile.dialect import CT, grid_axis
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.index_ranges import NotRegular
 from agent.analysis.cutile.spelling import tile_module
@@ -196,9 +196,7 @@ class Reach:
     def _block(self, expression: cst.BaseExpression) -> int | None:
         """The axis of `ct.bid(axis)`."""
         if isinstance(expression, cst.Call) and self._source.name(expression.func) == BID:
-            axis = positional(expression)[0] if expression.args else None
-            if isinstance(axis, cst.Integer):
-                return axis.evaluated_value
+            return grid_axis(expression)
         return None
 
     # --- values that the host knows -------------------------------------------------------------

@@ -18,7 +18,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.masks import conditions, upper_bound
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import ONE, ZERO, Size, is_multiple
-from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.index_ranges import (
     IndexRange,
@@ -198,8 +198,8 @@ class Bounds:
         if isinstance(behind, cst.Integer):
             return Size(str(behind.evaluated_value + 1))
         if isinstance(behind, cst.Call) and self._source.name(behind.func) == f"{CT}bid":
-            axis = positional(behind)[0] if behind.args else None
-            count = sizes.grid(axis.evaluated_value) if isinstance(axis, cst.Integer) else None
+            axis = grid_axis(behind)
+            count = sizes.grid(axis) if axis is not None else None
             if count is not None:
                 return count
             raise NotRegular("it depends on a grid that this file does not show")

@@ -9,8 +9,8 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.syntax import Source, positional
+from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
+from agent.syntax import Source
 
 BID, NUM_BLOCKS = f"{CT}bid", f"{CT}num_blocks"
 
@@ -54,10 +54,10 @@ def block_counts(source: Source, kernel: Kernel) -> tuple[BlockIndex, ...]:
 def _along(source: Source, kernel: Kernel, function: str) -> tuple[BlockIndex, ...]:
     found = []
     for call in CUTILE.find(source, kernel.function.node.body, (function,)):
-        axis = positional(call)[0] if call.args else None
-        if not isinstance(axis, cst.Integer):
+        axis = grid_axis(call)
+        if axis is None:
             raise NotApplicable(f"line {source.line(call)} asks for a block along a computed axis")
-        found.append(BlockIndex(call, axis.evaluated_value))
+        found.append(BlockIndex(call, axis))
     return tuple(found)
 
 

@@ -128,3 +128,10 @@ class CuTile(Dialect):
 
 
 CUTILE = CuTile()
+
+
+def grid_axis(call: cst.Call) -> int | None:
+    """The axis of the grid that `ct.bid(axis)` or `ct.num_blocks(axis)` is asked along; None where
+    it is computed."""
+    axis = argument(call, 0, "axis")
+    return axis.evaluated_value if isinstance(axis, cst.Integer) else None

@@ -14,7 +14,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.tile_shapes import edges_of
 from agent.analysis.cutile.uses import Uses
 from agent.syntax import Source, argument, descendants, is_commented, keyword, positional
@@ -165,7 +165,7 @@ def _check_kernel(source: Source, batch: Batch) -> None:
         called = source.name(call.func) or ""
         if called in (*CUTILE.loads, *CUTILE.stores) and called not in (STORE, *READS):
             raise NotApplicable(f"line {source.line(call)} is no plain load or store")
-        third = called in CUTILE.program_ids and source.code(call.args[0].value) not in ("0", "1")
+        third = called in CUTILE.program_ids and grid_axis(call) not in (0, 1)
         if called == BLOCKS or third or keyword(call, "check_bounds") is not None:
             raise NotApplicable(f"line {source.line(call)} of {kernel.name} rests on its grid")
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
@@ -226,7 +226,7 @@ def _stores_there(
     given = edges[at]
     if isinstance(given, cst.Name) and given.value in batch.launch.arguments:
         given = batch.launch.arguments[given.value]
-    return source.code(block.args[0].value) == str(axis) and source.code(given) == edge
+    return grid_axis(block) == axis and source.code(given) == edge
 
 
 def _is_like(source: Source, batch: Batch, variable: str, like: str) -> bool:

@@ -6,7 +6,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.cutile.blocks import BID, NUM_BLOCKS
-from agent.analysis.cutile.dialect import CUTILE
+from agent.analysis.cutile.dialect import CUTILE, grid_axis
 from agent.syntax import Source, descendants, positional
 
 
@@ -37,8 +37,7 @@ def _asks(source: Source, expression: cst.BaseExpression, function: str) -> bool
     call = source.resolve(expression)
     if not isinstance(call, cst.Call) or source.name(call.func) != function:
         return False
-    axis = positional(call)[:1]
-    return len(call.args) == 1 and isinstance(axis[0], cst.Integer) and axis[0].value == "0"
+    return grid_axis(call) == 0
 
 
 def _serves(source: Source, call: cst.CSTNode, allowed: set[cst.CSTNode]) -> bool:

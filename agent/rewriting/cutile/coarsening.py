@@ -12,7 +12,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.cutile.dialect import CT, CUTILE
+from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.extents import Sizes
 from agent.syntax import Source, argument, assigned, descendants
 
@@ -37,7 +37,7 @@ def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False
         raise NotApplicable("it calls helpers")
     body = kernel.function.node.body
     blocks = [call for call in CUTILE.find(source, body, CUTILE.program_ids)
-              if source.code(argument(call, 0, "axis") or call) == str(axis)]  # fmt: skip
+              if grid_axis(call) == axis]  # fmt: skip
     if len(blocks) != 1:
         raise NotApplicable(
             f"it asks {len(blocks)} times for the block along the grid's axis {axis}"
