@@ -23,7 +23,8 @@ from benchmarks.spec import HERE, Spec
 
 ITERATION_S = 120.0
 INTERRUPT_S = 30.0
-PATIENCE = 100
+PATIENCE = "100"
+WHOLE = ("--keep-going", "--patience", PATIENCE, "--max-iterations", PATIENCE)
 """The whole playbook is tried, however many entries gain nothing."""
 
 
@@ -31,14 +32,24 @@ PATIENCE = 100
 class Limits:
     """How long a run may take."""
 
-    budget_s: float
-    """After this no iteration is begun."""
+    budget_s: float | None
+    """After this no iteration is begun. None: the run is left its defaults, and ends by itself."""
     deadline_s: float
     """After this it is interrupted."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Those of `tile-agent run`."""
+        if self.budget_s is None:
+            return ()
+        timeout = ("--iteration-timeout-s", f"{ITERATION_S:.0f}", "--no-counters")
+        return (*WHOLE, "--time-budget-s", f"{self.budget_s:.0f}", *timeout)
 
 
 def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
     """Run the playbook on a kernel, in a git repository of its own under `work`.
+
+    All of it where there is a budget, else as far as the defaults go.
 
     Returns:
         What the run amounts to, as plain JSON; with `problem` when it did not get as far as a
@@ -46,9 +57,7 @@ def run_loop(spec: Spec, work: Path, limits: Limits) -> dict[str, Any]:
     """
     repository = make_repository(spec, work)
     command = [sys.executable, "-m", "agent", "run", "--yes", "--kernel", spec.kernel.name]
-    command += ["--keep-going", "--patience", str(PATIENCE), "--max-iterations", str(PATIENCE)]
-    command += ["--time-budget-s", f"{limits.budget_s:.0f}"]
-    command += ["--iteration-timeout-s", f"{ITERATION_S:.0f}", "--no-counters"]
+    command += limits.options
     log = work / f"{spec.framework}-{spec.name}.log"
     with log.open("w") as output:
         end = until(command, repository, output.fileno(), limits.deadline_s)
@@ -111,8 +120,10 @@ def story(events: list[Event]) -> dict[str, Any]:
     """What happened in a run, from its journal, finished or not."""
     run = Run()
     compared: dict[int, Comparison] = {}
+    ended_s: list[float] = []  # of each row
     for event in events:
         run = advance(run, event)
+        ended_s += [run.spent_s] * (len(run.rows) - len(ended_s))
         if isinstance(event, Measured):
             compared[run.iteration] = event.comparison
     rows = [
@@ -124,8 +135,9 @@ def story(events: list[Event]) -> dict[str, Any]:
             "status": row.status.value,
             "reason": row.reason,
             "effect": _effect(compared.get(row.iteration)),
+            "ended_s": round(at_s, 1),
         }
-        for row in run.rows
+        for row, at_s in zip(run.rows, ended_s, strict=True)
     ]
     return {
         "rows": rows,

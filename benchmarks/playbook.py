@@ -1,12 +1,15 @@
 """Runs the loop with the playbook alone on kernels as people first write them. Needs an NVIDIA GPU.
 
     python -m benchmarks.playbook OUT [KERNEL ...] [--seconds-per-kernel 100] [--limit-s 540]
+    python -m benchmarks.playbook OUT [KERNEL ...] --defaults [--seconds-per-kernel 300]
 
 For each kernel (`softmax`, `cutile/softmax`; `cutile` for all of these): a run of the loop in a git
 repository of its own, then origin, best, PyTorch, torch.compile and experts' versions timed side by
-side. OUT/results.json and OUT/results.md are written after every kernel. What they hold is not done
-again, so that several commands may share the work; `--again` does it again. Nothing is begun that
-`--limit-s` leaves no time for.
+side. The run tries all of the playbook that its seconds leave time for, or with `--defaults` is
+`tile-agent run` with nothing else, ended from outside past them. OUT/results.json and
+OUT/results.md are written after every kernel. What they hold is not done again, so that several
+commands may share the work; `--again` does it again. Nothing is begun that `--limit-s` leaves no
+time for.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ def main() -> int:
     parser.add_argument("--seconds-per-kernel", type=float, default=100.0)
     parser.add_argument("--limit-s", type=float, default=float("inf"))
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--defaults", action="store_true")
     options = parser.parse_args()
     try:
         specs = find(options.kernels)
@@ -58,7 +62,7 @@ def main() -> int:
         for spec in specs:
             if options.again:
                 results.forget(spec)
-            do(spec, results, Path(work), options.seconds_per_kernel, ends)
+            do(spec, results, Path(work), options.seconds_per_kernel, ends, options.defaults)
     return 0 if all(results.is_done(spec) for spec in specs) else 1
 
 
@@ -94,15 +98,18 @@ class Results:
         replace_whole(self._markdown, report(self._all))
 
 
-def do(spec: Spec, results: Results, work: Path, seconds: float, ends: float) -> None:
+def do(
+    spec: Spec, results: Results, work: Path, seconds: float, ends: float, defaults: bool
+) -> None:
     """Run and time one kernel, as far as that is not done and the time allows.
 
     Args:
         spec: the kernel.
         results: where the outcome goes.
         work: a folder for whatever is needed on the way.
-        seconds: the time budget of the run.
+        seconds: the time budget of the run, or when one with the defaults is ended.
         ends: when all has to be over, by the monotonic clock.
+        defaults: the run is to end by itself.
     """
     record = results.of(spec)
     if "best_source" not in record:
@@ -111,7 +118,8 @@ def do(spec: Spec, results: Results, work: Path, seconds: float, ends: float) ->
             print(f"{spec.key}: no time left", flush=True)
             return
         print(f"{spec.key}: running for {budget_s:.0f} s", flush=True)
-        record = run_loop(spec, work, Limits(budget_s, budget_s + FINISH_S))
+        limits = Limits(None if defaults else budget_s, budget_s + FINISH_S)
+        record = run_loop(spec, work, limits)
         results.put(spec, record)
     if "best_source" in record and "timings" not in record:
         left_s = max(ends - time.monotonic(), 1)

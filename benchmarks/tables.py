@@ -14,6 +14,8 @@ OWN = ("origin", "best", "torch", "torch.compile")
 """Versions that every kernel has; the others are experts'."""
 NO_SLOWER = 0.02
 """What tile-agent takes for no slower, as a fraction of the latency."""
+MOST = 0.9
+"""The part of a run's gain that is most of it."""
 NONE = "-"
 RATIOS = {
     "origin / best": ("origin", "best"),
@@ -37,7 +39,7 @@ def report(results: dict[str, Any]) -> str:
     if timed:
         found = latencies(timed)
         lines += [*overview(found), "", *legend(timed), ""]
-        lines += [*summary(found), ""]
+        lines += [*summary(found), *pace(timed.values()), ""]
     for key, record in records.items():
         lines += [*section(key, record), ""]
     return "\n".join(lines)
@@ -89,6 +91,34 @@ def summary(found: pd.DataFrame) -> list[str]:
         "kernels of which there is an expert's version.",
         f"- No slower than torch.compile, within {NO_SLOWER:.0%}: **{kept_up} of {known}**.",
     ]
+
+
+def pace(records: Iterable[Record]) -> list[str]:
+    """How long runs took, and how soon they had most of what they gained."""
+    ended = [record for record in records if not record["cut"]]
+    if not ended:
+        return []
+    lines = [
+        f"- Median time of the {len(ended)} runs that ended by themselves: "
+        f"**{np.median([r['spent_s'] for r in ended]):.0f} s**."
+    ]
+    soon_s = [at_s for record in ended if (at_s := most_gained_s(record)) is not None]
+    if soon_s:
+        lines.append(
+            f"- {MOST:.0%} of the final gain after **{np.median(soon_s):.0f} s**, the median of "
+            f"the {len(soon_s)} runs that gained."
+        )
+    return lines
+
+
+def most_gained_s(record: Record) -> float | None:
+    """When most of a run's gain was kept, in seconds from its start; None where there is none."""
+    kept = [row for row in record["rows"] if row["status"] == "keep" and row["latency_ms"]]
+    if len(kept) < 2 or any("ended_s" not in row for row in kept):
+        return None
+    first, last = kept[0]["latency_ms"], kept[-1]["latency_ms"]
+    enough = (row for row in kept if first - row["latency_ms"] >= MOST * (first - last))
+    return float(next(enough)["ended_s"]) if last < first else None
 
 
 def section(key: str, record: Record) -> list[str]:

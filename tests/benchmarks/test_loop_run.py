@@ -104,6 +104,13 @@ def test_the_story_of_a_run() -> None:
     assert told["rows"][3]["reason"] == "test_softmax: assert 1.0 == 2.0"
     assert told["skipped"][0]["optimization"] == "pipelining"
     assert (told["best_sha"], told["faded"]) == ("a2", [1])
+    ended_s = [row["ended_s"] for row in told["rows"]]
+    assert 0 < ended_s[0] < ended_s[1] < ended_s[-1] <= told["spent_s"]
+
+
+def test_the_defaults_are_nothing_but_the_kernel() -> None:
+    assert Limits(None, 300).options == ()
+    assert "--keep-going" in Limits(100, 160).options
 
 
 def test_the_story_of_a_run_that_was_cut_off() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tables import by_kernel, geometric_mean, latencies, report
+from benchmarks.tables import by_kernel, geometric_mean, latencies, most_gained_s, report
 
 ENVIRONMENT = {
     "gpus": [{"name": "NVIDIA H200", "uuid": "GPU-0", "sm": 90, "driver": "580.1"}],
@@ -164,3 +164,17 @@ def test_a_kernel_that_did_not_run_or_was_not_timed() -> None:
 def test_what_the_best_reaches(work: float, unit: str, expected: str) -> None:
     found = timing(origin=0.2, best=0.1) | {"work": work, "unit": unit}
     assert table_rows(report(results(softmax=record(found))))["cutile/softmax"][-1] == expected
+
+
+def test_how_soon_most_was_gained() -> None:
+    run = record(timing(origin=0.4, best=0.1), best_source="")
+    assert most_gained_s(run) is None  # of an older benchmark
+    for row, ended_s in zip(run["rows"], (10.0, 40.0, 70.0, 99.0), strict=True):
+        row["ended_s"] = ended_s
+    assert most_gained_s(run) == 40.0
+    run["rows"][2] |= {"status": "keep", "latency_ms": 0.05}
+    assert most_gained_s(run) == 70.0
+    text = report(results(one=run, cut=run | {"cut": True}))
+    assert "Median time of the 1 runs that ended by themselves: **100 s**" in text
+    assert "90% of the final gain after **70 s**" in text
+    assert most_gained_s(run | {"rows": run["rows"][:1]}) is None
