@@ -20,8 +20,9 @@ from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
+from agent.capture.operators import with_own_operators
 from agent.capture.refused import Case, with_distinct, without
-from agent.capture.test_file import CapturedSource, WrittenTests, write_tests
+from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
 from agent.harness.compiling.cutile import import_roots
 from agent.harness.processes.captured_tests import failing_cases
@@ -159,13 +160,16 @@ def capture_tests(
     if not found:
         until = f"ended after {stop_after_s:g} s, give it longer; " if end.stopped else ""
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
-    suffix = f"_{backend}" if _named_after(backend, files.test, _stem(kernel)) else ""
+    names = [backend in test for test in test_names(found)]
+    mixed = any(names) and not all(names)  # those that name it would be taken for all
+    named = mixed or _named_after(backend, files.test, _stem(kernel))
+    suffix = f"_{backend}" if named else ""
     source = CapturedSource(kernel.name, suffix, shown, date.today().isoformat(), files.origin.name)
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
     cut = (f"the command was ended after {stop_after_s:g} s",) if end.stopped else ()
     cut = cut or ((end_note,) if failed else ())
     notes = (*cut, *unwritable(seen), *_notes(seen))
-    return CapturedTests(files, source, text.encode(), seen, found, notes)
+    return CapturedTests(files, source, with_own_operators(text).encode(), seen, found, notes)
 
 
 def without_failing(

@@ -116,7 +116,9 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     end = run_recorded(command, LAUNCHES, {}, interpreting if gpu is None else {})
     shown = redact(shlex.join(command), os.environ)
     if end.code:
-        hint = how_to_import(command, [_root_of(folder)]) + other_python(command)
+        root = _root_of(folder)
+        roots = [root, *(place for place in (root / "src",) if place.is_dir())]
+        hint = how_to_import(command, roots) + other_python(command)
         how = how_it_ended(end.code)
         raise CommandFailed(f"the command failed ({how}): mend it: {shown}{hint}")
     told = [messages[-1] for messages in end.records if messages]

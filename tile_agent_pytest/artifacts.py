@@ -150,6 +150,7 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
         *job["pytest"],
         "-pno:tile_agent",  # registered by hand: it may not be installed here at all
         f"-ocache_dir={job['folder']}/cache",
+        "-olog_file=",  # which would lie in the checkout
         "--maxfail=0",
         "-Wignore",
         "-q",

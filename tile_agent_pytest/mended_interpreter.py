@@ -5,6 +5,7 @@ interpreter, of Triton 3.9 still, hands over Python's number: kernels that ask f
 A tuner asks for a GPU to time its configs on; without one its first config is taken, for no time of
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
 element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
+Functions of the language work by their names in it; under another name of a module they failed.
 CUDA's libdevice is `interpreted_libdevice`, the driver of a GPU that is not there
 `interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for nothing,
 `faster_interpreter`.
@@ -66,6 +67,7 @@ def mend() -> None:
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
+        _mend_aliases(interpreter)
     interpreted_driver.mend(sys.modules.get(DRIVER))
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
     if tuner is not None:
@@ -81,6 +83,26 @@ def _with_floats(interpreter: Any, convert: Any) -> Any:
         return interpreter.tl.tensor(interpreter.TensorHandle(number, float32), float32)
 
     return implicit_cvt
+
+
+def _mend_aliases(interpreter: Any) -> None:
+    """Have `fast_exp = tl.math.exp` of a kernel's module do what `tl.math.exp` does."""
+    patch = getattr(interpreter, "_patch_lang", None)
+    if patch is None or hasattr(patch, "with_aliases"):
+        return
+
+    def patch_lang(function: Any) -> Any:
+        scope = patch(function)
+        module = sys.modules.get(function.__module__)
+        if module is not None and vars(module) is function.__globals__:
+            for name, value in list(vars(module).items()):
+                if interpreter.tl.core.is_builtin(value):
+                    builder = interpreter.interpreter_builder
+                    interpreter._patch_attr(module, name, value, builder, scope)
+        return scope
+
+    patch_lang.with_aliases = True  # type: ignore[attr-defined]
+    interpreter._patch_lang = patch_lang
 
 
 def _mend_booleans(interpreter: Any) -> None:

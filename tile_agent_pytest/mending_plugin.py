@@ -11,6 +11,7 @@ import importlib
 
 from tile_agent_pytest import mended_interpreter
 
-with contextlib.suppress(ImportError):
-    importlib.import_module("triton")
+for name in ("torch", "triton"):
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
 mended_interpreter.mend_all()

@@ -8,6 +8,7 @@ that there is no GPU, so that code that looks for one takes the way that it take
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -32,9 +33,21 @@ def install() -> None:
         return
     for name, stand_in in _cuda().items():
         setattr(torch.cuda, name, stand_in)
+    _stand_in_elsewhere(torch)
     mode = _cpu_instead(torch)
     mode.__enter__()
     _installed.append(mode)
+
+
+def _stand_in_elsewhere(torch: Any) -> None:
+    """What modules ask for when they are imported, apart from `torch.cuda`."""
+    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        torch._C._cuda_getCurrentRawStream = _constant(0)
+    if hasattr(torch, "accelerator"):
+        torch.accelerator.current_accelerator = _constant(torch.device("cuda"))
+    triton_of_torch: Any = importlib.import_module("torch.utils._triton")
+    if hasattr(triton_of_torch, "has_triton"):
+        triton_of_torch.has_triton = _constant(True)
 
 
 def _has_gpu(torch: Any) -> bool:

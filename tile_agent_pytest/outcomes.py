@@ -20,7 +20,7 @@ def outcome_of(nodeid: str, reports: list[pytest.TestReport]) -> Message:
     calls = [report for report in reports if report.when == "call"]
     call = calls[-1] if calls else None  # its subtests report before a test does
     outcome = "failed" if failed else "skipped" if skipped else "passed" if call else "failed"
-    text = _account((failed or skipped)[0]) if failed or skipped else ""
+    text = account((failed or skipped)[0]) if failed or skipped else ""
     return {
         "nodeid": nodeid,
         "outcome": outcome,
@@ -30,10 +30,10 @@ def outcome_of(nodeid: str, reports: list[pytest.TestReport]) -> Message:
     }
 
 
-def _account(report: pytest.TestReport) -> str:
+def account(report: pytest.TestReport | pytest.CollectReport) -> str:
     """Why a test failed or was skipped; a skip is (file, line, reason)."""
-    account = report.longrepr
-    return str(account[2] if isinstance(account, tuple) else account)
+    told = report.longrepr
+    return str(told[2] if isinstance(told, tuple) else told)
 
 
 def clipped(text: str) -> str:

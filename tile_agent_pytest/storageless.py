@@ -29,6 +29,8 @@ def storageless(sm: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for name, stand_in in _cuda(sm).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, stand_in, create=True))
+        raw = mock.patch.object(torch._C, "_cuda_getCurrentRawStream", _no_stream, create=True)
+        stack.enter_context(raw)
         stack.enter_context(mock.patch.object(torch, "Generator", _StoragelessGenerator))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", _agree))
         if hasattr(torch.library, "wrap_triton"):  # what it wraps is traced on meta, not launched
@@ -191,3 +193,7 @@ def _cuda(sm: int) -> dict[str, Any]:
 
 def _constant(value: Any) -> Any:
     return lambda *_, **__: value
+
+
+def _no_stream(_: Any) -> int:
+    return 0

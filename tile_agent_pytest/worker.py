@@ -52,7 +52,7 @@ from tile_agent_pytest.examining.tensors import give_back_cached
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
-from tile_agent_pytest.outcomes import clipped, described, outcome_of
+from tile_agent_pytest.outcomes import account, clipped, described, outcome_of
 from tile_agent_pytest.preloading import InstalledImports
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.stepper import Stepper, seed_generators
@@ -122,6 +122,7 @@ def _standing_arguments(scratch: str) -> list[str]:
         "--capture=fd",
         "--color=no",
         "--no-header",  # reads the metadata of every plugin
+        "-olog_file=",  # nor is that of the project
     ]
 
 
@@ -144,6 +145,7 @@ class PytestSession:
         self._opens_gpu = bool(job.get("opens_gpu"))
         self._kernel_name = Path(job["kernel"]).name
         self._collect_errors: list[Message] = []
+        self._skipped: list[Message] = []
         self._reports: list[pytest.TestReport] = []
         self._benchmark_s: list[float] = []
         self._exception = ""
@@ -183,11 +185,10 @@ class PytestSession:
             config.option.benchmark_storage = f"file://{self.scratch}/benchmarks"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Remember what could not be collected."""
-        if report.failed:
-            self._collect_errors.append(
-                {"nodeid": report.nodeid, "text": clipped(str(report.longrepr))}
-            )
+        """Remember what could not be collected, and what skips all of its tests."""
+        if report.failed or report.skipped:
+            kept = self._collect_errors if report.failed else self._skipped
+            kept.append({"nodeid": report.nodeid, "text": clipped(account(report))})
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: Any, items: list[pytest.Item]) -> None:
@@ -213,6 +214,7 @@ class PytestSession:
                 "event": "ready",
                 "items": [described(item, names) for item in session.items],
                 "errors": self._collect_errors,
+                "skipped": self._skipped,
                 "installed": self._installed(),
             }
         )

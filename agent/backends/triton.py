@@ -49,11 +49,18 @@ class TritonBackend:
         """Triton decides at import time whether it interprets.
 
         On a GPU what its autotuner chooses is kept on disk, so that all workers run the same.
+        The interpreter is no part of what torch.compile compiles, and without a GPU that fails on
+        "cuda": what is to be compiled there runs as it is, unless the user has said otherwise.
         In the interpreter PyTorch's threads sleep while they have nothing to do, unless the user
         has said what they do: by default they look for work in a loop, on the processor that the
         kernel is timed on.
         """
         if environment.gpu is None:
             policy = os.environ.get("OMP_WAIT_POLICY", "passive")
-            return {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": policy}
+            eager = os.environ.get("TORCHDYNAMO_DISABLE", "1")
+            return {
+                "TRITON_INTERPRET": "1",
+                "OMP_WAIT_POLICY": policy,
+                "TORCHDYNAMO_DISABLE": eager,
+            }
         return {"TRITON_CACHE_AUTOTUNING": "1"}

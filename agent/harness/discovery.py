@@ -115,7 +115,9 @@ def discover(
             told = with_remedy(said, checkout.has_module)
             raise UsageError(f"the tests cannot be collected: {told}")
         if not everything.items:
-            raise UsageError(f"pytest finds no tests in {', '.join(selection.files)}")
+            whys = (f"{nodeid}: {why}" for nodeid, why in everything.skipped)
+            said = "; ".join([f"pytest finds no tests in {', '.join(selection.files)}", *whys])
+            raise UsageError(said)
         by_k = {k: collect("-k", k) for k in _expressions(selection, framework)}
         if errors := [error for found in by_k.values() for error in found.errors]:
             said = fault(errors[0][1], checkout.root, errors[0][0])
@@ -131,6 +133,8 @@ def discover(
     if selection.perf_k is None and (scripts or selection.captured):
         perf = tuple(p for p in perf if p.startswith(f"{selection.captured}::"))
     perf = (*perf, *scripts)
+    if selection.correctness_k is None:
+        notes += _unnamed(tests, framework, {*correctness, *perf})
     if interpreted:
         opaque = frozenset(item.nodeid for item in everything.items if item.bfloat16)
         correctness, left = _without_bf16(correctness, opaque)
@@ -223,6 +227,25 @@ def _correctness(
     if selection.correctness_k is not None:  # a perf test may be asked for that checks results
         return found or tuple(item.nodeid for item in chosen)
     return found
+
+
+def _unnamed(tests: Sequence[Item], framework: str, chosen: Container[str]) -> list[str]:
+    """What to say of tests beside chosen ones that name the framework, where they name none."""
+    files = {_file(item) for item in tests if item.nodeid in chosen}
+    left = [
+        item
+        for item in tests
+        if item.nodeid not in chosen
+        and _file(item) in files
+        and not item.name.startswith("test_perf")
+        and not any(name in item.nodeid.lower() for name in BACKENDS)
+    ]
+    if not left:
+        return []
+    return [
+        f"{len(left)} tests, as {left[0].nodeid}, are left out, beside others that name "
+        f"{framework}: --correctness-k 'not test_perf' takes them"
+    ]
 
 
 def _of_other_files(

@@ -162,6 +162,8 @@ READY: dict[str, Any] = {
         {"nodeid": "a::b", "name": "b", "fixtures": ["x"], "through": ["y"], "bfloat16": False}
     ],
     "errors": [{"nodeid": "a", "text": "SyntaxError"}],
+    "skipped": [{"nodeid": "b", "text": "needs eight GPUs"}],
+    "installed": {},
 }
 PLACES = st.lists(st.tuples(st.integers(0, 9_999), JSON), min_size=1, max_size=3)
 

@@ -260,6 +260,25 @@ def test_an_expression_that_selects_nothing(project: Project, server: ForkServer
 def test_no_tests_at_all(project: Project, server: ForkServer) -> None:
     message = refusal(project, server, "import kernel\n")
     assert message == "pytest finds no tests in test_kernel.py"
+    skips = "import kernel, pytest\npytest.skip('needs eight GPUs', allow_module_level=True)\n"
+    message = refusal(project, server, skips)
+    assert message.endswith("in test_kernel.py; test_kernel.py: Skipped: needs eight GPUs")
+
+
+def test_a_log_of_the_projects_is_not_written(project: Project, server: ForkServer) -> None:
+    project.write("pytest.ini", "[pytest]\nlog_file = logs/all.log\nlog_file_level = DEBUG\n")
+    plan_of(project, server, PLAIN)
+    assert not (project.checkout().root / "logs").exists()
+
+
+def test_tests_that_do_not_say_so_are_told_beside_those_that_do(
+    project: Project, server: ForkServer
+) -> None:
+    body = "import kernel\ndef test_cutile(): pass\ndef test_b(): pass\ndef test_triton(): pass\n"
+    plan = plan_of(project, server, body + "def test_perf(tile_bench): pass\n")
+    assert names(plan.correctness) == ["test_cutile"]
+    (told,) = plan.notes
+    assert told.startswith("1 tests, as test_kernel.py::test_b, are left out, beside others")
 
 
 @pytest.mark.parametrize("addopts", ["", "-x"])

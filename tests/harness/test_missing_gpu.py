@@ -18,19 +18,35 @@ KERNEL = """
 import torch
 import triton
 import triton.language as tl
+from torch.utils._triton import has_triton
 
 SMS = torch.cuda.get_device_properties("cuda").multi_processor_count
 DRIVER = triton.runtime.driver.active
 FOUND = DRIVER.utils.get_device_properties(DRIVER.get_current_device())
 assert FOUND["multiprocessor_count"] == SMS
 WIDE = torch.cuda.get_device_capability() >= (8, 0)
+assert has_triton() and torch.accelerator.current_accelerator().type == "cuda"
+assert torch._C._cuda_getCurrentRawStream(0) == 0
+exponential = tl.math.exp
 
 
 @triton.jit
 def double_kernel(x_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + offsets, mask=offsets < n)
-    tl.store(x_ptr + offsets, 2 * x, mask=offsets < n)
+    tl.store(x_ptr + offsets, 2 * x * exponential(0.0 * x), mask=offsets < n)
+
+
+@torch.library.custom_op("mine::double", mutates_args={"x"})
+def double_operator(x: torch.Tensor) -> None:
+    double_on_cpu(x)
+
+
+@torch.compile
+def double_triton(x):
+    y = torch.empty(x.shape, device="cuda").copy_(x)
+    torch.ops.mine.double(y)
+    return y
 
 
 def double_(x):
@@ -133,9 +149,24 @@ def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
     script = "import triton\nimport triton.language\nimport torch\n"
     script += "from kernel import double_on_cpu\n"
     script += "double_on_cpu(torch.randn(9, device='cuda'))\n"
+    script += "from kernel import double_triton\n"
+    script += "double_triton(torch.randn(5, device='cuda'))\n"
     write(repo, {"use.py": script})
     given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")
     env = {**os.environ, "TRITON_INTERPRET": "1"}
     done = tile_agent(repo, "capture", *given, env=env)
     assert done.code == ExitCode.DONE, done.err
-    assert [entry["name"] for entry in done.json["entries"]] == ["double_on_cpu"]
+    assert [entry["name"] for entry in done.json["entries"]] == ["double_on_cpu", "double_triton"]
+    origin = (repo / "tests" / "kernel_origin.py").read_text()
+    assert origin == KERNEL.replace("mine::", "mine_origin::").replace(
+        "ops.mine.", "ops.mine_origin."
+    )
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "-m", "captured")
+    captured = ("--kernel", "kernel.py", "--tests", "tests/test_kernel_captured.py")
+    right = tile_agent(repo, "verify", *captured)  # both, though one alone names triton
+    assert (right.code, "2 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    write(repo, {"kernel.py": KERNEL.replace("2 * x *", "3 * x *")})
+    git(repo, "commit", "--quiet", "--all", "-m", "wrong")
+    wrong = tile_agent(repo, "verify", *captured)  # the copy has not taken its place
+    assert (wrong.code, "(and 1 more)" in wrong.out) == (ExitCode.NO_IMPROVEMENT, True), wrong.out

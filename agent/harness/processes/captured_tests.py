@@ -43,7 +43,7 @@ def failing_cases(
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
-        bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts="]
+        bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts=", "-o", "log_file="]
         run_script(
             [*command, *mended, *bare, f"--junitxml={report}"],
             {},

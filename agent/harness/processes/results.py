@@ -233,6 +233,8 @@ class Collection:
     items: tuple[Item, ...]
     errors: tuple[tuple[str, str], ...]
     """(node id, pytest's account)."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """(node id, why) of the files that skip all of their tests."""
     installed: Mapping[str, Any] = field(default_factory=dict)
     """What was imported of what is installed, as the fork server takes it."""
 
@@ -250,9 +252,14 @@ def read_collection(message: Message) -> Collection:
             )
             for item in message["items"]
         ),
-        errors=tuple((str(error["nodeid"]), str(error["text"])) for error in message["errors"]),
+        errors=_accounts(message["errors"]),
+        skipped=_accounts(message["skipped"]),
         installed=dict(message["installed"]),
     )
+
+
+def _accounts(told: Any) -> tuple[tuple[str, str], ...]:
+    return tuple((str(each["nodeid"]), str(each["text"])) for each in told)
 
 
 def read_pass(message: Message) -> Pass:
