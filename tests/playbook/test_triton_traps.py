@@ -288,6 +288,90 @@ def test_every_config_of_a_tuned_kernel_is_right(tmp_path: Path) -> None:
     agree("scale", [[[5, 77]], [[3000]]], text, apply("add-autotune", text), tmp_path)
 
 
+# --- helpers, and the numbers of programs ---------------------------------------------------------
+
+HELPED = (
+    HEAD
+    + """\
+@triton.jit
+def twice(x):
+    return 2 * x
+
+
+@triton.jit
+def total(x):
+    return tl.sum(x, axis=0)
+
+
+@triton.jit
+def dequantized(x, places, scales, n, GROUP: tl.constexpr):
+    scale = tl.load(scales + places // GROUP, mask=places < n, other=1.0)
+    return twice(x) * scale
+
+
+@triton.jit
+def helped_kernel(x_ptr, s_ptr, y_ptr, n, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    places = pid * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places, mask=places < n, other=0.0)
+    y = dequantized(x, places, s_ptr, n, GROUP=GROUP)
+    tl.store(y_ptr + places, y, mask=places < n)
+
+
+def helped(x):
+    y = torch.empty_like(x)
+    n = x.numel()
+    scales = torch.arange(triton.cdiv(n, 64), dtype=x.dtype)
+    block = 512
+    helped_kernel[(triton.cdiv(n, block),)](x, scales, y, n, GROUP=64, BLOCK=block)
+    return y
+"""
+)
+
+
+def test_what_a_helper_loads_by_element_numbers_is_no_part_of_the_size(tmp_path: Path) -> None:
+    entry, asked = playbook.get("block-size"), subject(HELPED, sm=90)
+    every = [entry.apply(asked, params) for params in entry.variants(asked)]
+    assert len(every) > 2
+    agree_all("helped", [[[5, 77]], [[3000]]], HELPED, every, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "reason"),
+    [
+        ("return twice(x) * scale", "return x * scale / total(x)", "reduces along it"),
+        ("return twice(x) * scale", "return places + scale", "is part of what"),
+        ("n, GROUP=GROUP)", "n, GROUP=BLOCK)", "is part of what"),
+        ("n, GROUP=GROUP)", "n, GROUP=GROUP) * tl.load(s_ptr + pid)", "counts its blocks"),
+        ("places, s_ptr,", "places, s_ptr + 2 * pid,", "counts its blocks"),
+        ("    places = pid", "    s_ptr += pid\n    places = pid", "counts its blocks"),
+    ],
+)
+@pytest.mark.parametrize("name", ["block-size", "blocks-and-warps", "add-autotune"])
+def test_what_a_helper_or_a_programs_number_ties_to_the_size(
+    name: str, line: str, instead: str, reason: str
+) -> None:
+    assert line in HELPED
+    assert reason in refusal(name, HELPED.replace(line, instead), sm=90)
+
+
+def test_programs_that_share_a_row_are_counted_by_its_number(tmp_path: Path) -> None:
+    """Of a grid of two axes one is the row's: what it indexes has nothing to do with blocks."""
+    text = HELPED.replace(
+        "pid = tl.program_id(0)", "pid = tl.program_id(0)\n    row = tl.program_id(1)"
+    )
+    text = text.replace("x_ptr + places", "x_ptr + row * n + places")
+    text = text.replace("y_ptr + places", "y_ptr + row * n + places").replace(
+        "x.numel()", "x.shape[1]"
+    )
+    text = text.replace("block),)]", "block), x.shape[0])]").replace(
+        "s_ptr, n,", "s_ptr + 0 * row, n,"
+    )
+    entry, asked = playbook.get("block-size"), subject(text, sm=90)
+    every = [entry.apply(asked, params) for params in entry.variants(asked)]
+    agree_all("helped", [[[5, 77]], [[2, 3000]]], text, every, tmp_path)
+
+
 # --- masked loads without `other` ---------------------------------------------------------------
 
 

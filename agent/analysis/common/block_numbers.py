@@ -15,7 +15,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
-from agent.syntax import argument, assigned, descendants
+from agent.syntax import argument, assigned, descendants, positional
 
 Expression: TypeAlias = cst.BaseExpression
 _UNDONE_BY = (cst.Multiply, cst.FloorDivide, cst.Modulo)
@@ -39,7 +39,7 @@ def _counting_access(flow: Flow) -> cst.Call | None:
             continue
         if (found := _in_loop(flow, loop, counts=step is None)) is not None:
             return found
-    return _by_index(flow)
+    return _by_index(flow) or _by_program(flow)
 
 
 def _step(flow: Flow, loop: cst.For) -> Expression | None:
@@ -60,14 +60,7 @@ def _in_loop(flow: Flow, loop: cst.For, *, counts: bool) -> cst.Call | None:
         steps.add(loop.target.value)
     if not steps:
         return None
-    names = _computed_from(flow, loop, steps)
-    accesses = {*flow.dialect.loads, *flow.dialect.stores}
-    for call in flow.dialect.find(flow.source, loop.body, accesses):
-        stored = flow.dialect.stored(flow.source, call)
-        addresses = (a.value for a in call.args if a.value is not stored)
-        if any(_bare(flow, address, names, within=call) for address in addresses):
-            return call
-    return None
+    return _addressed(flow, loop.body, _computed_in(flow, loop.body, steps))
 
 
 def _advanced(flow: Flow, loop: cst.For) -> set[str]:
@@ -91,12 +84,14 @@ def _is_shared(flow: Flow, node: Expression) -> bool:
     )
 
 
-def _computed_from(flow: Flow, loop: cst.For, names: set[str]) -> frozenset[str]:
-    """The names of the loop's body that carry the number of a block."""
+def _computed_in(
+    flow: Flow, body: cst.BaseSuite, names: set[str] | frozenset[str]
+) -> frozenset[str]:
+    """The names of a body that carry the number of a block."""
     while True:
         found = {
             name.value
-            for target, value in assigned(loop.body)
+            for target, value in assigned(body)
             if _bare(flow, value, names) and not _loads(flow, value)
             for name in descendants(target, cst.Name)
         }
@@ -145,6 +140,100 @@ def _is_undone(flow: Flow, name: cst.Name, within: cst.CSTNode) -> bool:
             return False
         node = around
     return False
+
+
+# --- programs that are counted ------------------------------------------------------------------
+
+
+def _by_program(flow: Flow) -> cst.Call | None:
+    """An access by the number of a program that works on the block of that number.
+
+    `pid` of `pid * BLOCK + arange(0, BLOCK)` in `scales + pid`. Not where a loop goes on by blocks:
+    then as many programs share an axis as there are, whatever the size of a block.
+    """
+    body = flow.body
+    if any(_counts_blocks(flow, loop) for loop in descendants(body, cst.For)):
+        return None
+    numbers = frozenset(
+        name.value
+        for product in descendants(body, cst.BinaryOperation)
+        if isinstance(product.operator, cst.Multiply)
+        for name, other in ((product.left, product.right), (product.right, product.left))
+        if isinstance(name, cst.Name) and _is_size(flow, other)
+    )
+    numbers &= _program_numbers(flow)
+    if not numbers:
+        return None
+    names = _computed_in(flow, body, numbers)
+    if (found := _addressed(flow, body, names)) is not None:
+        return found
+    for call in descendants(body, cst.Call):
+        helper = flow.source.function_of(call.func)
+        if helper is None:
+            continue
+        parameters = [p.name.value for p in helper.parameters]
+        given = dict(zip(parameters, positional(call), strict=False))
+        given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        bare = {name for name, value in given.items() if _bare(flow, value, names)}
+        if bare and _addressed(flow, helper.node.body, bare) is not None:
+            return call
+    return None
+
+
+def _addressed(
+    flow: Flow, body: cst.BaseSuite, names: set[str] | frozenset[str]
+) -> cst.Call | None:
+    """A load or store whose address takes one of the names as it is."""
+    accesses = {*flow.dialect.loads, *flow.dialect.stores}
+    for call in flow.dialect.find(flow.source, body, accesses):
+        stored = flow.dialect.stored(flow.source, call)
+        addresses = (a.value for a in call.args if a.value is not stored)
+        if any(_bare(flow, address, names, within=call) for address in addresses):
+            return call
+    return None
+
+
+def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
+    """Whether a loop's rounds are blocks: by its step, or by how many there are."""
+    step = _step(flow, loop)
+    if step is not None:
+        return flow.carries(step)
+    counted = [
+        *flow.dialect.find(flow.source, loop.iter, flow.dialect.cdivs),
+        *(d for d in descendants(loop.iter, cst.BinaryOperation)
+          if isinstance(d.operator, cst.FloorDivide)),
+    ]  # fmt: skip
+    named = (flow.source.resolve(name) for name in descendants(loop.iter, cst.Name))
+    return any(flow.carries(each) for each in (*counted, *(n for n in named if n not in counted)))
+
+
+def _is_size(flow: Flow, node: Expression) -> bool:
+    """Whether a value is the constant, or a multiple of it."""
+    match node:
+        case cst.Name():
+            return node.value == flow.constant
+        case cst.BinaryOperation(operator=cst.Multiply()):
+            return _is_size(flow, node.left) or _is_size(flow, node.right)
+    return False
+
+
+def _program_numbers(flow: Flow) -> frozenset[str]:
+    """The names that are computed from the number of the program, and not loaded by it."""
+    names: set[str] = set()
+    while True:
+        found = {
+            name.value
+            for target, value in assigned(flow.body)
+            if not _loads(flow, value)
+            and (
+                any(True for _ in flow.dialect.find(flow.source, value, flow.dialect.program_ids))
+                or any(name.value in names for name in descendants(value, cst.Name))
+            )
+            for name in descendants(target, cst.Name)
+        }
+        if found <= names:
+            return frozenset(names)
+        names |= found
 
 
 # --- tiles that are indexed by their number -----------------------------------------------------

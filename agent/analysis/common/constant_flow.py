@@ -13,8 +13,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel
-from agent.syntax import Source, argument, assigned, children, descendants
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees
+from agent.syntax import Source, argument, assigned, children, descendants, positional
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,33 @@ class Flow:
                 shape = method.of(node)
                 others = [value for value in self._given(node) if value is not shape]
                 return any(self._carries(value, names) for value in others)
+            if (returned := self._returned(node, names)) is not None:
+                return returned
         return any(self._carries(child, names) for child in children(node))
+
+    def _returned(self, call: cst.Call, names: set[str] | frozenset[str]) -> bool | None:
+        """Whether what a helper of the file returns is computed from the constant; None where that
+        is not followed, as in one that stores, that divides by it, or that calls itself."""
+        helper = self.source.function_of(call.func)
+        if helper is None or any(argument.star for argument in call.args):
+            return None
+        body, parameters = helper.node.body, [p.name.value for p in helper.parameters]
+        stores = self.dialect.find(self.source, body, self.dialect.stores)
+        if any(True for _ in stores) or helper in callees(self.source, helper):
+            return None
+        given = dict(zip(parameters, positional(call), strict=False))
+        given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+        inside = {name for name, value in given.items() if self._carries(value, names)}
+        known: set[str] = set()
+        while known != inside:
+            known = set(inside)
+            for target, value in assigned(body):
+                if self._carries(value, known):
+                    inside.update(_targets(target))
+        if any(drops_remainder(d, known) for d in descendants(body, cst.BinaryOperation)):
+            return None
+        returns = (statement.value for statement in descendants(body, cst.Return))
+        return any(value is not None and self._carries(value, known) for value in returns)
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""
@@ -237,10 +263,12 @@ class Flow:
             for index, element in enumerate(shape.elements)
             if self._mentions(element)
         }
-        for call in self.dialect.find(self.source, self.body, self.dialect.reductions):
-            axis = _integer(argument(call, 1, "axis"))
-            if axis is None or not axes or any(axis % rank == index for index, rank in axes):
-                return call
+        for function in self.dialect.reached(self.source, self.kernel):
+            body = function.node.body
+            for call in self.dialect.find(self.source, body, self.dialect.reductions):
+                axis = _integer(argument(call, 1, "axis"))
+                if axis is None or not axes or any(axis % rank == index for index, rank in axes):
+                    return call
         return None
 
 

@@ -181,13 +181,8 @@ class Dialect(ABC):
 
     def reached(self, source: Source, kernel: Kernel) -> tuple[Function, ...]:
         """The kernel's function and the functions of the file that it calls, however deep."""
-        found = [kernel.function]
-        for function in found:
-            for call in descendants(function.node.body, cst.Call):
-                helper = source.function_of(call.func)
-                if helper is not None and helper not in found:
-                    found.append(helper)
-        return tuple(found)
+        called = (each for each in callees(source, kernel.function) if each is not kernel.function)
+        return (kernel.function, *called)
 
     def has_dot(self, source: Source, kernel: Kernel) -> bool:
         """Whether the kernel multiplies tiles, itself or in a helper."""
@@ -234,6 +229,19 @@ def _kernels(dialect: Dialect, source: Source) -> tuple[Kernel, ...]:
         for function in source.functions
         if (decorator := source.decorator(function, dialect.decorator)) is not None
     )
+
+
+def callees(source: Source, function: Function) -> tuple[Function, ...]:
+    """The functions of the file that a function calls, however deep; itself where it does so."""
+    found: list[Function] = []
+    callers = [function]
+    for caller in callers:
+        for call in descendants(caller.node.body, cst.Call):
+            helper = source.function_of(call.func)
+            if helper is not None and helper not in found:
+                found.append(helper)
+                callers.append(helper)
+    return tuple(found)
 
 
 def where(launch: Launch) -> str:
