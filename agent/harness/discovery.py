@@ -12,9 +12,9 @@ from pathlib import Path
 from agent.backends import BACKENDS
 from agent.errors import UsageError, WorkerError
 from agent.frozen_tests import TestPlan
+from agent.harness.processes.collection import Collection, Item
 from agent.harness.processes.collection_errors import fault, missing_module, with_remedy
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Collection, Item
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.target import or_captured
 from tile_agent_pytest.bench_command import BenchCommand

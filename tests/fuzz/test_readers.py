@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from agent.errors import JournalError, TransitionError, WorkerDied
 from agent.harness.measuring.records import RecordError, read_records
+from agent.harness.processes.collection import read_collection
 from agent.harness.processes.results import (
     TestResult,
-    read_collection,
     read_latencies,
     read_pass,
     understood,
@@ -86,7 +86,7 @@ def edited(lines: list[bytes], edits: list[tuple[int, int, int, Any]]) -> bytes:
             case 1:
                 lines.insert(which % len(lines), line)
             case 2:
-                place = which % len(line)
+                place = which % max(len(line), 1)  # it may have been cut to nothing
                 lines[at] = line[:place] + bytes([which % 256]) + line[place + 1 :]
             case 3:
                 lines[at] = json.dumps(value).encode() + b"\n"

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 
+from agent.harness.processes.collection import Collection
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.fork_server import ForkServer
-from agent.harness.processes.results import Collection, Pass
+from agent.harness.processes.results import Pass
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
 from tests.support.warm_python import warm_interpreter
 

@@ -213,55 +213,6 @@ class ExaminedCall:
         return tuple(f"{r['name']} {r['dtype']}{r['shape']}" for r in self.results)
 
 
-@dataclass(frozen=True)
-class Item:
-    """A test as collected."""
-
-    nodeid: str
-    name: str
-    fixtures: tuple[str, ...]
-    through: tuple[str, ...] = ()
-    """What times, of the names in its code."""
-    bfloat16: bool = False
-    """Whether that dtype is among its parameters, whatever pytest calls them."""
-
-
-@dataclass(frozen=True)
-class Collection:
-    """What pytest found, and what it could not import."""
-
-    items: tuple[Item, ...]
-    errors: tuple[tuple[str, str], ...]
-    """(node id, pytest's account)."""
-    skipped: tuple[tuple[str, str], ...] = ()
-    """(node id, why) of the files that skip all of their tests."""
-    installed: Mapping[str, Any] = field(default_factory=dict)
-    """What was imported of what is installed, as the fork server takes it."""
-
-
-def read_collection(message: Message) -> Collection:
-    """From a worker's 'ready' message. Raises as `understood` expects."""
-    return Collection(
-        items=tuple(
-            Item(
-                str(item["nodeid"]),
-                str(item["name"]),
-                tuple(map(str, item["fixtures"])),
-                tuple(map(str, item["through"])),
-                bool(item["bfloat16"]),
-            )
-            for item in message["items"]
-        ),
-        errors=_accounts(message["errors"]),
-        skipped=_accounts(message["skipped"]),
-        installed=dict(message["installed"]),
-    )
-
-
-def _accounts(told: Any) -> tuple[tuple[str, str], ...]:
-    return tuple((str(each["nodeid"]), str(each["text"])) for each in told)
-
-
 def read_pass(message: Message) -> Pass:
     """From a worker's 'ran' message. Raises as `understood` expects."""
     return Pass(

@@ -11,14 +11,13 @@ from typing import Any, Self, TypedDict, Unpack
 
 from agent.errors import WorkerDied, WrongImport
 from agent.harness.processes.call_orders import CallOrders
+from agent.harness.processes.collection import Collection, read_collection
 from agent.harness.processes.collection_errors import fault, fault_of_log
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.results import (
-    Collection,
     Pass,
     Stop,
-    read_collection,
     read_pass,
     understood,
 )
