@@ -46,7 +46,7 @@ def main() -> int:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("kernels", nargs="*")
-    parser.add_argument("--seconds-per-kernel", type=float, default=100.0)
+    parser.add_argument("--seconds-per-kernel", type=float, help="100; 300 with --defaults")
     parser.add_argument("--limit-s", type=float, default=float("inf"))
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--defaults", action="store_true")
@@ -62,7 +62,8 @@ def main() -> int:
         for spec in specs:
             if options.again:
                 results.forget(spec)
-            do(spec, results, Path(work), options.seconds_per_kernel, ends, options.defaults)
+            seconds = options.seconds_per_kernel or (300.0 if options.defaults else 100.0)
+            do(spec, results, Path(work), seconds, ends, options.defaults)
     return 0 if all(results.is_done(spec) for spec in specs) else 1
 
 

@@ -98,7 +98,8 @@ def _mend_aliases(interpreter: Any) -> None:
             for name, value in list(vars(module).items()):
                 if interpreter.tl.core.is_builtin(value):
                     builder = interpreter.interpreter_builder
-                    interpreter._patch_attr(module, name, value, builder, scope)
+                    scopes = () if scope is None else (scope,)  # of later Tritons
+                    interpreter._patch_attr(module, name, value, builder, *scopes)
         return scope
 
     patch_lang.with_aliases = True  # type: ignore[attr-defined]

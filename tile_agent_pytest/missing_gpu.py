@@ -41,10 +41,14 @@ def install() -> None:
 
 def _stand_in_elsewhere(torch: Any) -> None:
     """What modules ask for when they are imported, apart from `torch.cuda`."""
-    if not hasattr(torch._C, "_cuda_getCurrentRawStream"):
-        torch._C._cuda_getCurrentRawStream = _constant(0)
+    torch._C._cuda_getCurrentRawStream = _constant(0)
     if hasattr(torch, "accelerator"):
-        torch.accelerator.current_accelerator = _constant(torch.device("cuda"))
+        named = torch.device("cuda")
+
+        def current_accelerator(check_available: bool = False) -> Any:
+            return None if check_available else named
+
+        torch.accelerator.current_accelerator = current_accelerator
     triton_of_torch: Any = importlib.import_module("torch.utils._triton")
     if hasattr(triton_of_torch, "has_triton"):
         triton_of_torch.has_triton = _constant(True)

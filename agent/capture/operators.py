@@ -43,13 +43,24 @@ def with_own_operators(text: str) -> str:
         found = QUALIFIED.match(node.raw_value)
         if found and (found[1], found[2]) in operators:
             edits[node] = _longer(found[1])
-    for call in libraries:
-        edits[call.args[0].value] = _longer(_string(call))
+    namespaces = {namespace for found in libraries.values() for namespace, _ in found}
+    for call in source.calls:
+        if source.name(call.func) == LIBRARY and _string(call) in namespaces:
+            edits[call.args[0].value] = _longer(_string(call))
+    others = set()  # namespaces that another file's operators are in, too
+    spaces: list[cst.Attribute] = []
     for asked in descendants(source.module, cst.Attribute):
+        if source.name(asked.value) == "torch.ops":
+            spaces.append(asked)
         space = asked.value if isinstance(asked.value, cst.Attribute) else None
-        if space is None or source.name(space.value) != "torch.ops":
-            continue
-        if (space.attr.value, asked.attr.value) in operators:
+        if space is not None and source.name(space.value) == "torch.ops":
+            named = (space.attr.value, asked.attr.value)
+            if named in operators:
+                edits[space.attr] = _renamed
+            else:
+                others.add(space.attr.value)
+    for space in spaces:  # `ops = torch.ops.namespace`
+        if space.attr.value in {namespace for namespace, _ in operators} - others:
             edits[space.attr] = _renamed
     return source.rewrite(edits)
 
@@ -82,7 +93,8 @@ def _string(call: cst.Call) -> str:
 
 def _longer(namespace: str) -> Callable[[cst.SimpleString], cst.SimpleString]:
     def edit(node: cst.SimpleString) -> cst.SimpleString:
-        return node.with_changes(value=node.value.replace(namespace, f"{namespace}{OWN}", 1))
+        at = len(node.prefix) + len(node.quote) + len(namespace)
+        return node.with_changes(value=f"{node.value[:at]}{OWN}{node.value[at:]}")
 
     return edit
 

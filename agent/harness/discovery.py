@@ -134,7 +134,7 @@ def discover(
         perf = tuple(p for p in perf if p.startswith(f"{selection.captured}::"))
     perf = (*perf, *scripts)
     if selection.correctness_k is None:
-        notes += _unnamed(tests, framework, {*correctness, *perf})
+        notes += _unnamed(tests, framework, correctness, perf)
     if interpreted:
         opaque = frozenset(item.nodeid for item in everything.items if item.bfloat16)
         correctness, left = _without_bf16(correctness, opaque)
@@ -229,22 +229,26 @@ def _correctness(
     return found
 
 
-def _unnamed(tests: Sequence[Item], framework: str, chosen: Container[str]) -> list[str]:
+def _unnamed(
+    tests: Sequence[Item], framework: str, correctness: Sequence[str], perf: Sequence[str]
+) -> list[str]:
     """What to say of tests beside chosen ones that name the framework, where they name none."""
-    files = {_file(item) for item in tests if item.nodeid in chosen}
+    files = {_file(item) for item in tests if item.nodeid in correctness}
     left = [
-        item
+        item.nodeid
         for item in tests
-        if item.nodeid not in chosen
+        if item.nodeid not in (*correctness, *perf)
         and _file(item) in files
         and not item.name.startswith("test_perf")
+        and not TIMING_FIXTURES & set(item.fixtures)
         and not any(name in item.nodeid.lower() for name in BACKENDS)
     ]
     if not left:
         return []
+    tests_are = "1 test is" if len(left) == 1 else f"{len(left)} tests are"
     return [
-        f"{len(left)} tests, as {left[0].nodeid}, are left out, beside others that name "
-        f"{framework}: --correctness-k 'not test_perf' takes them"
+        f"{tests_are} left out beside others that name {framework}, as {left[0]}: where they test "
+        f"the kernel, --correctness-k takes them"
     ]
 
 

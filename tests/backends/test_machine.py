@@ -35,9 +35,12 @@ def test_triton_without_gpu_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> N
     assert triton.refusal(BARE) is None
     assert "ranks nothing for a GPU" in triton.latency_meaning(BARE)
     assert "bfloat16" in triton.latency_meaning(BARE)
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    passive = {"TRITON_INTERPRET": "1", "OMP_WAIT_POLICY": "passive"}
-    assert triton.worker_environment(BARE) == passive
+    for name in ("OMP_WAIT_POLICY", "TORCHDYNAMO_DISABLE"):
+        monkeypatch.delenv(name, raising=False)
+    passive = {"OMP_WAIT_POLICY": "passive", "TORCHDYNAMO_DISABLE": "1"}
+    assert triton.worker_environment(BARE) == {"TRITON_INTERPRET": "1", **passive}
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "0")
+    assert triton.worker_environment(BARE)["TORCHDYNAMO_DISABLE"] == "0", "the user has said it"
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     assert triton.worker_environment(BARE)["OMP_WAIT_POLICY"] == "active", "the user has said it"
     assert "pip install 'tile-agent[triton]'" in (triton.refusal(NOTHING) or "")

@@ -14,6 +14,10 @@ lib = Library("mine", "FRAGMENT")
 lib.define("scale(Tensor x) -> Tensor")
 
 
+also = torch.library.Library("mine", "IMPL", "CPU")
+also.impl("scale", torch.abs)
+
+
 @torch.library.impl(lib, "scale", "CUDA")
 def scale(x):  # as "mine::scale" does
     return torch.ops.others.scale(x)
@@ -37,6 +41,7 @@ UNKNOWN = "mine::unknown"
 def test_what_a_file_registers_gets_a_namespace_of_its_own() -> None:
     renamed = with_own_operators(OPERATORS)
     expected = OPERATORS.replace('Library("mine"', 'Library("mine_origin"')
+    expected = expected.replace('.Library("mine"', '.Library("mine_origin"')
     expected = expected.replace('"mine::gelu"', '"mine_origin::gelu"')
     expected = expected.replace("ops.mine.scale", "ops.mine_origin.scale")
     assert renamed == expected.replace("ops.mine.gelu", "ops.mine_origin.gelu")
@@ -52,3 +57,9 @@ def test_what_a_file_registers_gets_a_namespace_of_its_own() -> None:
 )
 def test_a_file_that_names_none_stays_as_it_is(text: str) -> None:
     assert with_own_operators(text) == text
+
+
+def test_a_namespace_of_the_files_own_is_renamed_by_its_name_too() -> None:
+    text = "import torch\nops = torch.ops.r\n@torch.library.custom_op(r'r::f')\ndef f(x): ...\n"
+    renamed = with_own_operators(text)
+    assert renamed == text.replace("ops.r\n", "ops.r_origin\n").replace("'r::f", "'r_origin::f")

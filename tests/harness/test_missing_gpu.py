@@ -170,3 +170,22 @@ def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
     git(repo, "commit", "--quiet", "--all", "-m", "wrong")
     wrong = tile_agent(repo, "verify", *captured)  # the copy has not taken its place
     assert (wrong.code, "(and 1 more)" in wrong.out) == (ExitCode.NO_IMPROVEMENT, True), wrong.out
+
+
+def test_an_optimizer_steps(repo: Path) -> None:
+    trains = """
+import torch
+from kernel import double_
+
+
+def test_step():
+    weight = torch.nn.Parameter(torch.ones(2, device="cuda"))
+    optimizer = torch.optim.Adam([weight])
+    (weight * double_(torch.ones(2, device="cuda"))).sum().backward()
+    optimizer.step()
+    assert (weight < 1).all()
+"""
+    write(repo, {"tests/test_kernel.py": trains})
+    git(repo, "commit", "--quiet", "--all", "-m", "trains")
+    right = tile_agent(repo, "verify", "--kernel", "kernel.py")
+    assert right.code == ExitCode.DONE, right.err + right.out

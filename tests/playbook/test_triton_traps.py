@@ -244,6 +244,9 @@ def test_options_behind_two_stars_are_given_once(tmp_path: Path) -> None:
     agree_all("scale", [[[5, 77]], [[3000]]], text, every, tmp_path)
     hidden = text.replace("BLOCK=SIZE, **OPTIONS", '**OPTIONS | {"BLOCK": SIZE}')
     assert "does not show" in refusal("block-size", hidden)
+    default = hidden.replace('**OPTIONS | {"BLOCK": SIZE}', "**OPTIONS")
+    default = default.replace("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr = 512)")
+    assert "does not show BLOCK" in refusal("warps-by-row", default, sm=90)
 
 
 RUNNING = (
@@ -294,82 +297,104 @@ HELPED = (
     HEAD
     + """\
 @triton.jit
-def twice(x):
-    return 2 * x
-
-
-@triton.jit
 def total(x):
     return tl.sum(x, axis=0)
 
 
 @triton.jit
-def dequantized(x, places, scales, n, GROUP: tl.constexpr):
-    scale = tl.load(scales + places // GROUP, mask=places < n, other=1.0)
-    return twice(x) * scale
+def mine():
+    return tl.program_id(0)
 
 
 @triton.jit
-def helped_kernel(x_ptr, s_ptr, y_ptr, n, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+def scale_of(scales, group):
+    at = scales + group
+    return tl.load(at)
+
+
+@triton.jit
+def deeper(scales, group):
+    return scale_of(scales, group=group)
+
+
+@triton.jit
+def own(scales):
+    return tl.load(scales + tl.program_id(axis=0))
+
+
+@triton.jit
+def helped_kernel(x_ptr, s_ptr, y_ptr, n, BLOCK: tl.constexpr):
     pid = tl.program_id(0)
+    row = tl.program_id(1)
     places = pid * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + places, mask=places < n, other=0.0)
-    y = dequantized(x, places, s_ptr, n, GROUP=GROUP)
-    tl.store(y_ptr + places, y, mask=places < n)
+    x = tl.load(x_ptr + row * n + places, mask=places < n, other=0.0)
+    y = x * tl.load(s_ptr + row)
+    tl.store(y_ptr + row * n + places, y, mask=places < n)
 
 
 def helped(x):
     y = torch.empty_like(x)
-    n = x.numel()
-    scales = torch.arange(triton.cdiv(n, 64), dtype=x.dtype)
+    rows, n = x.shape
+    scales = torch.arange(4 * x.numel() + 1, dtype=x.dtype)
     block = 512
-    helped_kernel[(triton.cdiv(n, block),)](x, scales, y, n, GROUP=64, BLOCK=block)
+    helped_kernel[(triton.cdiv(n, block), rows)](x, scales, y, n, BLOCK=block)
     return y
 """
 )
+SIZED = ("block-size", "blocks-and-warps", "add-autotune")
 
 
-def test_what_a_helper_loads_by_element_numbers_is_no_part_of_the_size(tmp_path: Path) -> None:
-    entry, asked = playbook.get("block-size"), subject(HELPED, sm=90)
-    every = [entry.apply(asked, params) for params in entry.variants(asked)]
-    assert len(every) > 2
-    agree_all("helped", [[[5, 77]], [[3000]]], HELPED, every, tmp_path)
+def test_the_number_of_a_row_is_none_of_a_block(tmp_path: Path) -> None:
+    asked = subject(HELPED, sm=90)
+    every = [
+        entry.apply(asked, params)
+        for entry in map(playbook.get, SIZED)
+        for params in entry.variants(asked)
+    ]
+    assert len(every) > 8
+    agree_all("helped", [[[5, 77]], [[2, 3000]]], HELPED, every, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("line", "instead", "reason"),
     [
-        ("return twice(x) * scale", "return x * scale / total(x)", "reduces along it"),
-        ("return twice(x) * scale", "return places + scale", "is part of what"),
-        ("n, GROUP=GROUP)", "n, GROUP=BLOCK)", "is part of what"),
-        ("n, GROUP=GROUP)", "n, GROUP=GROUP) * tl.load(s_ptr + pid)", "counts its blocks"),
-        ("places, s_ptr,", "places, s_ptr + 2 * pid,", "counts its blocks"),
-        ("    places = pid", "    s_ptr += pid\n    places = pid", "counts its blocks"),
+        ("y = x * ", "y = x / total(x) * ", "reduces along it"),
+        ("y = x * ", "y = x / x.sum(axis=0) * ", "reduces along it"),
+        ("s_ptr + row)", "s_ptr + pid)", "counts its blocks"),
+        ("s_ptr + row)", "s_ptr + tl.program_id(0))", "counts its blocks"),
+        ("s_ptr + row)", "s_ptr + pid.to(tl.int64) * 2)", "counts its blocks"),
+        ("tl.load(s_ptr + row)", "scale_of(s_ptr, pid)", "counts its blocks"),
+        ("tl.load(s_ptr + row)", "deeper(s_ptr, pid + 1)", "counts its blocks"),
+        ("tl.load(s_ptr + row)", "deeper(s_ptr + pid, row)", "counts its blocks"),
+        ("tl.load(s_ptr + row)", "own(s_ptr)", "counts its blocks"),
+        ("    y = x", "    s_ptr += pid\n    y = x", "counts its blocks"),
+        ("s_ptr + row)", "s_ptr + places // (BLOCK * 2))", "drops a remainder"),
     ],
 )
-@pytest.mark.parametrize("name", ["block-size", "blocks-and-warps", "add-autotune"])
-def test_what_a_helper_or_a_programs_number_ties_to_the_size(
-    name: str, line: str, instead: str, reason: str
+@pytest.mark.parametrize(
+    "start",
+    [
+        "pid = tl.program_id(0)",
+        "pid = tl.program_id(axis=0).to(tl.int64)",
+        "pid = mine()",
+        "first = tl.program_id(0)\n    pid = first + 0",
+    ],
+)
+def test_what_ties_a_size_to_the_programs_and_helpers(
+    start: str, line: str, instead: str, reason: str
 ) -> None:
     assert line in HELPED
-    assert reason in refusal(name, HELPED.replace(line, instead), sm=90)
+    text = HELPED.replace(line, instead)
+    at = text.index("def helped_kernel")
+    text = text[:at] + text[at:].replace("pid = tl.program_id(0)", start, 1)
+    for name in SIZED:
+        assert reason in refusal(name, text, sm=90), name
 
 
-def test_programs_that_share_a_row_are_counted_by_its_number(tmp_path: Path) -> None:
-    """Of a grid of two axes one is the row's: what it indexes has nothing to do with blocks."""
-    text = HELPED.replace(
-        "pid = tl.program_id(0)", "pid = tl.program_id(0)\n    row = tl.program_id(1)"
-    )
-    text = text.replace("x_ptr + places", "x_ptr + row * n + places")
-    text = text.replace("y_ptr + places", "y_ptr + row * n + places").replace(
-        "x.numel()", "x.shape[1]"
-    )
-    text = text.replace("block),)]", "block), x.shape[0])]").replace(
-        "s_ptr, n,", "s_ptr + 0 * row, n,"
-    )
-    entry, asked = playbook.get("block-size"), subject(text, sm=90)
-    every = [entry.apply(asked, params) for params in entry.variants(asked)]
-    agree_all("helped", [[[5, 77]], [[2, 3000]]], text, every, tmp_path)
+def test_a_loop_as_long_as_a_block_counts_none() -> None:
+    text = HELPED.replace("s_ptr + row)", "s_ptr + pid)")
+    text = text.replace("    y = x", "    for _ in range(BLOCK):\n        x = x * 1.0\n    y = x")
+    assert "counts its blocks" in refusal("block-size", text, sm=90)
 
 
 # --- masked loads without `other` ---------------------------------------------------------------

@@ -9,15 +9,18 @@ else that comes in blocks of the same size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 import libcst as cst
 
-from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.constant_flow import Flow, is_multiple_of
+from agent.analysis.common.dialect import callees
 from agent.syntax import argument, assigned, descendants, positional
 
 Expression: TypeAlias = cst.BaseExpression
+DEEPEST = 4
+"""Helpers of helpers that are looked into."""
 _UNDONE_BY = (cst.Multiply, cst.FloorDivide, cst.Modulo)
 """Operators that turn the number of a block into a number of elements, or of a row of blocks."""
 
@@ -85,14 +88,17 @@ def _is_shared(flow: Flow, node: Expression) -> bool:
 
 
 def _computed_in(
-    flow: Flow, body: cst.BaseSuite, names: set[str] | frozenset[str]
+    flow: Flow,
+    body: cst.BaseSuite,
+    names: set[str] | frozenset[str],
+    axes: Collection[str] = (),
 ) -> frozenset[str]:
-    """The names of a body that carry the number of a block."""
+    """The names of a body that carry the number of a block, or of a program along an axis."""
     while True:
         found = {
             name.value
             for target, value in assigned(body)
-            if _bare(flow, value, names) and not _loads(flow, value)
+            if _bare(flow, value, names, axes=axes) and not _loads(flow, value)
             for name in descendants(target, cst.Name)
         }
         if found <= names:
@@ -109,28 +115,45 @@ def _bare(
     node: Expression,
     names: set[str] | frozenset[str],
     within: cst.CSTNode | None = None,
+    axes: Collection[str] = (),
 ) -> bool:
-    """Whether a value takes one of the names as it is; `within` is what is looked at around it."""
-    return any(
-        name.value in names and not _is_undone(flow, name, within or node)
+    """Whether a value takes one of the names as it is, or the program's number along an axis.
+
+    `within` is what is looked at around it.
+    """
+    if any(
+        name.value in names and not _is_undone(flow, name, within or node, by_any=bool(axes))
         for name in descendants(node, cst.Name)
+    ):
+        return True
+    return bool(axes) and any(
+        flow.source.code(axis) in axes and not _is_undone(flow, call, within or node, by_any=True)
+        for call in flow.dialect.find(flow.source, node, flow.dialect.program_ids)
+        if (axis := argument(call, 0, "axis")) is not None
     )
 
 
-def _is_undone(flow: Flow, name: cst.Name, within: cst.CSTNode) -> bool:
-    """Whether the number of a block is multiplied, divided or compared before it is used."""
+def _is_undone(flow: Flow, name: Expression, within: cst.CSTNode, *, by_any: bool = False) -> bool:
+    """Whether the number of a block is multiplied, divided or compared before it is used.
+
+    The number of a program may stand for a row and a column: what it is divided by, or the rest of
+    that, is another number, whatever divides it (`by_any`).
+    """
     node: cst.CSTNode = name
     if name is within:
         return False
     for around in flow.source.ancestors(name):
         match around:
+            case cst.Attribute(attr=cst.Name(value="to" | "cast")):
+                pass  # another type of the same number
             case cst.Comparison() | cst.Attribute():
                 return True
             case cst.Arg() if around.keyword is name:
                 return True
             case cst.BinaryOperation(operator=operator) if isinstance(operator, _UNDONE_BY):
                 other = around.left if node is around.right else around.right
-                if flow.carries(other):
+                apart = by_any and not isinstance(operator, cst.Multiply) and node is around.left
+                if apart or flow.carries(other):
                     return True
             case cst.Call() if _is_index_of(flow, around, name):
                 return True
@@ -151,46 +174,77 @@ def _by_program(flow: Flow) -> cst.Call | None:
     `pid` of `pid * BLOCK + arange(0, BLOCK)` in `scales + pid`. Not where a loop goes on by blocks:
     then as many programs share an axis as there are, whatever the size of a block.
     """
-    body = flow.body
-    if any(_counts_blocks(flow, loop) for loop in descendants(body, cst.For)):
+    if any(_counts_blocks(flow, loop) for loop in descendants(flow.body, cst.For)):
         return None
-    numbers = frozenset(
-        name.value
-        for product in descendants(body, cst.BinaryOperation)
-        if isinstance(product.operator, cst.Multiply)
-        for name, other in ((product.left, product.right), (product.right, product.left))
-        if isinstance(name, cst.Name) and _is_size(flow, other)
-    )
-    numbers &= _program_numbers(flow)
-    if not numbers:
+    asked = _program_numbers(flow)
+    numbers: set[str] = set()
+    axes: set[str] = set()
+    for count in _multiplied(flow):
+        axes |= _axes_asked(flow, count)
+        for name in descendants(count, cst.Name):
+            if name.value in asked:
+                numbers.add(name.value)
+                axes |= asked[name.value]
+    if not axes:
         return None
-    names = _computed_in(flow, body, numbers)
-    if (found := _addressed(flow, body, names)) is not None:
-        return found
-    for call in descendants(body, cst.Call):
-        helper = flow.source.function_of(call.func)
-        if helper is None:
+    numbers |= _plain(flow, axes)
+    return _addressed(flow, flow.body, _computed_in(flow, flow.body, numbers, axes), axes)
+
+
+def _multiplied(flow: Flow) -> Iterator[Expression]:
+    """What is multiplied by the constant, or by a multiple of it."""
+    for product in descendants(flow.body, cst.BinaryOperation):
+        if isinstance(product.operator, cst.Multiply):
+            for count, size in ((product.left, product.right), (product.right, product.left)):
+                if is_multiple_of(size, flow.sizes):
+                    yield count
+    for step in descendants(flow.body, cst.AugAssign):
+        by_size = isinstance(step.operator, cst.MultiplyAssign)
+        if by_size and is_multiple_of(step.value, flow.sizes) and isinstance(step.target, cst.Name):
+            yield step.target
+
+
+def _axes_asked(flow: Flow, node: cst.CSTNode) -> set[str]:
+    """The axes of the grid along which a value asks for the program's number, as text."""
+    found: set[str] = set()
+    for call in descendants(node, cst.Call):
+        if flow.dialect.called(flow.source, call) in flow.dialect.program_ids:
+            axis = argument(call, 0, "axis")
+            found.add(flow.source.code(axis) if axis is not None else "")
             continue
-        parameters = [p.name.value for p in helper.parameters]
-        given = dict(zip(parameters, positional(call), strict=False))
-        given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-        bare = {name for name, value in given.items() if _bare(flow, value, names)}
-        if bare and _addressed(flow, helper.node.body, bare) is not None:
-            return call
-    return None
+        helper = flow.source.function_of(call.func)
+        if helper is not None and helper not in callees(flow.source, helper):
+            found |= _axes_asked(flow, helper.node.body)
+    return found
 
 
-def _addressed(
-    flow: Flow, body: cst.BaseSuite, names: set[str] | frozenset[str]
-) -> cst.Call | None:
-    """A load or store whose address takes one of the names as it is."""
-    accesses = {*flow.dialect.loads, *flow.dialect.stores}
-    for call in flow.dialect.find(flow.source, body, accesses):
-        stored = flow.dialect.stored(flow.source, call)
-        addresses = (a.value for a in call.args if a.value is not stored)
-        if any(_bare(flow, address, names, within=call) for address in addresses):
-            return call
-    return None
+def _program_numbers(flow: Flow) -> dict[str, set[str]]:
+    """The names that are computed from the number of the program, and not loaded by it -> the axes
+    that it is asked along."""
+    names: dict[str, set[str]] = {}
+    while True:
+        found = {name: set(axes) for name, axes in names.items()}
+        for target, value in assigned(flow.body):
+            if _loads(flow, value):
+                continue
+            axes = _axes_asked(flow, value)
+            for name in descendants(value, cst.Name):
+                axes |= names.get(name.value, set())
+            for name in descendants(target, cst.Name) if axes else ():
+                found[name.value] = found.get(name.value, set()) | axes
+        if found == names:
+            return names
+        names = found
+
+
+def _plain(flow: Flow, axes: set[str]) -> set[str]:
+    """The names that hold the number of the program itself, along one of these axes."""
+    return {
+        name.value
+        for target, value in assigned(flow.body)
+        if isinstance(value, cst.Call) and _axes_asked(flow, value) & axes
+        for name in descendants(target, cst.Name)
+    }
 
 
 def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
@@ -198,42 +252,43 @@ def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
     step = _step(flow, loop)
     if step is not None:
         return flow.carries(step)
-    counted = [
-        *flow.dialect.find(flow.source, loop.iter, flow.dialect.cdivs),
-        *(d for d in descendants(loop.iter, cst.BinaryOperation)
-          if isinstance(d.operator, cst.FloorDivide)),
-    ]  # fmt: skip
-    named = (flow.source.resolve(name) for name in descendants(loop.iter, cst.Name))
-    return any(flow.carries(each) for each in (*counted, *(n for n in named if n not in counted)))
-
-
-def _is_size(flow: Flow, node: Expression) -> bool:
-    """Whether a value is the constant, or a multiple of it."""
-    match node:
-        case cst.Name():
-            return node.value == flow.constant
-        case cst.BinaryOperation(operator=cst.Multiply()):
-            return _is_size(flow, node.left) or _is_size(flow, node.right)
+    counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}
+    for node in (loop.iter, *map(flow.source.resolve, descendants(loop.iter, cst.Name))):
+        calls = (c for c in descendants(node, cst.Call)
+                 if flow.dialect.called(flow.source, c) in counting)  # fmt: skip
+        divided = (d for d in descendants(node, cst.BinaryOperation)
+                   if isinstance(d.operator, cst.FloorDivide))  # fmt: skip
+        if any(flow.carries(each) for each in (*calls, *divided)):
+            return True
     return False
 
 
-def _program_numbers(flow: Flow) -> frozenset[str]:
-    """The names that are computed from the number of the program, and not loaded by it."""
-    names: set[str] = set()
-    while True:
-        found = {
-            name.value
-            for target, value in assigned(flow.body)
-            if not _loads(flow, value)
-            and (
-                any(True for _ in flow.dialect.find(flow.source, value, flow.dialect.program_ids))
-                or any(name.value in names for name in descendants(value, cst.Name))
-            )
-            for name in descendants(target, cst.Name)
-        }
-        if found <= names:
-            return frozenset(names)
-        names |= found
+def _addressed(
+    flow: Flow,
+    body: cst.BaseSuite,
+    names: set[str] | frozenset[str],
+    axes: Collection[str] = (),
+    deep: int = 0,
+) -> cst.Call | None:
+    """A load or store whose address takes one of the names, or the program's number along one of
+    the axes, as it is; or the call of a helper that is given it so and has such a one."""
+    accesses = {*flow.dialect.loads, *flow.dialect.stores}
+    for call in descendants(body, cst.Call):
+        helper = flow.source.function_of(call.func)
+        if flow.dialect.called(flow.source, call) in accesses:
+            stored = flow.dialect.stored(flow.source, call)
+            addresses = [a.value for a in call.args if a.value is not stored]
+            if any(_bare(flow, address, names, call, axes) for address in addresses):
+                return call
+        elif helper is not None and axes and deep < DEEPEST:
+            parameters = [p.name.value for p in helper.parameters]
+            given = dict(zip(parameters, positional(call), strict=False))
+            given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+            bare = {name for name, value in given.items() if _bare(flow, value, names, axes=axes)}
+            inside = _computed_in(flow, helper.node.body, bare, axes)
+            if _addressed(flow, helper.node.body, inside, axes, deep + 1) is not None:
+                return call
+    return None
 
 
 # --- tiles that are indexed by their number -----------------------------------------------------
@@ -254,7 +309,7 @@ def _by_index(flow: Flow) -> cst.Call | None:
     return None
 
 
-def _is_index_of(flow: Flow, call: cst.Call, name: cst.Name) -> bool:
+def _is_index_of(flow: Flow, call: cst.Call, name: Expression) -> bool:
     """Whether a name is the index of a tile along an axis where the tile has the flow's size.
 
     Of a store the shape is the stored tile's, which is taken to be what the index says.

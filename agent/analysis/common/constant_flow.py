@@ -13,8 +13,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees
-from agent.syntax import Source, argument, assigned, children, descendants, positional
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel
+from agent.syntax import Source, argument, assigned, children, descendants
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class Flow:
             if found <= names:
                 return frozenset(names)
             names |= found
+
+    @cached_property
+    def sizes(self) -> frozenset[str]:
+        """The constant, and the names of its multiples: `pair = 2 * BLOCK`."""
+        names = {self.constant}
+        for target, value in assigned(self.body):
+            sides = [value.left, value.right] if isinstance(value, cst.BinaryOperation) else [value]
+            if is_multiple_of(value, {self.constant}) and all(
+                isinstance(side, cst.Integer) or is_multiple_of(side, names) for side in sides
+            ):
+                names.update(_targets(target))
+        return frozenset(names)
 
     def carries(self, node: cst.CSTNode) -> bool:
         """Whether the value of a node is computed from the constant."""
@@ -109,7 +121,7 @@ class Flow:
                     )
                 return f"it is part of what line {line} stores"
         for division in descendants(self.body, cst.BinaryOperation):
-            if drops_remainder(division, {self.constant}):
+            if drops_remainder(division, self.sizes):
                 return f"line {self.source.line(division)} drops a remainder by it"
         if not self.in_loop and (reduction := self._reduction_along()) is not None:
             return f"line {self.source.line(reduction)} reduces along it, block by block"
@@ -153,33 +165,7 @@ class Flow:
                 shape = method.of(node)
                 others = [value for value in self._given(node) if value is not shape]
                 return any(self._carries(value, names) for value in others)
-            if (returned := self._returned(node, names)) is not None:
-                return returned
         return any(self._carries(child, names) for child in children(node))
-
-    def _returned(self, call: cst.Call, names: set[str] | frozenset[str]) -> bool | None:
-        """Whether what a helper of the file returns is computed from the constant; None where that
-        is not followed, as in one that stores, that divides by it, or that calls itself."""
-        helper = self.source.function_of(call.func)
-        if helper is None or any(argument.star for argument in call.args):
-            return None
-        body, parameters = helper.node.body, [p.name.value for p in helper.parameters]
-        stores = self.dialect.find(self.source, body, self.dialect.stores)
-        if any(True for _ in stores) or helper in callees(self.source, helper):
-            return None
-        given = dict(zip(parameters, positional(call), strict=False))
-        given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-        inside = {name for name, value in given.items() if self._carries(value, names)}
-        known: set[str] = set()
-        while known != inside:
-            known = set(inside)
-            for target, value in assigned(body):
-                if self._carries(value, known):
-                    inside.update(_targets(target))
-        if any(drops_remainder(d, known) for d in descendants(body, cst.BinaryOperation)):
-            return None
-        returns = (statement.value for statement in descendants(body, cst.Return))
-        return any(value is not None and self._carries(value, known) for value in returns)
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""
@@ -265,19 +251,38 @@ class Flow:
         }
         for function in self.dialect.reached(self.source, self.kernel):
             body = function.node.body
-            for call in self.dialect.find(self.source, body, self.dialect.reductions):
+            for call in descendants(body, cst.Call):
+                if not self._reduces(call):
+                    continue
                 axis = _integer(argument(call, 1, "axis"))
                 if axis is None or not axes or any(axis % rank == index for index, rank in axes):
                     return call
         return None
 
+    def _reduces(self, call: cst.Call) -> bool:
+        """Whether a call is a reduction: `tl.sum(x, 0)`, or `x.sum(axis=0)`."""
+        if self.dialect.called(self.source, call) in self.dialect.reductions:
+            return True
+        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        names = {name.rpartition(".")[2] for name in self.dialect.reductions}
+        return method in names and not self.dialect.owns(self.source.name(call.func))
 
-def drops_remainder(division: cst.BinaryOperation, names: set[str]) -> bool:
+
+def is_multiple_of(node: cst.CSTNode, names: Collection[str]) -> bool:
+    """Whether a value is one of the names, or a product with it."""
+    match node:
+        case cst.Name():
+            return node.value in names
+        case cst.BinaryOperation(operator=cst.Multiply()):
+            return is_multiple_of(node.left, names) or is_multiple_of(node.right, names)
+    return False
+
+
+def drops_remainder(division: cst.BinaryOperation, names: Collection[str]) -> bool:
     """Whether it is `n // BLOCK` rather than `(n + BLOCK - 1) // BLOCK` or `-(-n // BLOCK)`."""
     return (
         isinstance(division.operator, cst.FloorDivide)
-        and isinstance(division.right, cst.Name)
-        and division.right.value in names
+        and is_multiple_of(division.right, names)
         and not isinstance(division.left, cst.UnaryOperation)
         and not any(n.value in names for n in descendants(division.left, cst.Name))
     )

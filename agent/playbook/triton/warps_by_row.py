@@ -174,6 +174,8 @@ def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     given = [HostView(source, launch).given(block) for launch in kernel.launches]
     if given and all(value is not None and _is_fixed(source, value) for value in given):
         raise NotApplicable(f"{block} of {kernel.name} is one number: see warps-and-stages")
+    if any(block not in launch.arguments for launch in kernel.launches):
+        raise NotApplicable(f"a launch of {kernel.name} does not show {block}")
     try:
         return RowLaunches(source, tuple(_rows_of(source, kernel, block)))
     except NotApplicable as reason:
