@@ -117,7 +117,7 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     shown = redact(shlex.join(command), os.environ)
     if end.code:
         root = _root_of(folder)
-        roots = [root, *(place for place in (root / "src",) if place.is_dir())]
+        roots = [place for place in (root, root / "src") if place.is_dir()]
         hint = how_to_import(command, roots) + other_python(command)
         how = how_it_ended(end.code)
         raise CommandFailed(f"the command failed ({how}): mend it: {shown}{hint}")

@@ -233,11 +233,12 @@ def _unnamed(
     tests: Sequence[Item], framework: str, correctness: Sequence[str], perf: Sequence[str]
 ) -> list[str]:
     """What to say of tests beside chosen ones that name the framework, where they name none."""
-    files = {_file(item) for item in tests if item.nodeid in correctness}
+    files = {nodeid.partition("::")[0] for nodeid in correctness}
+    chosen = {*correctness, *perf}
     left = [
         item.nodeid
         for item in tests
-        if item.nodeid not in (*correctness, *perf)
+        if item.nodeid not in chosen
         and _file(item) in files
         and not item.name.startswith("test_perf")
         and not TIMING_FIXTURES & set(item.fixtures)
@@ -248,7 +249,7 @@ def _unnamed(
     tests_are = "1 test is" if len(left) == 1 else f"{len(left)} tests are"
     return [
         f"{tests_are} left out beside others that name {framework}, as {left[0]}: where they test "
-        f"the kernel, --correctness-k takes them"
+        "the kernel, --correctness-k takes them"
     ]
 
 

@@ -15,10 +15,12 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
-from agent.analysis.common.dialect import callees
-from agent.syntax import argument, assigned, descendants, positional
+from agent.analysis.common.dialect import callees, given_to
+from agent.syntax import argument, assigned, descendants
 
 Expression: TypeAlias = cst.BaseExpression
+CASTS = frozenset({"astype", "cast", "to"})
+"""Methods that give the same number in another type."""
 DEEPEST = 4
 """Helpers of helpers that are looked into."""
 _UNDONE_BY = (cst.Multiply, cst.FloorDivide, cst.Modulo)
@@ -144,9 +146,9 @@ def _is_undone(flow: Flow, name: Expression, within: cst.CSTNode, *, by_any: boo
         return False
     for around in flow.source.ancestors(name):
         match around:
-            case cst.Attribute(attr=cst.Name(value="to" | "cast")):
-                pass  # another type of the same number
-            case cst.Comparison() | cst.Attribute():
+            case cst.Comparison():
+                return True
+            case cst.Attribute() if around.attr.value not in CASTS:
                 return True
             case cst.Arg() if around.keyword is name:
                 return True
@@ -281,10 +283,8 @@ def _addressed(
             if any(_bare(flow, address, names, call, axes) for address in addresses):
                 return call
         elif helper is not None and axes and deep < DEEPEST:
-            parameters = [p.name.value for p in helper.parameters]
-            given = dict(zip(parameters, positional(call), strict=False))
-            given |= {a.keyword.value: a.value for a in call.args if a.keyword is not None}
-            bare = {name for name, value in given.items() if _bare(flow, value, names, axes=axes)}
+            given = given_to(helper, call).items()
+            bare = {name for name, value in given if _bare(flow, value, names, axes=axes)}
             inside = _computed_in(flow, helper.node.body, bare, axes)
             if _addressed(flow, helper.node.body, inside, axes, deep + 1) is not None:
                 return call

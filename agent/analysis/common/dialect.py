@@ -15,7 +15,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.kernels import KernelFunction
-from agent.syntax import Function, Source, argument, descendants
+from agent.syntax import Function, Source, argument, descendants, positional
 
 MODULE = "<module>"
 """Where a launch stands that is in no function."""
@@ -242,6 +242,13 @@ def callees(source: Source, function: Function) -> tuple[Function, ...]:
                 found.append(helper)
                 callers.append(helper)
     return tuple(found)
+
+
+def given_to(helper: Function, call: cst.Call) -> dict[str, cst.BaseExpression]:
+    """Parameter of a helper -> what a call gives it, by its place or its name."""
+    names = [p.name.value for p in helper.parameters]
+    by_name = {a.keyword.value: a.value for a in call.args if a.keyword is not None}
+    return dict(zip(names, positional(call), strict=False)) | by_name
 
 
 def where(launch: Launch) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Dialect, Kernel
+from agent.analysis.common.dialect import Dialect, Kernel, given_to
 from agent.analysis.common.kernels import Classification, class_of
 from agent.errors import UsageError
 from agent.syntax import (
@@ -27,7 +27,6 @@ from agent.syntax import (
     assigned,
     children,
     descendants,
-    positional,
 )
 
 BYTES = 2
@@ -232,8 +231,7 @@ class _Values:
 
     def _hand_over(self, caller: Function, call: cst.Call, helper: Function) -> None:
         """Mark the parameters of a helper that are given values."""
-        names = [p.name.value for p in helper.parameters]
-        for name, value in zip(names, positional(call), strict=False):
+        for name, value in given_to(helper, call).items():
             if self.held_by(caller, value):
                 self.names[helper.name].add(name)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.dialect import Kernel, given_to
 from agent.analysis.cutile.dialect import ATOMICS, CT, CUTILE
 from agent.syntax import Function, Source, argument, assigned, children, descendants, positional
 
@@ -78,10 +78,7 @@ class Uses:
             helper = self._source.function_of(call.func)
             if helper is None or helper.name not in self._names or helper is function:
                 continue
-            theirs = [p.name.value for p in helper.parameters]
-            given = [*zip(theirs, positional(call), strict=False)]
-            given += [(a.keyword.value, a.value) for a in call.args if a.keyword is not None]
-            for name, value in given:
+            for name, value in given_to(helper, call).items():
                 if (found := self._root(function, value)) is not None:
                     self._names[helper.name].setdefault(name, found)
 

@@ -174,8 +174,11 @@ def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     given = [HostView(source, launch).given(block) for launch in kernel.launches]
     if given and all(value is not None and _is_fixed(source, value) for value in given):
         raise NotApplicable(f"{block} of {kernel.name} is one number: see warps-and-stages")
-    if any(block not in launch.arguments for launch in kernel.launches):
-        raise NotApplicable(f"a launch of {kernel.name} does not show {block}")
+    defaults = {p.name.value for p in kernel.function.parameters if p.default is not None}
+    if block in defaults and any(block not in launch.arguments for launch in kernel.launches):
+        raise NotApplicable(
+            f"a launch may leave {block} to its default, which no heuristic is told"
+        )
     try:
         return RowLaunches(source, tuple(_rows_of(source, kernel, block)))
     except NotApplicable as reason:
