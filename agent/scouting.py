@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from agent.asking import Asking
 from agent.candidates import Candidates
 from agent.events import Candidate, Gathered, Proposed, Scouted, Skipped
-from agent.harness.measuring.budget import screened_subset
+from agent.harness.measuring.budget import screen_pair_s, screened_subset
 from agent.harness.measuring.judge import Judge
+from agent.harness.measuring.line_ups import AT_ONCE_WITH_ROOM
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.scouting import LEAST_ERROR
 from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult
@@ -30,7 +31,7 @@ MOST_S = 120.0
 """What looking before one choice may take: half of it for compiling, half for the looks, of which
 a group of variants that others follow, in which one that hangs holds up the rest, has half of what
 is left."""
-BUDGET_SHARE = 0.25
+BUDGET_SHARE = 1 / 3
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
 """In less, too little is seen to be worth it."""
@@ -80,12 +81,16 @@ class Scouting:
 
     def look(self, run: Run) -> Scouted:
         """Look at what was gathered: the first variant of each, then the second, as time allows."""
-        stop = deadline_in(_time_s(run) / 2)
+        within_s = _time_s(run) / 2
+        stop = deadline_in(within_s)
         chosen = _in_turn(
             [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
         )
         shas = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
-        subset = screened_subset(run)
+        if len(shas) > AT_ONCE_WITH_ROOM:
+            within_s /= 2  # as `LineUps` leaves it to a screen that others follow
+        arms = 1 + min(len(shas), AT_ONCE_WITH_ROOM)
+        subset = screened_subset(run, screen_pair_s(arms, within_s))
         configs = subset.configs if subset and subset != run.subset else ()
         known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
         left = [sha for sha in shas if sha not in known]

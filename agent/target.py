@@ -302,15 +302,18 @@ def or_captured(kernel: str, test: str = "") -> str:
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)
 
 
+_LOOSE = ("test*.py", "*test.py", "*tests.py", "bench*.py", "*bench.py", "*benchmark.py")
+
+
 def _is_test(path: str) -> bool:
     name = PurePosixPath(path).name
     return fnmatchcase(name, "test_*.py") or fnmatchcase(name, "*_test.py")
 
 
 def _may_be_test(path: str) -> bool:
-    """Whether a file is called a test, though not as pytest looks for them: `test.py`."""
+    """Whether a file is called a test or benchmark, though not as pytest looks for: `test.py`."""
     name = PurePosixPath(path).name
-    return any(fnmatchcase(name, shape) for shape in ("test*.py", "*test.py", "*tests.py"))
+    return any(fnmatchcase(name, shape) for shape in _LOOSE)
 
 
 def _has_tests(tree: Tree, path: str) -> bool:

@@ -229,6 +229,9 @@ def test_tests_that_are_called_otherwise_are_found_where_no_other_imports_the_ke
     test = "from pkg.kernels import softmax\n\n\ndef test_it(): pass\n"
     files = {"test.py": test, "testing.py": "from pkg.kernels import softmax\n"}
     assert found_tests(tmp_path / "alone", files) == "test.py"
+    assert (
+        found_tests(tmp_path / "bench", {"bench_it.py": test, "benchmarks.py": ""}) == "bench_it.py"
+    )
     files |= {"tests/test_it.py": test}
     assert found_tests(tmp_path / "beside", files) == "tests/test_it.py"
 

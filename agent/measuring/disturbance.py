@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
 from agent.measuring.statistics import geometric_mean
@@ -96,25 +97,40 @@ def _processor_problem(config: ConfigBlocks) -> str | None:
     )
 
 
-def level_problem(raw: RawPair, levels_ms: Mapping[str, float], band: float) -> str | None:
-    """Why the incumbent is not what it was: only a GPU is steady enough to say so.
+@dataclass(frozen=True)
+class LevelProblem:
+    """The incumbent is not what it was: only a GPU is steady enough to say so."""
+
+    reason: str
+    is_faster: bool
+    """Wherever it differs it takes less time than before. What a candidate does beside it could
+    only slow it."""
+
+
+def level_problem(raw: RawPair, levels_ms: Mapping[str, float], band: float) -> LevelProblem | None:
+    """What the incumbent's latencies of a pair differ by from those it had, if they do.
 
     Args:
         raw: the pair.
         levels_ms: config -> the incumbent's latency when it was calibrated.
         band: how far it may be from that, as a fraction.
     """
-    for config in raw.configs:
-        level = levels_ms.get(config.config)
-        if level is None or config.blocks[0].telemetry is None:
-            continue
-        now = geometric_mean(config.arm(incumbent=True))
-        if abs(math.log(now / level)) > band:
-            return (
-                f"the incumbent takes {now:.6f} ms on {config.config} where it took "
-                f"{level:.6f} ms: the machine has changed"
-            )
-    return None
+    found: list[tuple[str, float]] = []
+    for config, now_ms in incumbent_ms(raw).items():
+        level_ms = levels_ms.get(config)
+        if level_ms is not None and abs(change := math.log(now_ms / level_ms)) > band:
+            reason = f"takes {now_ms:.6f} ms on {config} where it took {level_ms:.6f} ms"
+            found.append((reason, change))
+    if not found:
+        return None
+    reason = f"the incumbent {found[0][0]}: the machine has changed"
+    return LevelProblem(reason, is_faster=all(change < 0 for _, change in found))
+
+
+def incumbent_ms(raw: RawPair) -> dict[str, float]:
+    """Config -> the incumbent's latency in a pair, of those that ran on a GPU."""
+    on_gpu = (config for config in raw.configs if config.blocks[0].telemetry is not None)
+    return {config.config: geometric_mean(config.arm(incumbent=True)) for config in on_gpu}
 
 
 def _block_problem(block: Block) -> str | None:

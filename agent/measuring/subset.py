@@ -3,9 +3,10 @@
 TileGym's perf tests take from 17 s to minutes a pass, and a comparison takes some 25 passes. It is
 made on a few configs then: the one with the longest latency, where most is at stake, the one with
 the shortest, then those that halve the gaps between the chosen ones, as long as the time allows.
-Where not even the longest fits, the shortest is the first. So every range of latencies is there,
-and the choice hangs on the baseline alone: no later figure can move it. Configs are left out, never
-pairs: the error rates of the decisions are those of as many pairs as ever.
+Where not even the longest fits, the shortest is the first, unless it takes as much of a pair. So
+every range of latencies is there, and the choice hangs on the baseline alone: no later figure can
+move it. Configs are left out, never pairs: the error rates of the decisions are those of as many
+pairs as ever.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+
+ALIKE = 1.2
+"""What the pair of one config may take, times that of another, to cost no more."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +103,10 @@ def representative(
     if pair_s(None) <= most_pair_s:
         return None
     order = [ranked[index] for index in spread(len(ranked))]
-    if len(order) > 1 and pair_s(frozenset(order[1])) <= most_pair_s:
-        order[:2] = order[1], order[0]
+    if len(order) > 1:
+        shortest_s, longest_s = (pair_s(frozenset(unit)) for unit in order[:2])
+        if longest_s <= max(most_pair_s, ALIKE * shortest_s):
+            order[:2] = order[1], order[0]
     others = _of_other_kernels(costs, order[:1], pair_s, kernels or {})
     chosen: frozenset[str] = frozenset()
     for unit in [*order[:1], *others, *order[1:]]:

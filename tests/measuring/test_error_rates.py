@@ -227,9 +227,34 @@ def test_a_worker_that_lies_about_its_time_is_no_verdict(reports: float) -> None
     assert "worker" in outcome.reason
 
 
-def test_an_incumbent_that_is_not_what_it_was_is_no_verdict() -> None:
-    calibration = Calibration(0.01, {"c": 0.7}, band=0.1, pairs=8)
+def test_an_incumbent_that_is_slower_than_it_was_is_no_verdict() -> None:
+    calibration = Calibration(0.01, {"c": 0.35}, band=0.1, pairs=8)
     source = SimulatedPairs(TYPICAL, {"c": 0.8}, seed=1, telemetry=COOL)
+    outcome = measure(source, Rules(), ComparisonPlan(), calibration)
+    assert isinstance(outcome, Failure)
+    assert "the machine has changed" in outcome.reason
+
+
+def test_an_incumbent_that_stays_faster_than_it_was_is_compared_at_its_new_level() -> None:
+    calibration = Calibration(0.01, {"c": 2.0}, band=0.1, pairs=8)
+    source = SimulatedPairs(TYPICAL, {"c": 0.8}, seed=1, telemetry=COOL)
+    outcome = measure(source, Rules(), ComparisonPlan(), calibration)
+    assert not isinstance(outcome, Failure)
+    assert outcome.pairs == 3  # those that showed it are evidence too
+    assert outcome.overall.improvement == pytest.approx(0.2, abs=0.02)
+
+
+def test_an_incumbent_that_jumps_between_levels_is_no_verdict() -> None:
+    class Jumping(SimulatedPairs):
+        def pair(self, number: int, following: int):  # type: ignore[no-untyped-def]
+            raw = super().pair(number, following)
+            factor = (1.0, 0.5, 0.25)[number % 3]
+            (config,) = raw.configs
+            blocks = (replace(b, latency_ms=factor * b.latency_ms) for b in config.blocks)
+            return RawPair((ConfigBlocks("c", tuple(blocks)),))
+
+    calibration = Calibration(0.01, {"c": 2.0}, band=0.1, pairs=8)
+    source = Jumping(TYPICAL, {"c": 0.8}, seed=1, telemetry=COOL)
     outcome = measure(source, Rules(), ComparisonPlan(), calibration)
     assert isinstance(outcome, Failure)
     assert "the machine has changed" in outcome.reason

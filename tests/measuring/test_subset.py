@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -57,8 +58,10 @@ def test_the_longest_goes_before_where_there_is_time_for_one() -> None:
     assert configs(representative(SIXTEEN, 10)) == ("t[15]",)
 
 
-def test_one_in_any_case() -> None:
-    assert configs(representative(SIXTEEN, 1)) == ("t[0]",)
+def test_one_in_any_case_the_longest_if_it_costs_no_more() -> None:
+    assert configs(representative(SIXTEEN, 1)) == ("t[15]",)
+    dearer = [replace(cost, seconds=1.0 + n) for n, cost in enumerate(SIXTEEN)]
+    assert configs(representative(dearer, 1)) == ("t[0]",)
 
 
 def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
@@ -71,7 +74,7 @@ def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
         "t[15]",
     )
     assert configs(representative(SIXTEEN, 20, kernels=kernels)) == ("t[3]", "t[15]")
-    assert configs(representative(SIXTEEN, 1, kernels=kernels)) == ("t[0]",)
+    assert configs(representative(SIXTEEN, 1, kernels=kernels)) == ("t[15]",)
     same = {cost.nodeid: {"forward"} for cost in SIXTEEN}
     assert representative(SIXTEEN, 30, kernels=same) == representative(SIXTEEN, 30)
 

@@ -114,20 +114,40 @@ def final_subset(run: Run) -> Subset | None:
     return whole if whole is None or len(whole.configs) >= len(subset.configs) else subset
 
 
-def screened_subset(run: Run) -> Subset | None:
+SCREEN_START_S = 3.0
+"""What the workers of a screen take to start, import and collect: nobody has begun ahead of it."""
+
+
+def screen_pair_s(arms: int, within_s: float) -> float:
+    """What a pair may take of the configs that a screen measures in a time.
+
+    Args:
+        arms: of the screen, with the incumbent's: they take what so many halves of a pair take.
+        within_s: the time, from the start of its workers.
+    """
+    return min(SCREEN_PAIR_S, 2 * max(0.0, within_s - SCREEN_START_S) / arms)
+
+
+def screened_subset(run: Run, most_pair_s: float = SCREEN_PAIR_S) -> Subset | None:
     """What a sweep is looked at on: of the configs that comparisons measure, those that stand for
-    the others, where all of them would take long."""
+    the others, where all of them would take long.
+
+    Args:
+        run: as it stands.
+        most_pair_s: what a pair of them may take.
+    """
     cost = run.pair_cost
     if cost is None or run.baseline is None:
         return run.subset
     costs = run.baseline.costs
     compared = cost.of(run.subset.configs) if run.subset else cost
-    few = compared.fitting(SCREEN_PAIR_S, run.baseline.kernels)
+    few = compared.fitting(most_pair_s, run.baseline.kernels)
     if few is None:
         return run.subset
     latencies_ms = {name: ms for c in compared.costs for name, ms in c.latencies_ms.items()}
     ends = {choose(latencies_ms, key=latencies_ms.__getitem__) for choose in (min, max)}
     both = of_names(compared.costs, {*few.configs, *ends})
-    if compared.pair_s(both) > BOTH_ENDS_SHARE * compared.pair_s(None):
+    is_short = most_pair_s < SCREEN_PAIR_S
+    if is_short or compared.pair_s(both) > BOTH_ENDS_SHARE * compared.pair_s(None):
         return of_names(costs, few.configs)
     return of_names(costs, {*few.configs, *ends})

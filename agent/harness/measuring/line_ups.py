@@ -25,6 +25,8 @@ AT_ONCE = 4
 """Variants of a screen: each holds inputs of its own, beside the incumbent's."""
 AT_ONCE_WITH_ROOM = 8
 """The same where the GPU holds the inputs of all with ease."""
+LEAST_S = 6.0
+"""In less a screen shows nothing: its workers start, import and collect first."""
 ROOMY = 0.5
 """Of the GPU's memory, what they may take then."""
 
@@ -71,8 +73,9 @@ class LineUps:
     ) -> Mapping[str, Look]:
         """Time some of the variants, in the workers that are there where those are all alive.
 
-        Half of the time that is left may go into one screen: in it a variant that hangs holds up
-        the others, and whoever is missing is to be compared alone in what is left.
+        Half of the time that is left may go into one screen, if that is enough to show anything: in
+        it a variant that hangs holds up the others, and whoever is missing is to be compared alone
+        in what is left.
 
         Args:
             names: of the variants.
@@ -124,7 +127,8 @@ class LineUps:
         seen: dict[str, Look] = {}
         for number, group in enumerate(share):
             followed = not last or number + 1 < len(share)
-            until = _half_way(deadline) if followed else deadline
+            least = min(deadline, time.monotonic() + LEAST_S)
+            until = max(_half_way(deadline), least) if followed else deadline
             seen |= self._screen(gpu, group).look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
                 return seen, [name for group in share[number:] for name in group]

@@ -9,9 +9,11 @@ import pytest
 from agent.errors import UsageError
 from agent.events import Baselined
 from agent.harness.measuring.budget import (
+    SCREEN_PAIR_S,
     MeasuringBudget,
     chosen_configs,
     final_subset,
+    screen_pair_s,
     screened_subset,
 )
 from agent.measuring.measurement import Calibration
@@ -104,6 +106,18 @@ def test_a_sweep_is_looked_at_on_configs_that_stand_for_the_others(
     assert (found.configs if found else NODEIDS) == looked_at
     if found is not None:
         assert len(found.configs) + len(found.left_out) == len(COSTS)
+
+
+def test_in_a_short_time_a_look_is_at_the_longest_config_alone() -> None:
+    costs = tuple(
+        PerfTestCost(f"t[{n}]", 0.01, {f"t[{n}]": 0.1 * 2**n}, stepped=True) for n in range(4)
+    )
+    calibration = Calibration(0.01, {}, band=0.1, pairs=8, pair_s=3.0)
+    run = Run(baseline=Baselined((), 1, 1.0, costs=costs), calibration=calibration)
+    assert screen_pair_s(9, 30.0) == SCREEN_PAIR_S
+    assert screened_subset(run, screen_pair_s(9, 30.0)) is None
+    found = screened_subset(run, screen_pair_s(9, 7.0))
+    assert found is not None and found.configs == ("t[3]",)
 
 
 def test_a_config_that_takes_nearly_all_of_the_time_is_left_out_of_a_sweep() -> None:
