@@ -34,7 +34,7 @@ from benchmarks.loop_run import environment
 from benchmarks.tables import ratio, row
 
 BRANCH = "playbook"
-MEND = "mend"
+MEND, OWN_IDEA = "mend", "own-idea"
 RUN_S, STEP_S = 150.0, 60.0
 """Less is not enough for a run of the playbook, or for a move."""
 HEAD = ("kernel", "skill", "playbook alone", "s", "moves: kept of tried", "on top", "s", "together")
@@ -174,7 +174,12 @@ def make(case: Case, move: Path) -> dict[str, Any]:
     """One move: what is chosen, edited and tried."""
     chosen = (move / "choose.txt").read_text().strip()
     words = () if chosen == MEND else ("--choose", chosen)
-    offered = case.call("next", *words, to=move / "next.json")
+    try:
+        offered = case.call("next", *words, to=move / "next.json")
+    except RuntimeError:  # it is not open any more, or was never; an assistant still has its idea
+        if chosen in (MEND, OWN_IDEA):
+            raise
+        offered = case.call("next", "--choose", OWN_IDEA, to=move / "next.json")
     if offered["do"] != "edit":
         return offered
     Path(offered["file"]).write_bytes((move / "draft.py").read_bytes())
