@@ -283,8 +283,7 @@ class PytestSession:
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
         modules = since_fork.loaded_from(self._kernel_name)
-        if plugin.gate is not None:
-            _give_back_memory()
+        _give_back_memory()
         guards = self._config.stash.get(plugin.GUARDS, None)
         return {
             "event": "ran",
@@ -392,7 +391,7 @@ class PytestSession:
 
 
 def _give_back_memory() -> None:
-    """To the GPU: the arms of a comparison take turns, and this one is done."""
+    """To the GPU: others take their turn, the other arm of a comparison or a candidate's tests."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -114,7 +114,7 @@ def final_subset(run: Run) -> Subset | None:
     return whole if whole is None or len(whole.configs) >= len(subset.configs) else subset
 
 
-SCREEN_START_S = 3.0
+SCREEN_START_S = 4.0
 """What the workers of a screen take to start, import and collect: nobody has begun ahead of it."""
 
 

@@ -110,6 +110,21 @@ class Examiner:
             self._drop_origin()
         return bool(self._calls)
 
+    @property
+    def has_origin(self) -> bool:
+        """Whether the origin's worker is there."""
+        return self._origin is not None
+
+    def end_origin(self) -> bool:
+        """Have the origin's worker give back what it holds of the GPU; another takes its place.
+
+        Returns:
+            Whether its tests make calls that a candidate's are to be compared with.
+        """
+        has_calls = bool(self._calls)
+        self._drop_origin()
+        return has_calls
+
     def kept_tests(self) -> frozenset[str]:
         """The tests that make the calls which a candidate's are to be compared with."""
         return frozenset(call.nodeid for call in self._calls)

@@ -25,7 +25,7 @@ AT_ONCE = 4
 """Variants of a screen: each holds inputs of its own, beside the incumbent's."""
 AT_ONCE_WITH_ROOM = 8
 """The same where the GPU holds the inputs of all with ease."""
-LEAST_S = 6.0
+LEAST_S = 8.0
 """In less a screen shows nothing: its workers start, import and collect first."""
 ROOMY = 0.5
 """Of the GPU's memory, what they may take then."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from agent.errors import UsageError, WorkerError
@@ -16,11 +17,13 @@ from agent.frozen_tests import TestPlan
 from agent.harness.discovery import CORRECTNESS
 from agent.harness.measuring.examiner import Examiner
 from agent.harness.measuring.failures import (
+    OUT_OF_MEMORY,
     all_skipped,
     import_failure,
     test_failure,
     worker_failure,
 )
+from agent.harness.measuring.pair_workers import ROOM_TIMEOUT_S
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.side_by_side import (
     OriginsTests,
@@ -107,8 +110,35 @@ class Verifier:
             allowance: how much less precise those may be.
             tell: called as each test of the baseline begins, see `OriginsTests`.
         """
+        verify = partial(self._verify, plan, checkout, deadline, may_skip, origin, allowance, tell)
+        found = verify()
+        if origin is not None and isinstance(found, Failure) and OUT_OF_MEMORY in found.reason:
+            # Others held memory that the tests had to themselves at the baseline.
+            has_calls = self.examiner.end_origin()
+            self.server.await_retired(ROOM_TIMEOUT_S)
+            found = verify(alone_with_calls=has_calls)
+        return found
+
+    def _verify(
+        self,
+        plan: TestPlan,
+        checkout: Checkout,
+        deadline: float,
+        may_skip: bool,
+        origin: Checkout | None,
+        allowance: Allowance,
+        tell: Telling | None,
+        *,
+        alone_with_calls: bool | None = None,
+    ) -> Verification | Failure:
+        """See `verify`.
+
+        Where it is given whether the origin's tests make calls to be compared with, the candidate's
+        worker is alone while it runs the tests.
+        """
         log, spent = self.new_log("verify"), SpentTime()
-        others = self.workers - 1 if origin and not tunes_for_other_tests(checkout) else 0
+        alone = origin is None or alone_with_calls is not None
+        others = 0 if alone or tunes_for_other_tests(checkout) else self.workers - 1
         try:
             with (
                 WorkerSession(
@@ -123,7 +153,9 @@ class Verifier:
                 sessions(self.server, checkout, plan, others, self.new_log) as beside,
             ):
                 with spent.on("origin"):  # it collects while the candidate's worker does
-                    records = origin is not None and self.examiner.begin(origin, deadline)
+                    records = bool(alone_with_calls)
+                    if origin is not None and not alone:
+                        records = self.examiner.begin(origin, deadline)
                 with spent.on("collect"):
                     if problem := import_failure(arm, deadline):
                         return problem
@@ -161,7 +193,7 @@ class Verifier:
         arm.order(mine, deadline, records=records)
         for other, share in zip(beside, theirs, strict=True):
             other.order(share, deadline)
-        if records and not tunes_itself(arm.checkout):
+        if records and self.examiner.has_origin and not tunes_itself(arm.checkout):
             with spent.on("origin's layouts beside tests"):
                 self.examiner.ask_ahead(arm.has_answer, deadline)
         return joined(arm, beside, plan, deadline)

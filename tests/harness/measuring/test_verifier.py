@@ -93,6 +93,29 @@ BESIDE = "origin's layouts beside tests"
 WRONG = ("x * factor", "x + factor")
 
 
+HELD = (
+    "HERE =",
+    """import os
+
+HELD = Path(__file__).parents[1] / "held"
+(HELD / str(os.getpid())).touch()
+
+
+def check_memory():
+    for file in HELD.iterdir():
+        if file.name != str(os.getpid()) and Path("/proc", file.name).exists():
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+
+HERE =""",
+)
+"""Who has imported the kernel holds the memory of the only GPU."""
+TAKES_ALL = (
+    BEGIN,
+    f"{BEGIN}    if not ONCE:\n        check_memory()\n        ONCE.append(1)\n",
+)
+
+
 @pytest.fixture
 def judge(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,6 +210,18 @@ def test_a_candidate_that_fails_its_tests_is_not_kept_waiting(
     assert failed[BESIDE] < (passed[BESIDE] + passed["origin's layouts"]) / 2
     assert {"6 odd", "64 odd", "64 even", "pitch", "offset"} == set(compared(judge))
     assert origins(tmp_path) == 1
+
+
+def test_tests_that_need_the_memory_which_the_origin_holds_are_run_alone(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    (tmp_path / "held").mkdir()
+    origin = checkout(tmp_path / "origin", ONCE, HELD)
+    candidate = checkout(tmp_path / "candidate", ONCE, HELD, TAKES_ALL)
+    outcome = verify(judge, candidate, origin)
+    assert isinstance(outcome, Verification), outcome
+    assert [BESIDE in spent for spent in spent_s(tmp_path)] == [True, False]
+    assert len(compared(judge)) == MOST
 
 
 @pytest.mark.full
