@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -53,6 +53,7 @@ class Examiner:
     new_log: Callable[[str], Path]
     other_layouts: bool = True
     """Look at shapes and strides that the tests do not."""
+    on_gpu: InitVar[bool] = False
     _origin: tuple[Checkout, WorkerSession] | None = None
     _calls: tuple[TestedCall, ...] = ()
     """What the correctness tests call, by the origin's worker."""
@@ -67,6 +68,9 @@ class Examiner:
     _filling_ms: dict[tuple[int, str], float] = field(default_factory=dict)
     _stops: frozenset[str] | None = None
     """The perf tests that wait; those that time in ways of their own show nothing."""
+
+    def __post_init__(self, on_gpu: bool) -> None:
+        self._layouts.on_gpu = on_gpu
 
     def close(self) -> None:
         """End its processes."""

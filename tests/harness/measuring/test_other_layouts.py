@@ -125,6 +125,16 @@ def compared(judge: PytestJudge) -> set[str]:
     return {variation.kind for variation in judge._examiner._layouts.compared}
 
 
+def test_one_of_each_kind_goes_before_another_of_any() -> None:
+    calls = [TestedCall(n, "t", "scale", {"x": (6, 64)}) for n in range(3)]
+    drawn = list(variations(calls))
+    found = other_layouts.each_kind_first(drawn)
+    kinds = [variation.kind for variation in found]
+    assert sorted(map(str, found)) == sorted(map(str, drawn))
+    assert set(kinds) == {"6 odd", "64 odd", "64 even", "pitch", "offset"}
+    assert [set(kinds[n : n + 5]) for n in (0, 5, 10)] == 3 * [set(kinds)]
+
+
 @pytest.mark.parametrize("tests", [TESTS, SELF_TIMED], ids=["tile_bench", "self-timed"])
 def test_an_honest_edit_is_compared_in_every_layout(
     judge: PytestJudge, tmp_path: Path, tests: str
