@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PurePath
 
 from agent.assistant.drafts import judged_texts, subject_of
 from agent.errors import UsageError
@@ -46,8 +47,9 @@ def handed_over(
         known[text] = f"the same as {name}"
     texts |= variants
     handed = tuple(texts.values())
+    called = tuple(PurePath(name.removeprefix("the ")).name for name in texts)
     if mends:
         assert run.proposal is not None
-        return DraftProposer.mending(run.proposal, handed, message)
+        return DraftProposer.mending(run.proposal, handed, message, called)
     assert run.offer is not None
-    return DraftProposer(run.offer, handed, message)
+    return DraftProposer(run.offer, handed, message, called)

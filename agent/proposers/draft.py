@@ -83,14 +83,18 @@ class DraftProposer:
     texts: tuple[str, ...]
     message: str
     """The hypothesis, in the assistant's words; its first line names an idea of its own."""
+    called: tuple[str, ...] = ()
+    """What the texts are called, where they differ in more than values."""
 
     @classmethod
-    def mending(cls, before: Proposed, texts: tuple[str, ...], message: str) -> DraftProposer:
+    def mending(
+        cls, before: Proposed, texts: tuple[str, ...], message: str, called: tuple[str, ...] = ()
+    ) -> DraftProposer:
         """The same optimization once more, by other texts; the hypothesis stays if it holds."""
         first = before.candidates[0]
         title = first.title.removesuffix(BY_ASSISTANT).removesuffix(_told(first.params))
         offer = Offered(before.optimization, before.family, title)
-        return cls(offer, texts, message if message.strip() else before.hypothesis)
+        return cls(offer, texts, message if message.strip() else before.hypothesis, called)
 
     def propose(self, _run: Run, subject: Subject) -> Proposal:
         """The draft, or the variants, as candidates for what was offered."""
@@ -104,7 +108,7 @@ class DraftProposer:
             hypothesis=_line(self.message) or f"{self.offer.title}, by an assistant",
             variants=tuple(
                 ProposedVariant(values, f"{title}{_told(values)}{BY_ASSISTANT}", text)
-                for values, text in zip(values_of(self.texts), self.texts, strict=True)
+                for values, text in zip(values_of(self.texts, self.called), self.texts, strict=True)
             ),
             doubts=tuple(dict.fromkeys(found)),
         )

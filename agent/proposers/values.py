@@ -12,11 +12,16 @@ MOST_CHARACTERS = 60
 """Of the values in a title."""
 
 
-def values_of(texts: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+def values_of(texts: Sequence[str], called: Sequence[str] = ()) -> tuple[Mapping[str, Any], ...]:
     """Name -> value, for each of several texts that parse.
 
     The names are those of variables, arguments and keys. Texts that differ in more than constants
-    are numbered, from "1"; one that stands alone has no values.
+    are told by what they are called, or else by numbers, from "1"; one that stands alone has no
+    values.
+
+    Args:
+        texts: at least one.
+        called: what each of them is called; may be empty.
     """
     if len(texts) == 1:
         return ({},)
@@ -29,7 +34,9 @@ def values_of(texts: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
                 _add(values, place[0][0], told)
     if len(set(map(repr, values))) == len(texts):
         return tuple(values)
-    return tuple({"variant": str(number)} for number in range(1, len(texts) + 1))
+    numbers = [str(number) for number in range(1, len(texts) + 1)]
+    distinct = len(set(called)) == len(texts)
+    return tuple({"variant": name} for name in (called if distinct else numbers))
 
 
 def in_words(values: Mapping[str, Any]) -> str:

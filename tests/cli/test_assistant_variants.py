@@ -88,9 +88,9 @@ def test_a_sweep_that_lost_is_mended_by_another(begun: Path) -> None:
     answer = tried(begun, wrong, sized(128), sized(512))
     row = answer["row"]
     assert (row["status"], row["attempts"]) == ("keep", 2)
-    assert row["optimization"] == "block size (variant=3) (assistant)"
+    assert row["optimization"] == "block size (variant=variant 3.py) (assistant)"
     assert draft.read_text() == sized(512)
-    (rejected,) = (each for each in answer["attempt"]["variants"] if "variant=1" in each["title"])
+    (rejected,) = (each for each in answer["attempt"]["variants"] if "variant=variant 1.py" in each["title"])
     assert "test_double_triton" in rejected["reason"]
     refs = git(begun, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
     assert refs.count("/01-block-size-") == 5

@@ -38,6 +38,13 @@ def test_what_differs(texts: tuple[str, ...], values: tuple[dict[str, Any], ...]
     assert values_of(texts) == values
 
 
+def test_what_differs_in_more_than_values_is_told_by_names() -> None:
+    texts, called = ("A = 1", "A = 1 + 1"), ("draft", "wide.py")
+    assert values_of(texts, called) == ({"variant": "draft"}, {"variant": "wide.py"})
+    assert values_of(texts, ("a.py", "a.py")) == ({"variant": "1"}, {"variant": "2"})
+    assert values_of(("A = 1", "A = 2"), called) == ({"A": 1}, {"A": 2})
+
+
 def test_in_words() -> None:
     assert in_words({"A": 1, "b": "x"}) == "(A=1, b=x)"
     assert in_words({}) == ""
