@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 from libcst.metadata import Assignment
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.uses import Uses
@@ -60,7 +61,7 @@ def form_of(source: Source, kernel: Kernel, uses: Uses) -> Form:
             f"{kernel.name} is launched {len(kernel.launches)} times (lines {lines}): "
             "let one function launch it"
             if lines
-            else f"this file does not launch {kernel.name} in plain sight"
+            else str(not_launched(source, kernel))
         )
     (launch,) = kernel.launches
     line = source.line(launch.node)

@@ -212,7 +212,7 @@ NOWHERE = sources.ROWS[: sources.ROWS.index("\n\ndef scale")]
         (ELSEWHERE, "is named elsewhere than in its launch"),
         (OPTIONS, "options that the search does not know"),
         (NESTED, "from a function inside made"),
-        (NOWHERE, "does not launch scale_kernel in plain sight"),
+        (NOWHERE, "this file does not launch scale_kernel"),
     ],
 )
 def test_other_forms_are_refused(text: str, reason: str) -> None:

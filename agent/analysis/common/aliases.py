@@ -1,4 +1,4 @@
-"""Kernels that are launched by another name: `f = a if fast else b`, and `f[grid](...)`."""
+"""Kernels that are launched by another name: `f = a if fast else b`, then `f[grid](...)`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def not_launched(source: Source, kernel: Kernel) -> NotApplicable:
                     if _is_launched(source, use):
                         return NotApplicable(
                             f"line {source.line(use)} launches {kernel.name} as `{use.value}`, "
-                            "which is not followed"
+                            "which is not followed: give each of its kernels a launch by its name"
                         )
     return NotApplicable(f"this file does not launch {kernel.name}")
 
@@ -38,9 +38,9 @@ def _given_to(source: Source, mention: cst.Name) -> list[cst.Name]:
 
 def _is_launched(source: Source, use: cst.Name) -> bool:
     inner, around, *_ = source.ancestors(use)
-    return (
-        isinstance(inner, cst.Subscript)
-        and inner.value is use
-        and isinstance(around, cst.Call)
-        and around.func is inner
-    )
+    if not isinstance(around, cst.Call):
+        return False
+    if isinstance(inner, cst.Arg):
+        called = around.func.attr if isinstance(around.func, cst.Attribute) else around.func
+        return isinstance(called, cst.Name) and called.value == "launch"
+    return isinstance(inner, cst.Subscript) and inner.value is use and around.func is inner

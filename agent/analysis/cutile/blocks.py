@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
@@ -70,7 +71,7 @@ def launches(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
         if not any(around in nodes for around in source.ancestors(name)):
             raise NotApplicable(f"{kernel.name} is handed on at line {source.line(name)}")
     if not kernel.launches:
-        raise NotApplicable(f"this file does not launch {kernel.name}")
+        raise not_launched(source, kernel)
     for launch in kernel.launches:
         if not launch.complete:
             line = source.line(launch.node)

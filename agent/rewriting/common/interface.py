@@ -13,6 +13,7 @@ from typing import Any
 
 import libcst as cst
 
+from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.rewriting.common.elements import Space, uncommented
@@ -32,7 +33,7 @@ class Interface:
     def of(cls, source: Source, kernel: Kernel) -> Interface:
         """Find the launches' tuples. Raises `NotApplicable` with what is in the way."""
         if not kernel.launches:
-            raise NotApplicable(f"this file does not launch {kernel.name}")
+            raise not_launched(source, kernel)
         listed = kernel.function.node.params
         if (
             listed.star_kwarg

@@ -29,7 +29,10 @@ def run(x, n, fast):
 """
 LAUNCH = "f[(n,)](x, n)"
 NOT_HERE = "this file does not launch kernel"
-AS_F = "line 17 launches kernel as `f`, which is not followed"
+AS_F = (
+    "line 17 launches kernel as `f`, which is not followed: give each of its kernels a launch by "
+    "its name"
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,9 @@ AS_F = "line 17 launches kernel as `f`, which is not followed"
         ("f: object = kernel if fast else other", LAUNCH, AS_F),
         ("f = triton.heuristics({})(kernel)", LAUNCH, AS_F),
         ("f, g = (kernel, other) if fast else (other, kernel)", LAUNCH, AS_F),
+        ("f = kernel if fast else other", "ct.launch(n, (n,), f, (x, n))", AS_F),
+        ("f = kernel if fast else other", "launch(n, (n,), f, (x, n))", AS_F),
+        ("f = kernel if fast else other", "print(n, f)", NOT_HERE),
         ("f = kernel if fast else other", "f.run(x, n)", NOT_HERE),
         ("f = kernel if fast else other", "return f[n]", NOT_HERE),
         ("f = other", LAUNCH, NOT_HERE),
