@@ -228,6 +228,19 @@ def test_faster_than_memory_says_that_the_figure_is_no_use() -> None:
     assert any("more than the peak" in line for line in found.evidence)
 
 
+def test_copies_around_the_launch_are_told() -> None:
+    copies = ((3, ".clone()"), (9, "torch.cat"))
+    (line,) = (
+        line for line in diagnose(Facts(KernelClass.MEMORY, 1.0, copies=copies)).evidence
+        if "around the launch" in line
+    )  # fmt: skip
+    assert line.endswith("which is timed too: .clone() (line 3), torch.cat (line 9)")
+    many = diagnose(
+        Facts(KernelClass.MEMORY, 1.0, copies=tuple((n, "torch.cat") for n in range(9)))
+    )
+    assert any(line.endswith("(line 3) and 5 more") for line in many.evidence)
+
+
 def test_without_a_gpu_only_source_and_compiler_speak() -> None:
     facts = Facts(KernelClass.MEMORY, 1.25, results=(FULL,), timed=((SOFTMAX, 0.0),))
     found = diagnose(facts)

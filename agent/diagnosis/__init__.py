@@ -22,6 +22,9 @@ __all__ = ["Facts", "diagnose", "is_plain"]
 PLAIN_SHARE = 0.7
 """Of the bandwidth of a data sheet, of which an H200 was measured to attain 0.89."""
 
+MOST_COPIES = 4
+"""That a line names."""
+
 
 def diagnose(facts: Facts) -> Diagnosis:
     """The cause, its evidence and what to try first."""
@@ -35,7 +38,11 @@ def diagnose(facts: Facts) -> Diagnosis:
         lines = ["measured: under half of every roof, and nothing that is known explains it"]
     return Diagnosis(
         cause=CAUSES[findings[0].symptom] if findings else Cause.UNKNOWN,
-        evidence=tuple(dict.fromkeys([*lines, *_standing(view), source_line(facts), *_gaps(view)])),
+        evidence=tuple(
+            dict.fromkeys(
+                [*lines, *_standing(view), source_line(facts), *_around(facts), *_gaps(view)]
+            )
+        ),
         families=tuple(families),
     )
 
@@ -66,6 +73,16 @@ def _standing(view: View) -> Iterator[str]:
     for name, artifacts in view.kernels.items():
         if len(artifacts) == 1 and artifacts[0].occupancy is not None:
             yield f"compiled: {name} for {artifacts[0].target}: {artifacts[0].occupancy}"
+
+
+def _around(facts: Facts) -> Iterator[str]:
+    """What else is part of the call that is timed, and that no entry of the playbook touches."""
+    if facts.copies:
+        told = ", ".join(f"{call} (line {line})" for line, call in facts.copies[:MOST_COPIES])
+        more = len(facts.copies) - MOST_COPIES
+        if more > 0:
+            told += f" and {more} more"
+        yield f"source: the code around the launch copies tensors, which is timed too: {told}"
 
 
 def _gaps(view: View) -> Iterator[str]:

@@ -36,6 +36,8 @@ class Facts:
     gpu: str = ""
     counters: tuple[Counters, ...] = ()
     """Of one perf test, the longest kernel first."""
+    copies: tuple[tuple[int, str], ...] = ()
+    """Line and call of each copy of a tensor that host code makes around the launches."""
     missing: tuple[str, ...] = ()
     """Why something of the above is not known, a line each."""
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from agent.analysis.common.host_copies import host_copies
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.uses import Uses
 from agent.analysis.triton.arguments import written
@@ -93,6 +94,7 @@ class Diagnostician:
             timed=timed,
             peaks=peaks_of(self.gpu.name) if self.gpu else None,
             gpu=self.gpu.name if self.gpu else "",
+            copies=copies_around(source),
         )
         # a test that cannot be run without its GPU's work is none to run under a profiler
         asked = works and not is_plain(facts)
@@ -172,6 +174,12 @@ def multiplying(source: Source) -> frozenset[str]:
         for kernel in dialect.kernels(source)
         if dialect.has_dot(source, kernel)
     )
+
+
+def copies_around(source: Source) -> tuple[tuple[int, str], ...]:
+    """Line and call of each copy that the functions make which launch its kernels."""
+    kernels = [*CUTILE.kernels(source), *TRITON.kernels(source)]
+    return host_copies(source, kernels)
 
 
 def written_by(source: Source) -> dict[str, frozenset[str]]:

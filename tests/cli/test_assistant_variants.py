@@ -90,7 +90,9 @@ def test_a_sweep_that_lost_is_mended_by_another(begun: Path) -> None:
     assert (row["status"], row["attempts"]) == ("keep", 2)
     assert row["optimization"] == "block size (variant=variant 3.py) (assistant)"
     assert draft.read_text() == sized(512)
-    (rejected,) = (each for each in answer["attempt"]["variants"] if "variant=variant 1.py" in each["title"])
+    (rejected,) = (
+        each for each in answer["attempt"]["variants"] if "variant=variant 1.py" in each["title"]
+    )
     assert "test_double_triton" in rejected["reason"]
     refs = git(begun, "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
     assert refs.count("/01-block-size-") == 5
