@@ -228,6 +228,19 @@ def test_faster_than_memory_says_that_the_figure_is_no_use() -> None:
     assert any("more than the peak" in line for line in found.evidence)
 
 
+def test_what_is_read_and_written_in_place_is_moved_twice() -> None:
+    facts = of_softmax(0.1, FULL)
+    once = diagnose(facts)
+    twice = diagnose(replace(facts, rewritten={"softmax": frozenset({"x"})}))
+    assert any("for 268.4 MB of tensors, 2684 GB/s" in line for line in once.evidence)
+    assert any(
+        "for 402.7 MB of tensors, 134.2 MB of them read and written, 4027 GB/s" in line
+        for line in twice.evidence
+    )
+    assert (once.cause, twice.cause) == (Cause.MEMORY, Cause.MEMORY)
+    assert "84% of the peak" in twice.evidence[0]
+
+
 def test_copies_around_the_launch_are_told() -> None:
     copies = ((3, ".clone()"), (9, "torch.cat"))
     (line,) = (

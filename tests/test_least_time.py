@@ -56,6 +56,17 @@ def test_what_is_written_has_the_rate_of_writes(written: dict[str, set[str]], gb
     assert found.configs[0].memory_ms == pytest.approx(2 * 1024 * 4096 * 4 / (gb_s * 1e6))
 
 
+def test_what_is_read_and_written_counts_twice_and_may_not_be_whole() -> None:
+    rows = work(("float32", (1024, 4096)), ("float32", (1024, 4096)))
+    found = least_times_of([("rows", rows)], None, ROOF, (), {"k": {"t1"}}, {"k": {"t1"}})
+    assert found is not None
+    (least,) = found.configs
+    assert (least.tensor_bytes, least.certain) == (3 * 1024 * 4096 * 4, False)
+    assert found.bandwidth_gb_s == pytest.approx(ROOF.mixed_gb_s(1 / 3))
+    other = least_times_of([("rows", rows)], None, ROOF, (), {"k": {"t1"}}, {"other": {"t1"}})
+    assert other is not None and other.configs[0].certain
+
+
 def test_a_reduction_that_writes_little_has_nearly_the_rate_of_reads() -> None:
     rows = work(("float32", (1024, 4096)), ("float32", (1024,)))
     found = least_times_of([("rows", rows)], None, ROOF, (), {"k": {"t1"}})

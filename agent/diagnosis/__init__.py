@@ -16,6 +16,8 @@ from agent.causes import Cause, Diagnosis
 from agent.diagnosis.rules import RULES, by_roof, source_line, too_short
 from agent.diagnosis.symptoms import CAUSES, FAMILIES
 from agent.diagnosis.view import Facts, View, view_of
+from agent.evidence.model import TimedWork
+from agent.evidence.roofline import Position
 
 __all__ = ["Facts", "diagnose", "is_plain"]
 
@@ -61,11 +63,11 @@ def _standing(view: View) -> Iterator[str]:
     if at is not None and work is not None and peaks is not None:
         yield (
             f"measured: {work.test}: {view.latency_ms:.6f} ms for {at.tensor_bytes / 1e6:.1f} MB "
-            f"of tensors, {at.gb_s:.0f} GB/s"
+            f"of tensors{_twice(at, work)}, {at.gb_s:.0f} GB/s"
         )
         yield (
             f"assumed: {view.facts.gpu} peaks at {peaks.bandwidth_gb_s:.0f} GB/s by its data "
-            "sheet; each tensor is read or written once"
+            "sheet; each tensor is read or written once, or both"
         )
         if at.memory_share > 1:
             yield "missing: more than the peak: tensors come from a cache, or are not read whole"
@@ -73,6 +75,12 @@ def _standing(view: View) -> Iterator[str]:
     for name, artifacts in view.kernels.items():
         if len(artifacts) == 1 and artifacts[0].occupancy is not None:
             yield f"compiled: {name} for {artifacts[0].target}: {artifacts[0].occupancy}"
+
+
+def _twice(at: Position, work: TimedWork) -> str:
+    """How much of its bytes is counted twice, where some is."""
+    again = at.tensor_bytes - work.tensor_bytes
+    return f", {again / 1e6:.1f} MB of them read and written" if again else ""
 
 
 def _around(facts: Facts) -> Iterator[str]:

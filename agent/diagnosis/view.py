@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.analysis.common.kernels import KernelClass
 from agent.evidence.counters import Counters
@@ -28,6 +28,8 @@ class Facts:
     """By the tiles of the source: operations for each byte that a block asks for."""
     multiplying: frozenset[str] = frozenset()
     """Names of the kernels whose source asks for matrix products."""
+    rewritten: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Kernel -> its parameters that it reads and writes, where its source shows them."""
     results: tuple[Result, ...] = ()
     timed: tuple[tuple[TimedWork, float], ...] = ()
     """Work of a timing, and its latency in ms; 0 where only the work is known."""
@@ -102,7 +104,7 @@ def view_of(facts: Facts) -> View:
     work, latency_ms = max(facts.timed, key=lambda pair: pair[1], default=(None, 0.0))
     at = None
     if work is not None and facts.peaks is not None:
-        at = position(work, latency_ms, facts.peaks, facts.multiplying)
+        at = position(work, latency_ms, facts.peaks, facts.multiplying, facts.rewritten)
     artifacts = [result for result in facts.results if isinstance(result, Artifact)]
     names = work.kernels if work else tuple(a.launch.kernel for a in artifacts)
     kernels = {name: _of(name, artifacts, work.test if work else "") for name in names}

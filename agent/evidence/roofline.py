@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import Peaks
@@ -23,10 +24,11 @@ class Position:
 
     latency_ms: float
     memory_ms: float
-    """The least for its bytes: each tensor once, at the peak bandwidth."""
+    """The least for its bytes: each tensor once, or read and written, at the peak bandwidth."""
     compute_ms: float
     """The least for its operations, at the peak of the tensor cores; 0 where not known."""
     tensor_bytes: int
+    """Those of what is read and written count twice."""
     flop: float
     """Floating-point operations of its matrix product; 0 where not known."""
     asked_bytes: float
@@ -59,7 +61,11 @@ class Position:
 
 
 def position(
-    work: TimedWork, latency_ms: float, peaks: Peaks, multiplying: Collection[str]
+    work: TimedWork,
+    latency_ms: float,
+    peaks: Peaks,
+    multiplying: Collection[str],
+    rewritten: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Position | None:
     """Put a timing under the roofs; None where no tensor was seen.
 
@@ -68,18 +74,20 @@ def position(
         latency_ms: of all its launches together.
         peaks: of the GPU.
         multiplying: names of the kernels whose source asks for matrix products.
+        rewritten: kernel -> its parameters that it reads and writes, where they are known.
     """
     if not work.tensor_bytes or not latency_ms > 0:
         return None
+    moved_bytes = work.tensor_bytes + _rewritten_bytes(work, rewritten)
     flop, peak = 0.0, None
     if len(work.kernels) == 1 and work.kernels[0] in multiplying:
         flop = product_flop(work.tensors)
         peak = peaks.tensor_tflops(next((t.dtype for t in _matrices(work.tensors)), ""))
     return Position(
         latency_ms=latency_ms,
-        memory_ms=work.tensor_bytes / peaks.bandwidth_gb_s / 1e6,
+        memory_ms=moved_bytes / peaks.bandwidth_gb_s / 1e6,
         compute_ms=flop / peak / 1e9 if peak else 0.0,
-        tensor_bytes=work.tensor_bytes,
+        tensor_bytes=moved_bytes,
         flop=flop,
         asked_bytes=_asked_bytes(work, flop) if flop else 0.0,
     )
@@ -91,6 +99,7 @@ def least_times_of(
     roof: MeasuredRoof | NotMeasured,
     multiplying: Collection[str],
     written: Mapping[str, Collection[str]],
+    rewritten: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> LeastTimes | None:
     """The least times of what was timed; None where neither peaks nor measured roof are known.
 
@@ -101,6 +110,8 @@ def least_times_of(
         multiplying: names of the kernels whose source asks for matrix products.
         written: kernel -> its parameters that are stored to, where they are known. What is read and
             written takes other bandwidths; the best of all where they are not.
+        rewritten: kernel -> its parameters that it reads and writes. Whether it does so with the
+            whole of them is not known: what is least then is not certain.
     """
     attainable = roof.attained() if isinstance(roof, MeasuredRoof) else peaks
     if attainable is None:
@@ -108,10 +119,12 @@ def least_times_of(
     found, best_gb_s = [], 0.0
     for config, work in timed:
         peak = attainable
-        if isinstance(roof, MeasuredRoof) and (share := _written_share(work, written)) is not None:
+        again = _rewritten_bytes(work, rewritten)
+        share = _written_share(work, written, again)
+        if isinstance(roof, MeasuredRoof) and share is not None:
             peak = replace(attainable, bandwidth_gb_s=roof.mixed_gb_s(share))
         best_gb_s = max(best_gb_s, peak.bandwidth_gb_s)
-        at = position(work, math.inf, peak, multiplying)
+        at = position(work, math.inf, peak, multiplying, rewritten)
         if at is None:
             continue
         uncounted = not at.compute_ms and any(name in multiplying for name in work.kernels)
@@ -122,7 +135,7 @@ def least_times_of(
                 compute_ms=None if uncounted else at.compute_ms,
                 tensor_bytes=at.tensor_bytes,
                 flop=at.flop,
-                certain=all(tensor.dtype.startswith(_REAL) for tensor in work.tensors),
+                certain=not again and all(t.dtype.startswith(_REAL) for t in work.tensors),
             )
         )
     return LeastTimes(
@@ -134,13 +147,29 @@ def least_times_of(
     )
 
 
-def _written_share(work: TimedWork, written: Mapping[str, Collection[str]]) -> float | None:
-    """The part of the bytes that is written; None where that is not known of a kernel."""
+def _rewritten_bytes(work: TimedWork, rewritten: Mapping[str, Collection[str]]) -> int:
+    """Of what is read and written; of several kernels, nobody knows which has which tensor."""
+    if len(work.kernels) != 1:
+        return 0
+    names = rewritten.get(work.kernels[0], ())
+    return sum(tensor.size_bytes for tensor in work.tensors if tensor.name in names)
+
+
+def _written_share(
+    work: TimedWork, written: Mapping[str, Collection[str]], again: int
+) -> float | None:
+    """The part of the bytes that is written; None where that is not known of a kernel.
+
+    Args:
+        work: what a timing covers.
+        written: kernel -> the parameters that it stores to.
+        again: bytes of what is read and written.
+    """
     if not work.tensor_bytes or any(kernel not in written for kernel in work.kernels):
         return None
     names = {name for kernel in work.kernels for name in written[kernel]}
     stored = sum(t.size_bytes for t in work.tensors if t.name in names)
-    return stored / work.tensor_bytes
+    return stored / (work.tensor_bytes + again)
 
 
 def product_flop(tensors: Sequence[TensorArgument]) -> float:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from agent.analysis.common.host_copies import host_copies
+from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.uses import Uses
-from agent.analysis.triton.arguments import written
+from agent.analysis.triton.arguments import rewritten, written
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import why_tuned
 from agent.analysis.triton.wrapped import decorated
@@ -90,6 +92,7 @@ class Diagnostician:
             kernel_class=classification.kernel_class,
             flop_per_byte=classification.flop_per_byte,
             multiplying=multiplying(source),
+            rewritten=rewritten_by(source),
             results=compiled.results if compiled else (),
             timed=timed,
             peaks=peaks_of(self.gpu.name) if self.gpu else None,
@@ -136,7 +139,9 @@ class Diagnostician:
         roof = roof_of(self.gpu, self.wanted.python)
         peaks = peaks_of(self.gpu.name)
         source = _source(checkout)
-        return least_times_of(known, peaks, roof, multiplying(source), written_by(source))
+        return least_times_of(
+            known, peaks, roof, multiplying(source), written_by(source), rewritten_by(source)
+        )
 
     def _counters(
         self,
@@ -189,6 +194,19 @@ def written_by(source: Source) -> dict[str, frozenset[str]]:
         uses = Uses(source, kernel)
         found[kernel.name] = None if uses.stores_elsewhere else frozenset(uses.stored)
     return {name: stored for name, stored in found.items() if stored}
+
+
+def rewritten_by(source: Source) -> dict[str, frozenset[str]]:
+    """Kernel -> the parameters that it reads and writes, where its source shows all of them."""
+    found = {}
+    for kernel in TRITON.kernels(source):
+        with suppress(NotApplicable):
+            found[kernel.name] = frozenset(rewritten(source, kernel))
+    for kernel in CUTILE.kernels(source):
+        uses = Uses(source, kernel)
+        if not uses.stores_elsewhere:
+            found[kernel.name] = frozenset(uses.loaded & uses.stored)
+    return {name: names for name, names in found.items() if names}
 
 
 def observed_work(
