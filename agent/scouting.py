@@ -16,7 +16,8 @@ from agent.candidates import Candidates
 from agent.events import Candidate, Gathered, Proposed, Scouted, Skipped
 from agent.harness.measuring.budget import screen_pair_s, screened_subset
 from agent.harness.measuring.judge import Judge
-from agent.harness.measuring.line_ups import AT_ONCE_WITH_ROOM
+from agent.harness.measuring.line_ups import AT_ONCE, AT_ONCE_WITH_ROOM
+from agent.harness.measuring.line_ups import LEAST_S as SCREEN_S
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.scouting import LEAST_ERROR
 from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult
@@ -87,10 +88,7 @@ class Scouting:
             [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
         )
         shas = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
-        if len(shas) > AT_ONCE_WITH_ROOM:
-            within_s /= 2  # as `LineUps` leaves it to a screen that others follow
-        arms = 1 + min(len(shas), AT_ONCE_WITH_ROOM)
-        subset = screened_subset(run, screen_pair_s(arms, within_s))
+        subset = screened_subset(run, _screen_pair_s(len(shas), within_s))
         configs = subset.configs if subset and subset != run.subset else ()
         known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
         left = [sha for sha in shas if sha not in known]
@@ -121,6 +119,19 @@ def _time_s(run: Run) -> float:
     if run.options.time_budget_s is None:
         return most_s
     return min(most_s, BUDGET_SHARE * (run.options.time_budget_s - run.spent_s))
+
+
+def _screen_pair_s(variants: int, within_s: float) -> float:
+    """What a pair may take of the configs of the first screen, however many it has room for.
+
+    `LineUps` leaves half of the time to a screen that others follow, and at least `LEAST_S`.
+    """
+    found = []
+    for at_once in (AT_ONCE, AT_ONCE_WITH_ROOM):
+        followed_s = max(within_s / 2, min(within_s, SCREEN_S))
+        first_s = followed_s if variants > at_once else within_s
+        found.append(screen_pair_s(1 + min(variants, at_once), first_s))
+    return min(found)
 
 
 def _in_turn(groups: Sequence[Sequence[Candidate]]) -> list[Candidate]:

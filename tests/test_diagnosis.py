@@ -234,7 +234,7 @@ def test_what_is_read_and_written_in_place_is_moved_twice() -> None:
     twice = diagnose(replace(facts, rewritten={"softmax": frozenset({"x"})}))
     assert any("for 268.4 MB of tensors, 2684 GB/s" in line for line in once.evidence)
     assert any(
-        "for 402.7 MB of tensors, 134.2 MB of them read and written, 4027 GB/s" in line
+        "for 268.4 MB of tensors, of which 134.2 MB are read and written, 4027 GB/s" in line
         for line in twice.evidence
     )
     assert (once.cause, twice.cause) == (Cause.MEMORY, Cause.MEMORY)
@@ -247,7 +247,7 @@ def test_copies_around_the_launch_are_told() -> None:
         line for line in diagnose(Facts(KernelClass.MEMORY, 1.0, copies=copies)).evidence
         if "around the launch" in line
     )  # fmt: skip
-    assert line.endswith("which is timed too: .clone() (line 3), torch.cat (line 9)")
+    assert line.endswith("where the test runs it: .clone() (line 3), torch.cat (line 9)")
     many = diagnose(
         Facts(KernelClass.MEMORY, 1.0, copies=tuple((n, "torch.cat") for n in range(9)))
     )

@@ -62,7 +62,7 @@ def _standing(view: View) -> Iterator[str]:
     at, work, peaks = view.at, view.work, view.facts.peaks
     if at is not None and work is not None and peaks is not None:
         yield (
-            f"measured: {work.test}: {view.latency_ms:.6f} ms for {at.tensor_bytes / 1e6:.1f} MB "
+            f"measured: {work.test}: {view.latency_ms:.6f} ms for {work.tensor_bytes / 1e6:.1f} MB "
             f"of tensors{_twice(at, work)}, {at.gb_s:.0f} GB/s"
         )
         yield (
@@ -80,7 +80,7 @@ def _standing(view: View) -> Iterator[str]:
 def _twice(at: Position, work: TimedWork) -> str:
     """How much of its bytes is counted twice, where some is."""
     again = at.tensor_bytes - work.tensor_bytes
-    return f", {again / 1e6:.1f} MB of them read and written" if again else ""
+    return f", of which {again / 1e6:.1f} MB are read and written" if again else ""
 
 
 def _around(facts: Facts) -> Iterator[str]:
@@ -90,7 +90,10 @@ def _around(facts: Facts) -> Iterator[str]:
         more = len(facts.copies) - MOST_COPIES
         if more > 0:
             told += f" and {more} more"
-        yield f"source: the code around the launch copies tensors, which is timed too: {told}"
+        yield (
+            "source: the code around the launch may copy tensors, which is timed too where the "
+            f"test runs it: {told}"
+        )
 
 
 def _gaps(view: View) -> Iterator[str]:

@@ -176,7 +176,7 @@ def _rereads(view: View) -> Observation | None:
     if view.work is None or len(view.work.kernels) > 1:
         return None
     for counters in view.facts.counters[:1]:
-        least = view.work.tensor_bytes
+        least = view.at.tensor_bytes if view.at else view.work.tensor_bytes
         if counters.dram_bytes is not None and least and counters.dram_bytes > REREAD * least:
             line = (
                 f"measured: {counters.kernel} moves {counters.dram_bytes / 1e6:.1f} MB of device "

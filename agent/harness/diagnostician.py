@@ -15,7 +15,7 @@ from agent.analysis.common.host_copies import host_copies
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.uses import Uses
-from agent.analysis.triton.arguments import rewritten, written
+from agent.analysis.triton.arguments import updated, written
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import why_tuned
 from agent.analysis.triton.wrapped import decorated
@@ -197,11 +197,11 @@ def written_by(source: Source) -> dict[str, frozenset[str]]:
 
 
 def rewritten_by(source: Source) -> dict[str, frozenset[str]]:
-    """Kernel -> the parameters that it reads and writes, where its source shows all of them."""
+    """Kernel -> the parameters that it surely reads and writes, where its source shows all."""
     found = {}
     for kernel in TRITON.kernels(source):
         with suppress(NotApplicable):
-            found[kernel.name] = frozenset(rewritten(source, kernel))
+            found[kernel.name] = updated(source, kernel)
     for kernel in CUTILE.kernels(source):
         uses = Uses(source, kernel)
         if not uses.stores_elsewhere:

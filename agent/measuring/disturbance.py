@@ -103,8 +103,7 @@ class LevelProblem:
 
     reason: str
     is_faster: bool
-    """Wherever it differs it takes less time than before. What a candidate does beside it could
-    only slow it."""
+    """Wherever it is outside of the band it takes less time than before."""
 
 
 def level_problem(raw: RawPair, levels_ms: Mapping[str, float], band: float) -> LevelProblem | None:

@@ -198,20 +198,32 @@ class _Undisturbed:
         """Why the incumbent is not what it was, where it does not stay so.
 
         A few pairs that are all there are, and in all of which it is as much faster, are evidence:
-        it was measured beside other code before, and short kernels have several levels.
+        it was measured beside other code before, and short kernels have several levels. Where it
+        comes back to what it was, they are forgotten.
         """
         if self.calibration is None:
             return None
-        levels_ms, band = self.levels_ms or self.calibration.levels_ms, self.calibration.band
-        problem = level_problem(raw, levels_ms, band)
-        if problem is None or self.pairs or not problem.is_faster:
-            return problem.reason if problem else None
+        calibrated_ms, band = self.calibration.levels_ms, self.calibration.band
+        problem = level_problem(raw, self.levels_ms or calibrated_ms, band)
+        if problem is None:
+            return None
+        if self.levels_ms is not None and level_problem(raw, calibrated_ms, band) is None:
+            self.pairs.clear()
+            self.levels_ms = None
+            return None
+        if self.pairs or not problem.is_faster:
+            return problem.reason
         alike = [each for each in self.faster if not level_problem(raw, incumbent_ms(each), band)]
         self.faster = [*alike, raw]
         if len(self.faster) < NEW_LEVEL:
             return problem.reason
-        taken = [incumbent_ms(each) for each in self.faster]
-        self.levels_ms = {name: geometric_mean([each[name] for each in taken]) for name in taken[0]}
+        if any(incumbent_ms(each).keys() != incumbent_ms(raw).keys() for each in alike):
+            return "the process pairs do not hold the same configs"
+        self.levels_ms = dict(calibrated_ms)
+        for name in incumbent_ms(raw).keys() & calibrated_ms.keys():
+            now_ms = geometric_mean([incumbent_ms(each)[name] for each in self.faster])
+            if math.log(calibrated_ms[name] / now_ms) > band:  # the others keep theirs
+                self.levels_ms[name] = now_ms
         self.pairs += alike
         self.disturbed -= len(alike)
         return None

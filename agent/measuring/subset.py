@@ -105,7 +105,8 @@ def representative(
     order = [ranked[index] for index in spread(len(ranked))]
     if len(order) > 1:
         shortest_s, longest_s = (pair_s(frozenset(unit)) for unit in order[:2])
-        if longest_s <= max(most_pair_s, ALIKE * shortest_s):
+        none_fits = shortest_s > most_pair_s
+        if longest_s <= most_pair_s or (none_fits and longest_s <= ALIKE * shortest_s):
             order[:2] = order[1], order[0]
     others = _of_other_kernels(costs, order[:1], pair_s, kernels or {})
     chosen: frozenset[str] = frozenset()

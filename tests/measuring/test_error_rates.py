@@ -6,9 +6,10 @@ Fixed seeds: these are not flaky, they fail when the protocol gets worse.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 
 import pytest
 
@@ -17,6 +18,7 @@ from agent.measuring.decision import Gain, Rules, Status, Verdict, decide
 from agent.measuring.disturbance import disturbance
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration, Failure, calibrate, measure
+from agent.measuring.statistics import Comparison
 from agent.state import ATTEMPTS
 from tests.support.simulated import HOSTILE, QUIET, TYPICAL, SimulatedPairs, Surroundings
 
@@ -244,20 +246,60 @@ def test_an_incumbent_that_stays_faster_than_it_was_is_compared_at_its_new_level
     assert outcome.overall.improvement == pytest.approx(0.2, abs=0.02)
 
 
-def test_an_incumbent_that_jumps_between_levels_is_no_verdict() -> None:
-    class Jumping(SimulatedPairs):
-        def pair(self, number: int, following: int):  # type: ignore[no-untyped-def]
-            raw = super().pair(number, following)
-            factor = (1.0, 0.5, 0.25)[number % 3]
-            (config,) = raw.configs
-            blocks = (replace(b, latency_ms=factor * b.latency_ms) for b in config.blocks)
-            return RawPair((ConfigBlocks("c", tuple(blocks)),))
+class Levels(SimulatedPairs):
+    """Both arms of each config take so many times what they should, pair by pair."""
 
-    calibration = Calibration(0.01, {"c": 2.0}, band=0.1, pairs=8)
-    source = Jumping(TYPICAL, {"c": 0.8}, seed=1, telemetry=COOL)
-    outcome = measure(source, Rules(), ComparisonPlan(), calibration)
+    factors: Mapping[str, Sequence[float]] = MappingProxyType({})
+
+    def pair(self, number: int, following: int):  # type: ignore[no-untyped-def]
+        raw = super().pair(number, following)
+        configs = []
+        for config in raw.configs:
+            of = self.factors[config.config]
+            factor = of[min(number, len(of) - 1)]
+            blocks = (replace(b, latency_ms=factor * b.latency_ms) for b in config.blocks)
+            configs += [ConfigBlocks(config.config, tuple(blocks))] if factor else []
+        return RawPair(tuple(configs))
+
+
+def at_levels(
+    factors: Mapping[str, Sequence[float]], levels_ms: Mapping[str, float]
+) -> Comparison | Failure:
+    source = Levels(QUIET, dict.fromkeys(factors, 1.0), seed=1, telemetry=COOL)
+    source.factors = factors
+    calibration = Calibration(0.01, dict(levels_ms), band=0.1, pairs=8)
+    return measure(source, Rules(), ComparisonPlan(), calibration)
+
+
+@pytest.mark.parametrize(
+    ("factors", "levels_ms"),
+    [
+        ({"c": (1.0, 0.5, 0.25) * 4}, {"c": 2.0}),
+        ({"c": (1.0, 1.0), "d": (1.0, 1.0)}, {"c": 0.7, "d": 0.35}),
+        ({"c": (0.5, 0.5, 0.5, 0.7)}, {"c": 0.5}),
+        ({"a": (0.5,), "b": (1.08, 1.08, 1.08, 1.17)}, {"a": 0.5, "b": 0.5}),
+    ],
+    ids=["it jumps", "slower in one config", "it leaves the new level", "another creeps up"],
+)
+def test_an_incumbent_at_no_level_is_no_verdict(
+    factors: Mapping[str, Sequence[float]], levels_ms: Mapping[str, float]
+) -> None:
+    outcome = at_levels(factors, levels_ms)
     assert isinstance(outcome, Failure)
     assert "the machine has changed" in outcome.reason
+
+
+def test_an_incumbent_that_comes_back_to_its_level_is_compared_there() -> None:
+    outcome = at_levels({"c": (0.5, 0.5, 0.5, 1.0)}, {"c": 0.5})
+    assert not isinstance(outcome, Failure)
+    (config,) = outcome.configs
+    assert config.incumbent_ms == pytest.approx(0.5, rel=0.05)
+
+
+def test_fast_pairs_of_other_configs_are_no_verdict() -> None:
+    outcome = at_levels({"c": (0.5,), "d": (0.5, 0.5, 0.0)}, {"c": 0.5, "d": 0.5})
+    assert isinstance(outcome, Failure)
+    assert outcome.unmeasured
 
 
 def test_a_disturbance_that_passes_costs_nothing_but_time() -> None:

@@ -64,6 +64,12 @@ def test_one_in_any_case_the_longest_if_it_costs_no_more() -> None:
     assert configs(representative(dearer, 1)) == ("t[0]",)
 
 
+def test_the_shortest_goes_first_where_it_alone_fits() -> None:
+    alike = [replace(SIXTEEN[0], seconds=1.9), replace(SIXTEEN[15], seconds=2.1)]
+    assert configs(representative(alike, 10)) == ("t[0]",)
+    assert configs(representative(alike, 9)) == ("t[15]",)
+
+
 def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
     kernels = {cost.nodeid: {"forward"} for cost in SIXTEEN}
     kernels |= {"t[3]": {"forward", "backward"}, "t[4]": {"backward"}, "t[9]": {"other"}}

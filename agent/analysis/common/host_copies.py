@@ -9,14 +9,19 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.syntax import Function, Source, descendants
 
-COPYING = frozenset({"clone", "flip", "repeat", "repeat_interleave", "roll"})
+COPYING = frozenset({"clone", "flip", "repeat_interleave", "roll"})
 """Methods of a tensor, and functions of torch, that make another in any case."""
 JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "stack", "tile", "vstack"})
 """Functions of torch that do."""
+REPEAT = "repeat"
+"""A method that does, where it is given an extent for each of several dimensions; of one, it may be
+a list's."""
 CONTIGUOUS = frozenset({"contiguous", "flatten", "reshape"})
 """Methods that copy what does not lie in one piece."""
-TURNING = frozenset({"mT", "T", "movedim", "permute", "swapaxes", "swapdims", "t", "transpose"})
-"""Methods, and attributes, whose result does not, as a rule."""
+TURNING = frozenset({"movedim", "permute", "swapaxes", "swapdims", "t", "transpose"})
+"""Methods whose result does not, as a rule."""
+TURNED = frozenset({"mT", "T"})
+"""Attributes that do not."""
 
 
 def host_copies(source: Source, kernels: Sequence[Kernel]) -> tuple[tuple[int, str], ...]:
@@ -43,27 +48,31 @@ def _in(source: Source, function: Function) -> Iterator[tuple[int, str]]:
         around, line = set(source.ancestors(call)), source.line(call)
         while left and left[0] not in around and source.line(left[0]) <= line:
             _assign(left.pop(0), turned)
-        if name := _copies(source, call, turned):
+        if name := _copies(source, function, call, turned):
             yield line, name
 
 
 def _assign(node: cst.Assign, turned: set[str]) -> None:
     """Know the names that are assigned for what they stand for from here on."""
     names = {t.target.value for t in node.targets if isinstance(t.target, cst.Name)}
+    within = {n.value for t in node.targets for n in descendants(t.target, cst.Name)}
+    turned -= within - names
     if _is_turned(node.value, turned):
         turned |= names
     else:
         turned -= names
 
 
-def _copies(source: Source, call: cst.Call, turned: set[str]) -> str:
+def _copies(source: Source, function: Function, call: cst.Call, turned: set[str]) -> str:
     """What a call that copies is called; empty where it does not."""
     if not isinstance(call.func, cst.Attribute):
         return ""
-    method = call.func.attr.value
-    if (source.name(call.func) or "").startswith("torch."):
+    method, named = call.func.attr.value, source.name(call.func) or ""
+    if named.startswith("torch."):
         return f"torch.{method}" if method in COPYING | JOINING else ""
-    if method in COPYING:
+    if named and not named.startswith(f"{function.name}."):
+        return ""  # of a module, or of something else than a tensor of this function
+    if method in COPYING or (method == REPEAT and len(call.args) > 1):
         return f".{method}()"
     if method in CONTIGUOUS and _is_turned(call.func.value, turned):
         return f".{method}() of what is transposed"
@@ -75,9 +84,8 @@ def _is_turned(value: cst.BaseExpression, turned: set[str]) -> bool:
     match value:
         case cst.Name(value=name):
             return name in turned
-        case (
-            cst.Attribute(attr=cst.Name(value=name))
-            | cst.Call(func=cst.Attribute(attr=cst.Name(value=name)))
-        ):
+        case cst.Attribute(attr=cst.Name(value=name)):
+            return name in TURNED
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
             return name in TURNING
     return False

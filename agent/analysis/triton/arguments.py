@@ -90,6 +90,27 @@ def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
     return tuple(name for name in run_time(kernel) if name in again)
 
 
+def updated(source: Source, kernel: Kernel) -> frozenset[str]:
+    """The pointers that a kernel surely reads and writes in place, each by the first of its names.
+
+    What stands under a condition may never run.
+
+    Raises:
+        NotApplicable: see `rewritten`.
+    """
+    always: dict[bool, set[str]] = {True: set(), False: set()}
+    same = alike(source, kernel)
+    for call in descendants(kernel.function.node.body, cst.Call):
+        writes = TRITON.stored(source, call) is not None
+        if not writes and TRITON.called(source, call) not in TRITON.loads:
+            continue
+        conditional = any(isinstance(a, cst.If | cst.IfExp) for a in source.ancestors(call))
+        if not conditional and (where := _root(source, kernel, call)):
+            always[writes].add(same.get(where, where))
+    names = {same.get(name, name) for name in rewritten(source, kernel)}
+    return frozenset(names & always[True] & always[False])
+
+
 def written(source: Source, kernel: Kernel) -> frozenset[str] | None:
     """The pointers that a kernel stores through; None where a store does not show which."""
     found = set()

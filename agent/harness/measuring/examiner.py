@@ -40,6 +40,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop, TestedCall
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.launches import ObservedLaunch
+from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 
 
@@ -57,6 +58,8 @@ class Examiner:
     _origin: tuple[Checkout, WorkerSession] | None = None
     _calls: tuple[TestedCall, ...] = ()
     """What the correctness tests call, by the origin's worker."""
+    _had_calls: bool = False
+    """Whether there were some once: the origin's tests bear that they are recorded, then."""
     _layouts: LayoutExaminer = field(default_factory=LayoutExaminer)
     _comparer: Comparer | None = None
     _known: dict[str, tuple[tuple[str, ...], OwnDifferences]] = field(default_factory=dict)
@@ -112,22 +115,16 @@ class Examiner:
             self._layouts.draw(self._session(origin, deadline), self._calls)
         except (NotKept, WorkerError):  # it is met again where it counts
             self._drop_origin()
-        return bool(self._calls)
+        return self._had_calls
 
     @property
     def has_origin(self) -> bool:
         """Whether the origin's worker is there."""
         return self._origin is not None
 
-    def end_origin(self) -> bool:
-        """Have the origin's worker give back what it holds of the GPU; another takes its place.
-
-        Returns:
-            Whether its tests make calls that a candidate's are to be compared with.
-        """
-        has_calls = bool(self._calls)
+    def end_origin(self) -> None:
+        """Have the origin's worker give back what it holds of the GPU; another takes its place."""
         self._drop_origin()
-        return has_calls
 
     def kept_tests(self) -> frozenset[str]:
         """The tests that make the calls which a candidate's are to be compared with."""
@@ -349,8 +346,12 @@ class Examiner:
         if self.other_layouts:
             done = session.run(plan.correctness, deadline, records=True)
             disturbed = any(test.outcome == "failed" for test in done.tests)
+            if disturbed and self._had_calls:
+                self._drop_origin()
+                raise NotKept("the origin's tests fail beside it, which they did not", Status.CRASH)
             # What tunes itself would be tuned for each other shape.
             self._calls = () if disturbed or done.chosen else done.calls
+            self._had_calls |= bool(self._calls)
         return session
 
     def _drop_origin(self) -> None:

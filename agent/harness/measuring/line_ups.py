@@ -73,9 +73,9 @@ class LineUps:
     ) -> Mapping[str, Look]:
         """Time some of the variants, in the workers that are there where those are all alive.
 
-        Half of the time that is left may go into one screen, if that is enough to show anything: in
-        it a variant that hangs holds up the others, and whoever is missing is to be compared alone
-        in what is left.
+        Half of the time that is left may go into one screen: in it a variant that hangs holds up
+        the others, and whoever is missing is to be compared alone in what is left. Where nothing
+        comes after the look, a screen has the time that it needs to show anything.
 
         Args:
             names: of the variants.
@@ -127,7 +127,7 @@ class LineUps:
         seen: dict[str, Look] = {}
         for number, group in enumerate(share):
             followed = not last or number + 1 < len(share)
-            least = min(deadline, time.monotonic() + LEAST_S)
+            least = min(deadline, time.monotonic() + LEAST_S) if last else 0.0
             until = max(_half_way(deadline), least) if followed else deadline
             seen |= self._screen(gpu, group).look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:

@@ -7,6 +7,7 @@ do the tests' calls, and compiles for them; see `other_layouts`.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -74,6 +75,16 @@ class Verification:
             )
 
 
+class _LacksMemory(Exception):
+    """The correctness tests of a candidate failed for want of memory."""
+
+    def __init__(self, failure: Failure, records: bool) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+        self.records = records
+        """Whether there were calls of the origin to compare its own with."""
+
+
 @dataclass
 class Verifier:
     """Runs the correctness tests, and has what is timed examined."""
@@ -111,13 +122,18 @@ class Verifier:
             tell: called as each test of the baseline begins, see `OriginsTests`.
         """
         verify = partial(self._verify, plan, checkout, deadline, may_skip, origin, allowance, tell)
-        found = verify()
-        if origin is not None and isinstance(found, Failure) and OUT_OF_MEMORY in found.reason:
-            # Others held memory that the tests had to themselves at the baseline.
-            has_calls = self.examiner.end_origin()
-            self.server.await_retired(ROOM_TIMEOUT_S)
-            found = verify(alone_with_calls=has_calls)
-        return found
+        try:
+            return verify()
+        except _LacksMemory as first:  # others hold some that the tests had at the baseline
+            self.examiner.end_origin()
+            left_s = max(0.0, deadline - time.monotonic())
+            self.server.await_retired(min(ROOM_TIMEOUT_S, left_s))
+            try:
+                found = verify(alone_with_calls=first.records)
+            except _LacksMemory as second:
+                return second.failure
+            cut_off = isinstance(found, Failure) and time.monotonic() >= deadline
+            return first.failure if cut_off else found
 
     def _verify(
         self,
@@ -135,6 +151,9 @@ class Verifier:
 
         Where it is given whether the origin's tests make calls to be compared with, the candidate's
         worker is alone while it runs the tests.
+
+        Raises:
+            _LacksMemory: the correctness tests of a candidate failed for want of it.
         """
         log, spent = self.new_log("verify"), SpentTime()
         alone = origin is None or alone_with_calls is not None
@@ -164,6 +183,9 @@ class Verifier:
                         return self._first(plan, arm, deadline, tell)
                     done = self._run(plan, arm, beside, deadline, spent, records=records)
                 outcome = self._outcome(checkout, done, may_skip=False)
+                lacks = any(test.exception == OUT_OF_MEMORY for test in done.not_passed())
+                if origin is not None and isinstance(outcome, Failure) and lacks:
+                    raise _LacksMemory(outcome, records)
                 if origin is None or isinstance(outcome, Failure):
                     return outcome
                 examine = self.examiner.examine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.arguments import rewritten
+from agent.analysis.triton.arguments import rewritten, updated
 from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source
 from tests.tileir.kernels import GROUPED_PRODUCT, described, rows
@@ -35,3 +35,17 @@ def test_a_gather_reads_and_a_scatter_writes() -> None:
 def test_a_lock_that_is_a_method() -> None:
     with pytest.raises(NotApplicable, match="may wait for another program"):
         written_again(rows("lock_ptr.atomic_cas(0, 1)", parameters="lock_ptr"))
+
+
+@pytest.mark.parametrize(
+    ("load", "found"),
+    [
+        ("y = tl.load(y_ptr + cols, mask=mask)", {"y_ptr"}),
+        ("if n_cols > 3:\n    y = tl.load(y_ptr + cols, mask=mask)", set()),
+        ("y = x", set()),
+    ],
+)
+def test_what_is_surely_read_and_written_in_place(load: str, found: set[str]) -> None:
+    source = Source(rows(f"{load}\ntl.store(y_ptr + cols, x, mask=mask)"))
+    (kernel,) = TRITON.kernels(source)
+    assert updated(source, kernel) == found

@@ -225,6 +225,20 @@ def test_tests_that_need_the_memory_which_the_origin_holds_are_run_alone(
 
 
 @pytest.mark.full
+def test_a_want_of_memory_in_a_perf_test_gives_no_second_try(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    """Nor do other candidates get by without the layouts for it."""
+    origin = checkout(tmp_path / "origin")
+    wants = "    if x.shape[0] == 8:\n        raise torch.OutOfMemoryError('CUDA out of memory.')\n"
+    outcome = verify(judge, checkout(tmp_path / "wants", (BEGIN, f"{BEGIN}{wants}")), origin)
+    assert isinstance(outcome, Failure)
+    assert len(spent_s(tmp_path)) == 1
+    assert isinstance(verify(judge, checkout(tmp_path / "right"), origin), Verification)
+    assert len(compared(judge)) == MOST
+
+
+@pytest.mark.full
 def test_tests_that_hang_end_at_the_deadline(judge: PytestJudge, tmp_path: Path) -> None:
     origin = checkout(tmp_path / "origin")
     assert isinstance(verify(judge, checkout(tmp_path / "first"), origin), Verification)
