@@ -129,6 +129,11 @@ class LayoutExaminer:
     _unfit: set[tuple[int, str]] = field(default_factory=set)
     """What the origin cannot do."""
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """In how many layouts a candidate is compared, and of how many the origin is asked."""
+        return (MOST_ON_GPU, MOST_ASKED_ON_GPU) if self.on_gpu else (MOST, MOST_ASKED)
+
     def draw(self, ours: WorkerSession, calls: Sequence[TestedCall]) -> None:
         """Choose what a candidate, whose text is fixed by now, may be compared in.
 
@@ -149,9 +154,7 @@ class LayoutExaminer:
         Raises:
             WorkerError: the origin's worker cannot be used again.
         """
-        most, most_asked = MOST, MOST_ASKED
-        if self.on_gpu:
-            most, most_asked = MOST_ON_GPU, MOST_ASKED_ON_GPU
+        most, most_asked = self.limits
         if len(self.compared) + len(self._able) >= most or len(self._asked) >= most_asked:
             return False
         fit = (v for v in self._drawn if (v.call.index, v.kind) not in self._unfit)

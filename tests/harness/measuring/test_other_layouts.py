@@ -10,6 +10,7 @@ import pytest
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring import other_layouts
+from agent.harness.measuring.gpu import GpuWatch
 from agent.harness.measuring.other_layouts import STEP, variations
 from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.verifier import Verification
@@ -123,6 +124,19 @@ def verify(judge: PytestJudge, candidate: Checkout, origin: Checkout) -> Verific
 
 def compared(judge: PytestJudge) -> set[str]:
     return {variation.kind for variation in judge._examiner._layouts.compared}
+
+
+def test_on_a_gpu_there_are_more_layouts(server: ForkServer, tmp_path: Path) -> None:
+    plan = TestPlan(("t.py",), ("t.py::test",), ("t.py::test_perf",))
+    found = []
+    for watch in (None, GpuWatch.__new__(GpuWatch)):
+        judge = PytestJudge(
+            server, plan, framework="triton", rules=Rules(), logs=tmp_path, watch=watch
+        )
+        found.append(judge._examiner._layouts.limits)
+    here, on_gpu = found
+    assert here == (other_layouts.MOST, other_layouts.MOST_ASKED)
+    assert all(more > few for more, few in zip(on_gpu, here, strict=True))
 
 
 def test_one_of_each_kind_goes_before_another_of_any() -> None:
