@@ -6,9 +6,9 @@ A tuner asks for a GPU to time its configs on; without one its first config is t
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
 element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
 Functions of the language work by their names in it; under another name of a module they failed.
-CUDA's libdevice is `interpreted_libdevice`, the driver of a GPU that is not there
-`interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for nothing,
-`faster_interpreter`.
+CUDA's libdevice is `interpreted_libdevice`, what launches bear `interpreted_launches`, the driver
+of a GPU that is not there `interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for
+nothing, `faster_interpreter`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 from tile_agent_pytest import (
     faster_interpreter,
     interpreted_driver,
+    interpreted_launches,
     interpreted_libdevice,
     missing_gpu,
 )
@@ -68,6 +69,7 @@ def mend() -> None:
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
         _mend_aliases(interpreter)
+        interpreted_launches.mend(interpreter)
     interpreted_driver.mend(sys.modules.get(DRIVER))
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
     if tuner is not None:

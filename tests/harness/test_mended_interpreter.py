@@ -264,3 +264,42 @@ def test_without_a_gpu_its_driver_knows_the_device_and_the_time() -> None:
     assert done.stdout == "0 active drivers ([]). There should only be one.\n"
     compiled = run_python(USE_DRIVER, environment={**os.environ, "TRITON_INTERPRET": "0"})
     assert "0 active drivers" in compiled.stderr, "what is compiled needs a GPU as before"
+
+
+USE_LAUNCHES = """
+import torch
+import triton
+from tile_agent_pytest.mended_interpreter import mend, mend_all
+
+mend_all()
+mend()
+
+from kernel import copy_kernel, shift_kernel
+
+copy = copy_kernel.fn
+x, y = torch.randn(100), torch.zeros(100)
+
+
+def launched(kernel, *arguments, **options):
+    y.zero_()
+    kernel(x, y, 100, *arguments, **options)
+    assert torch.equal(x, y)
+
+
+launched(copy[[4]], BLOCK=32)
+launched(copy[lambda meta: [triton.cdiv(100, meta["BLOCK"])]], BLOCK=32)
+warm = copy.warmup(x, y, 100, BLOCK=32, num_warps=8, grid=(1,))
+warm._init_handles()
+assert 65536 // warm.n_regs and 65536 // warm.metadata.shared and warm.metadata.num_warps == 8
+assert not y.eq(0).all()
+launched(warm[(4, 1, 1)])
+launched(warm[(4, 1, 1)], 32)
+"""
+
+
+def test_grids_may_be_lists_and_what_is_warm_is_launched(tmp_path: Path) -> None:
+    """As Triton's softmax tutorial does, whose kernel says how many programs fit."""
+    write(tmp_path, {"kernel.py": KERNEL})
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)}
+    done = run_python(USE_LAUNCHES, environment=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
