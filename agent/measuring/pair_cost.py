@@ -123,15 +123,22 @@ class PairCost:
         return max(0, int(within_s // max(self.pair_s(subset), 1e-9)))
 
     def fitting(
-        self, most_pair_s: float, kernels: Mapping[str, Collection[str]] | None = None
+        self,
+        most_pair_s: float,
+        kernels: Mapping[str, Collection[str]] | None = None,
+        *,
+        longest_alone: bool = False,
     ) -> Subset | None:
         """The configs whose pair takes so long at most; at least one, and None where all fit.
 
         Args:
             most_pair_s: what a pair may take.
             kernels: perf test -> the kernels that it was seen to launch.
+            longest_alone: see `representative`.
         """
-        return representative(self.costs, most_pair_s, self._seconds, kernels)
+        return representative(
+            self.costs, most_pair_s, self._seconds, kernels, longest_alone=longest_alone
+        )
 
     def _seconds(self, configs: frozenset[str] | None) -> float:
         seconds = 0.0

@@ -3,10 +3,9 @@
 TileGym's perf tests take from 17 s to minutes a pass, and a comparison takes some 25 passes. It is
 made on a few configs then: the one with the longest latency, where most is at stake, the one with
 the shortest, then those that halve the gaps between the chosen ones, as long as the time allows.
-Where not even the longest fits, the shortest is the first, unless it takes as much of a pair. So
-every range of latencies is there, and the choice hangs on the baseline alone: no later figure can
-move it. Configs are left out, never pairs: the error rates of the decisions are those of as many
-pairs as ever.
+Where not even the longest fits, the shortest is the first. So every range of latencies is there,
+and the choice hangs on the baseline alone: no later figure can move it. Configs are left out, never
+pairs: the error rates of the decisions are those of as many pairs as ever.
 """
 
 from __future__ import annotations
@@ -85,6 +84,8 @@ def representative(
     most_pair_s: float,
     pair_s: Callable[[frozenset[str] | None], float],
     kernels: Mapping[str, Collection[str]] | None = None,
+    *,
+    longest_alone: bool = False,
 ) -> Subset | None:
     """The configs whose pair takes so long at most; at least one, and None where all fit.
 
@@ -96,6 +97,8 @@ def representative(
         most_pair_s: what a process pair may take.
         pair_s: what one on these configs takes; on all, where None is given.
         kernels: perf test -> the kernels that it was seen to launch.
+        longest_alone: where none fits, the one that stays is the longest, if it costs no more than
+            the shortest.
     """
     latency_ms = {name: ms for cost in costs for name, ms in cost.latencies_ms.items()}
     units = [unit for cost in costs for unit in cost.units()]
@@ -105,7 +108,7 @@ def representative(
     order = [ranked[index] for index in spread(len(ranked))]
     if len(order) > 1:
         shortest_s, longest_s = (pair_s(frozenset(unit)) for unit in order[:2])
-        none_fits = shortest_s > most_pair_s
+        none_fits = longest_alone and shortest_s > most_pair_s
         if longest_s <= most_pair_s or (none_fits and longest_s <= ALIKE * shortest_s):
             order[:2] = order[1], order[0]
     others = _of_other_kernels(costs, order[:1], pair_s, kernels or {})

@@ -601,3 +601,35 @@ def test_calls_count_for_the_module_that_launches(repo: Path) -> None:
     write(repo, {KERNEL: f"{text}\n\nother = scale_kernel\nscale_kernel = gather_kernel\n"})
     write(repo, {"kernels/__init__.py": ""})
     assert "FAILED" in pytest_on(repo, CAPTURED).stdout
+
+
+WRAPS = """
+def dispatched(function):
+    def run(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    run.__name__ = function.__name__
+    return run
+"""
+USE_DISPATCHED = """
+import torch
+from kernels.operators import scale_into
+
+x = torch.randn(30)
+scale_into(x, torch.empty_like(x), factor=2.0)
+"""
+
+
+def test_what_a_decorator_of_another_file_has_made_is_called(repo: Path) -> None:
+    """It says of itself that it stands in that file, as those that register operators do."""
+    text = (repo / KERNEL).read_text()
+    assert "\ndef scale_into(" in text
+    text = text.replace("\ndef scale_into(", "\n@dispatched\ndef scale_into(")
+    text = text.replace("import torch\n", "import torch\nfrom kernels.wraps import dispatched\n", 1)
+    write(repo, {KERNEL: text, "kernels/wraps.py": WRAPS, "use.py": USE_DISPATCHED})
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "Dispatched")
+    done = capture(repo, PYTHON, "use.py")
+    assert done.code == 0, done.err
+    assert cases(repo) == {"SCALE_INTO": ["30-float32"]}
+    assert pytest_on(repo, CAPTURED).returncode == 0

@@ -23,6 +23,10 @@ def representative(
     return PairCost.expected(costs).fitting(most_pair_s, kernels)
 
 
+def looked_at(costs: Sequence[PerfTestCost], most_pair_s: float) -> Subset | None:
+    return PairCost.expected(costs).fitting(most_pair_s, longest_alone=True)
+
+
 def pair_s(costs: Sequence[PerfTestCost], subset: Subset | None) -> float:
     return PairCost.expected(costs).pair_s(subset)
 
@@ -58,16 +62,20 @@ def test_the_longest_goes_before_where_there_is_time_for_one() -> None:
     assert configs(representative(SIXTEEN, 10)) == ("t[15]",)
 
 
-def test_one_in_any_case_the_longest_if_it_costs_no_more() -> None:
-    assert configs(representative(SIXTEEN, 1)) == ("t[15]",)
+def test_one_in_any_case() -> None:
+    assert configs(representative(SIXTEEN, 1)) == ("t[0]",)
+
+
+def test_for_a_look_the_longest_alone_if_it_costs_no_more() -> None:
+    assert configs(looked_at(SIXTEEN, 1)) == ("t[15]",)
     dearer = [replace(cost, seconds=1.0 + n) for n, cost in enumerate(SIXTEEN)]
-    assert configs(representative(dearer, 1)) == ("t[0]",)
+    assert configs(looked_at(dearer, 1)) == ("t[0]",)
 
 
 def test_the_shortest_goes_first_where_it_alone_fits() -> None:
     alike = [replace(SIXTEEN[0], seconds=1.9), replace(SIXTEEN[15], seconds=2.1)]
-    assert configs(representative(alike, 10)) == ("t[0]",)
-    assert configs(representative(alike, 9)) == ("t[15]",)
+    assert configs(looked_at(alike, 10)) == ("t[0]",)
+    assert configs(looked_at(alike, 9)) == ("t[15]",)
 
 
 def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
@@ -80,7 +88,7 @@ def test_every_kernel_is_launched_by_one_where_the_time_allows() -> None:
         "t[15]",
     )
     assert configs(representative(SIXTEEN, 20, kernels=kernels)) == ("t[3]", "t[15]")
-    assert configs(representative(SIXTEEN, 1, kernels=kernels)) == ("t[15]",)
+    assert configs(representative(SIXTEEN, 1, kernels=kernels)) == ("t[0]",)
     same = {cost.nodeid: {"forward"} for cost in SIXTEEN}
     assert representative(SIXTEEN, 30, kernels=same) == representative(SIXTEEN, 30)
 

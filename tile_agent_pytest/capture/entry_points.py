@@ -32,7 +32,9 @@ def watch_entry_points(
     operators: set[Any] = set()
     of_device = device_functions([module])
     for name, value in list(vars(module).items()):
-        if getattr(value, "__module__", None) != module.__name__:
+        if getattr(value, "__module__", None) != module.__name__ and not _decorates(
+            value, module.__name__, name
+        ):
             continue
         if isinstance(value, types.FunctionType):
             if value not in of_device:
@@ -47,6 +49,30 @@ def watch_entry_points(
         owner = getattr(value, "__self__", None)
         if isinstance(owner, type) and owner in operators and value.__name__ == "apply":
             setattr(module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
+
+
+def _decorates(value: Any, module: str, name: str) -> bool:
+    """Whether a function of another file holds the one that is defined here by that name.
+
+    It is what a decorator has made of it, then, and does not say so.
+    """
+    if not isinstance(value, types.FunctionType):
+        return False
+    cells = value.__closure__ or ()
+    held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+    return any(
+        isinstance(each, types.FunctionType)
+        and (each.__module__, each.__qualname__) == (module, name)
+        for each in held
+    )
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - empty cells raise
+    except ValueError:
+        return False
+    return True
 
 
 def _watch_operator(

@@ -141,7 +141,7 @@ def screened_subset(run: Run, most_pair_s: float = SCREEN_PAIR_S) -> Subset | No
         return run.subset
     costs = run.baseline.costs
     compared = cost.of(run.subset.configs) if run.subset else cost
-    few = compared.fitting(most_pair_s, run.baseline.kernels)
+    few = compared.fitting(most_pair_s, run.baseline.kernels, longest_alone=True)
     if few is None:
         return run.subset
     latencies_ms = {name: ms for c in compared.costs for name, ms in c.latencies_ms.items()}
