@@ -103,6 +103,7 @@ IN_PLACE = ("(x, w, y, means, 64)", "(x, w, x, means, 64)")
         ([("range(steps)", "range(1, steps)")], "no plain pass from the beginning"),
         ([("shape=(1, T))", "shape=(1, 64))")], "does not step through a row"),
         ([("k, (x, w", "k, (x.t(), w")], "does not give `x` by a name"),
+        ([("k, (x, w", "k.replace_hints(occupancy=2), (x, w")], "hints of its own"),
         ([("    tile.launch", "    z = tile.launch")], "part of a larger statement"),
     ],
 )
@@ -156,6 +157,13 @@ def test_gathered_rows_that_a_number_measures(text: str, columns: int, tmp_path:
     given = (torch.randn(3, columns),)
     expected = result_of(text, "run", given, tmp_path)
     torch.testing.assert_close(result_of(new, "run", given, tmp_path), expected)
+
+
+def test_hints_of_other_gpus_stay() -> None:
+    by_target = "@tile.kernel(occupancy=tile.ByTarget(sm_90=8, sm_100=16))"
+    text = THREE_PASSES.replace("@tile.kernel(occupancy=8)", by_target)
+    new = playbook.get(ENTRY).apply(subject(text, sm=90), {"occupancy": 2})
+    assert "@tile.kernel(occupancy=tile.ByTarget(sm_90=2, sm_100=16))\ndef k_whole(" in new
 
 
 def test_loops_within_others_are_left_alone() -> None:
