@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeVar
@@ -14,7 +14,7 @@ from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
-from agent.syntax import Source, argument, assigned, descendants
+from agent.syntax import Edits, Source, argument, assigned, descendants, edited
 
 RANGE = "builtins.range"
 Node = TypeVar("Node", bound=cst.CSTNode)
@@ -83,26 +83,16 @@ def at_zero(
     """A part of a loop that has one step, with 0 for its counter, and others for some nodes."""
     counter = cst.ensure_type(loop.target, cst.Name)
     uses = {use for a in source.assignments(counter) for use in source.uses(a)}
-    return replaced(node, {use: cst.Integer("0") for use in uses} | dict(others))
+    return edited(node, in_place_of(dict.fromkeys(uses, cst.Integer("0")) | dict(others)))
 
 
-def replaced(node: Node, others: Mapping[cst.CSTNode, cst.CSTNode]) -> Node:
-    """A copy with other nodes in the place of some."""
-    changed = node.visit(_Replacing(others))
-    assert isinstance(changed, cst.CSTNode)
-    return changed
+def in_place_of(others: Mapping[cst.CSTNode, cst.CSTNode]) -> Edits:
+    """The edits that put other nodes in the place of some."""
 
+    def giving(other: cst.CSTNode) -> Callable[[cst.CSTNode], cst.CSTNode]:
+        return lambda _: other
 
-class _Replacing(cst.CSTTransformer):
-    def __init__(self, others: Mapping[cst.CSTNode, cst.CSTNode]) -> None:
-        super().__init__()
-        self._others = others
-
-    def on_leave(  # type: ignore[override]
-        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
-    ) -> cst.CSTNode:
-        """What takes its place."""
-        return self._others.get(original_node, updated_node)
+    return {node: giving(other) for node, other in others.items()}
 
 
 def loads_in(source: Source, loop: cst.For) -> Iterator[tuple[cst.BaseStatement, cst.Call, str]]:

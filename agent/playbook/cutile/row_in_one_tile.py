@@ -29,16 +29,16 @@ from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.row_passes import (
     RowPasses,
     at_zero,
+    in_place_of,
     loads_in,
-    replaced,
     row_passes,
     steps_of,
 )
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.hints import setting
+from agent.rewriting.cutile.hints import hint_setting
 from agent.rewriting.cutile.insertion import before_kernels, free_name
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, descendants, edited
 
 LEAST, MOST = 16, 8192
 """Elements of a row that one tile holds."""
@@ -186,7 +186,7 @@ def _line_of(source: Source, launch: Launch) -> cst.SimpleStatementLine | None:
 def _copy(subject: Subject, passes: RowPasses, name: str, occupancy: int) -> str:
     """The kernel without its loops, which loads once what several of them load alike."""
     source, function = subject.source, passes.kernel.function.node
-    hinted = setting(subject, passes.kernel, HINT, occupancy)
+    hinted = hint_setting(subject, passes.kernel, HINT, occupancy)
     whole = {
         text: free_name(source, f"held{'' if not n else n + 1}")
         for n, text in enumerate(passes.again)
@@ -254,7 +254,7 @@ def _guarded(
 
     def edit(line: cst.SimpleStatementLine) -> cst.If:
         plain = line.with_changes(leading_lines=())
-        whole = replaced(statement, others)
+        whole = edited(statement, in_place_of(others))
         set_tile = cst.parse_statement(f"{tile} = 1 << (max({length}, {LEAST}) - 1).bit_length()")
         return cst.If(
             cst.parse_expression(f"{length} <= {MOST}"),

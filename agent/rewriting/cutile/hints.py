@@ -54,7 +54,7 @@ def hint_of(subject: Subject, kernel: Kernel, hint: str) -> int | None:
 def with_hint(subject: Subject, kernels: Iterable[Kernel], hint: str, value: int) -> str:
     """The source with a hint set in the kernels' decorators, for the GPU of the run at least."""
     edits = {
-        k.decorator: setting(subject, k, hint, value)
+        k.decorator: hint_setting(subject, k, hint, value)
         for k in kernels
         if hint_of(subject, k, hint) != value
     }
@@ -79,7 +79,7 @@ def _target(subject: Subject) -> str:
     return f"sm_{subject.hardware.sm}"
 
 
-def setting(
+def hint_setting(
     subject: Subject, kernel: Kernel, hint: str, value: int
 ) -> Callable[[cst.Decorator], cst.Decorator]:
     """The edit of a kernel's decorator that gives it a hint; what other GPUs are given stays."""
