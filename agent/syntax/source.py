@@ -20,12 +20,12 @@ from libcst.metadata import (
     CodeRange,
     GlobalScope,
     QualifiedName,
-    QualifiedNameSource,
     Scope,
 )
 from libcst.metadata.scope_provider import ImportAssignment
 
 from agent.syntax.edit import Edits, apply_edits
+from agent.syntax.imported import handed_on, only
 from agent.syntax.places import Places
 from agent.syntax.scopes import scopes
 from agent.syntax.tree import children, descendants
@@ -173,7 +173,7 @@ class Source:
         if isinstance(expression, cst.Subscript):
             return self.name(expression.value)
         if isinstance(expression, cst.SimpleString):
-            return _only(self._global_scope.get_qualified_names_for(str(expression.raw_value)))
+            return self._only(self._global_scope.get_qualified_names_for(str(expression.raw_value)))
         if not isinstance(expression, cst.Name | cst.Attribute):
             return None
         aliased = self.resolve(expression)
@@ -182,7 +182,7 @@ class Source:
         root: cst.BaseExpression = expression
         while isinstance(root, cst.Attribute):
             root = root.value
-        return _only(self._qualified_names(expression)) if isinstance(root, cst.Name) else None
+        return self._only(self._qualified_names(expression)) if isinstance(root, cst.Name) else None
 
     @_remembered
     def resolve(self, expression: cst.BaseExpression) -> cst.BaseExpression:
@@ -310,6 +310,13 @@ class Source:
     def _function_name(self, node: cst.FunctionDef) -> str:
         return next(iter(self._qualified_names(node))).name.replace(".<locals>", "")
 
+    @cached_property
+    def _handed_on(self) -> Mapping[str, str]:
+        return handed_on(self.module)
+
+    def _only(self, names: Collection[QualifiedName]) -> str | None:
+        return only(names, self._handed_on)
+
     def _qualified_names(self, node: cst.CSTNode) -> Collection[QualifiedName]:
         scope = self._scopes.get(node)
         return scope.get_qualified_names_for(node) if scope is not None else ()
@@ -390,10 +397,3 @@ def _sole_value(statement: cst.CSTNode) -> cst.BaseExpression | None:
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         return statement.value
     return None
-
-
-def _only(names: Collection[QualifiedName]) -> str | None:
-    """One name out of a set; what an import gives outranks a fallback such as `tl = None`."""
-    imported = {n.name for n in names if n.source is QualifiedNameSource.IMPORT}
-    found = imported or {n.name for n in names}
-    return found.pop().replace(".<locals>", "") if len(found) == 1 else None

@@ -1,0 +1,62 @@
+"""What imported names stand for, also where a project hands the modules of a language on.
+
+vLLM's kernels say `from vllm.triton_utils import tl, triton`, where a module of its own picks what
+there is of Triton. By their usual names such imports are what they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import libcst as cst
+from libcst.helpers import get_full_name_for_node
+from libcst.metadata import QualifiedName, QualifiedNameSource
+
+from agent.syntax.tree import descendants
+
+_USUAL = {
+    "ct": "cuda.tile",
+    "libdevice": "triton.language.extra.libdevice",
+    "tl": "triton.language",
+    "tldevice": "triton.language.extra.libdevice",
+    "triton": "triton",
+}
+"""What everybody calls a module of a kernel language -> that module."""
+
+
+def handed_on(module: cst.Module) -> Mapping[str, str]:
+    """Dotted name that `from package import tl` imports -> the language's module that it is."""
+    found = {}
+    for statement in descendants(module, cst.ImportFrom):
+        origin = "." * len(statement.relative)
+        if statement.module is not None:
+            origin += get_full_name_for_node(statement.module) or ""
+        if origin.partition(".")[0] in ("triton", "cuda") or isinstance(
+            statement.names, cst.ImportStar
+        ):
+            continue
+        for alias in statement.names:
+            if alias.evaluated_name in _USUAL:
+                joint = "" if origin.endswith(".") else "."
+                found[f"{origin}{joint}{alias.evaluated_name}"] = _USUAL[alias.evaluated_name]
+    return found
+
+
+def only(names: Collection[QualifiedName], known: Mapping[str, str]) -> str | None:
+    """One name out of a set; what an import gives outranks a fallback such as `tl = None`.
+
+    Args:
+        names: what a name may stand for.
+        known: of `handed_on`.
+    """
+    imported = {_of_its_module(n.name, known) for n in names
+                if n.source is QualifiedNameSource.IMPORT}  # fmt: skip
+    found = imported or {n.name for n in names}
+    return found.pop().replace(".<locals>", "") if len(found) == 1 else None
+
+
+def _of_its_module(name: str, known: Mapping[str, str]) -> str:
+    for origin, module in known.items():
+        if name == origin or name.startswith(f"{origin}."):
+            return module + name.removeprefix(origin)
+    return name
