@@ -61,6 +61,14 @@ def test_where_a_size_may_be_set(launch: str) -> None:
     assert resized(text, {"BLOCK": 2048}) == text.replace("1024", "2048")
 
 
+def test_a_default_is_changed_and_who_gives_another_size_keeps_it() -> None:
+    text = (
+        f"{COPY}def run(x, y, n, block: int = 1024):\n{GRID}    copy[grid](x, y, n, BLOCK=block)\n\n\n"
+        "def small(x, y, n):\n    run(x, y, n, block=256)\n"
+    )
+    assert resized(text, {"BLOCK": 2048}) == text.replace("1024", "2048")
+
+
 @pytest.mark.parametrize(
     ("wrapper", "reason"),
     [
@@ -74,8 +82,9 @@ def test_where_a_size_may_be_set(launch: str) -> None:
             "gives is `block`, which is a parameter",
         ),
         (
-            "def run(x, y, n, block=1024):\n" + GRID + "    copy[grid](x, y, n, BLOCK=block)\n",
-            "a caller chooses it",
+            "def run(x, y, n, block=1024):\n    scales = torch.empty(n // block)\n" + GRID
+            + "    copy[grid](x, y, n, BLOCK=block)\n",
+            "uses `block` for more than tiles and grid",
         ),
         (
             "def run(x, y, n, args):\n    copy[(1,)](*args, BLOCK=1024)\n",
@@ -279,8 +288,12 @@ def test_a_matrix_product_sweeps_its_three_sizes_together() -> None:
     assert len(found) == 7
 
 
-def test_the_sizes_a_caller_chooses_stay() -> None:
-    found = variants(CUTILE, "tile-sizes")
+def test_a_default_is_swept_as_another_integer_is() -> None:
+    assert {"M": 128, "N": 128, "K": 64} in variants(CUTILE, "tile-sizes")
+
+
+def test_the_sizes_a_caller_has_to_choose_stay() -> None:
+    found = variants(CUTILE.replace("m=64", "m"), "tile-sizes")
     assert {"N": 128, "K": 64} in found
     assert all("M" not in params for params in found)
 

@@ -32,6 +32,11 @@ def source(text: str) -> Source:
         ("from triton.language import load as fetch", "fetch"),
         ("import triton.language as tl\nfetch = tl.load", "fetch"),
         ("try:\n    import triton.language as tl\nexcept ImportError:\n    tl = None", "tl.load"),
+        ("from vllm.triton_utils import tl, triton", "tl.load"),
+        ("from vllm.triton_utils import tl as T", "T.load"),
+        ("from vllm.triton_utils import triton", "triton.language.load"),
+        ("from . import tl", "tl.load"),
+        ("from ..utils import tl", "tl.load"),
     ],
 )
 def test_names_follow_the_imports(imports: str, spelled: str) -> None:
@@ -42,6 +47,8 @@ def test_names_follow_the_imports(imports: str, spelled: str) -> None:
 def test_names_are_not_taken_by_their_text() -> None:
     found = source("import json as tl\ndef f(p):\n    return tl.load(p)\n")
     assert found.name(found.calls[0].func) == "json.load"
+    found = source("import kernels.triton\ndef f(p):\n    return kernels.triton.jit(p)\n")
+    assert found.name(found.calls[0].func) == "kernels.triton.jit"
 
 
 @pytest.mark.parametrize(

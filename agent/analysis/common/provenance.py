@@ -3,7 +3,8 @@
 A tile size can be changed when
 
 - the kernel uses it as one, and no result depends on it (`agent.analysis.common.constant_flow`);
-- every launch binds it to the same integer of the file;
+- every launch binds it to the same integer of the file, which may be a default of the function
+  that launches it where what is written leaves callers their choice;
 - that integer serves no other purpose there: its names are used for tiles and grids only, and for
   the condition under which the kernel checks its bounds;
 - the grid or a loop of the kernel is computed from it, so that every element is still covered.
@@ -68,9 +69,20 @@ def _module_integer(source: Source, name: cst.Name) -> Literal | None:
     return None if literal.is_default else literal
 
 
-def tile_of(dialect: Dialect, source: Source, kernel: Kernel, constant: str) -> TileConstant:
-    """The tile behind a constant, or `NotApplicable` with the first rule it breaks."""
-    literals = _literals(source, kernel, constant)
+def tile_of(
+    dialect: Dialect, source: Source, kernel: Kernel, constant: str, *, defaults: bool = False
+) -> TileConstant:
+    """The tile behind a constant, or `NotApplicable` with the first rule it breaks.
+
+    Args:
+        dialect: the language.
+        source: the file.
+        kernel: of it.
+        constant: of the kernel.
+        defaults: whether an integer counts that is a default of the launching function. Where a
+            caller gives another, the kernel has to take that as before.
+    """
+    literals = _literals(source, kernel, constant, defaults)
     flow = Flow(dialect, source, kernel, constant)
     if (refusal := _refusal(flow, literals)) is not None:
         raise NotApplicable(refusal)
@@ -98,7 +110,7 @@ def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
     return "neither the grid nor a loop is computed from it"
 
 
-def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, ...]:
+def _literals(source: Source, kernel: Kernel, constant: str, defaults: bool) -> tuple[Literal, ...]:
     """The integers that set a constant: one for each launch, or one of the module."""
     if not kernel.launches:
         raise not_launched(source, kernel)
@@ -118,7 +130,7 @@ def _literals(source: Source, kernel: Kernel, constant: str) -> tuple[Literal, .
             literal = source.trace(expression)
         except Untraceable as reason:
             raise NotApplicable(f"what the launch at line {line} gives {reason}") from None
-        if literal.is_default:
+        if literal.is_default and not defaults:
             raise NotApplicable(f"a caller chooses it: line {line} passes on a parameter")
         found[literal.node] = literal
     return tuple(found.values())
@@ -165,7 +177,6 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
 
 def _checks_follow(flow: Flow, literals: tuple[Literal, ...]) -> bool:
     """Whether accesses that leave their check to the launches have it computed from the size."""
-    integers = {literal.node for literal in literals}
     checks = [keyword(call, CHECK) for call in flow.accesses]
     constants = {c.value for c in checks if isinstance(c, cst.Name) and c.value != "True"}
     for launch in flow.kernel.launches:
@@ -173,9 +184,18 @@ def _checks_follow(flow: Flow, literals: tuple[Literal, ...]) -> bool:
             given = launch.arguments.get(constant)
             condition = flow.source.resolve(given) if given is not None else None
             names = descendants(condition, cst.Name) if condition is not None else ()
-            if not any(flow.source.resolve(name) in integers for name in names):
+            if not any(_carries(flow.source, name, literals) for name in names):
                 return False
     return True
+
+
+def _carries(source: Source, name: cst.Name, literals: tuple[Literal, ...]) -> bool:
+    """Whether a name stands for one of these integers, also as a parameter whose default it is."""
+    return any(
+        source.resolve(name) is literal.node
+        or not {*source.assignments(name)}.isdisjoint(literal.assignments)
+        for literal in literals
+    )
 
 
 def _decides_checks(source: Source, use: cst.Name, kernels: tuple[Kernel, ...]) -> bool:
@@ -254,10 +274,9 @@ def _sizes_grid(
     source: Source, launch: Launch, constant: str, literals: tuple[Literal, ...]
 ) -> bool:
     """Whether the grid of a launch is computed from the constant or the integer that sets it."""
-    integers = {literal.node for literal in literals}
     for node in grid_nodes(source, launch):
         for name in descendants(node, cst.Name):
-            if source.resolve(name) in integers:
+            if _carries(source, name, literals):
                 return True
         for text in descendants(node, cst.SimpleString):
             if text.raw_value == constant:

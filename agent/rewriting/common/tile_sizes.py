@@ -135,7 +135,7 @@ def _found(
         tiles = []
         for constant in tile_names(dialect, source, kernel):
             try:
-                tiles.append(tile_of(dialect, source, kernel, constant))
+                tiles.append(tile_of(dialect, source, kernel, constant, defaults=True))
             except NotApplicable as refusal:
                 reasons.append(f"{constant} of {kernel.name}: {refusal}")
         if tiles and not _shared(tiles, kernels.values()):
