@@ -294,7 +294,7 @@ def _package_roots(kernel: Path) -> list[Path]:
     above, *others = import_roots(kernel)
     if not (kernel.parent / "__init__.py").exists():
         return [root for root in others if root.name == "src" and kernel.is_relative_to(root)]
-    outer = [root for root in others if kernel.is_relative_to(root)]
+    outer = [root for root in others if above.is_relative_to(root)]
     sources = [root for root in outer if root.name == "src"]
     names = above.relative_to(outer[-1]).parts if outer else ()
     is_namespace = not sources and above.name != "src" and all(map(str.isidentifier, names))

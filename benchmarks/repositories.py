@@ -1,6 +1,6 @@
 """The loop on clones of public repositories as they are; what each run takes, and what it gains.
 
-    python -m benchmarks.repositories OUT CLONES [NAME ...] [--limit-s 300] [--iterations 3]
+    python -m benchmarks.repositories OUT CLONES [NAME ...] [--limit-s 300] [--iterations N]
 
 CLONES is a folder that holds a git clone of each repository, by the last part of its name. A run
 works on a clone of that clone, so that it stays as it is. Each is `tile-agent run` with nothing but
@@ -54,8 +54,8 @@ def _of_tilegym(kernel: str, *arguments: str) -> RepositoryRun:
 
 def _of_liger(kernel: str) -> RepositoryRun:
     """By Liger's own benchmark: its tests know small shapes only. They are run all the same."""
-    arguments = ("--tests", f"test/transformers/test_{kernel}.py")
-    arguments += ("--capture", f"python benchmark/scripts/benchmark_{kernel}.py")
+    tests = f"test/transformers/test_{kernel}.py"
+    arguments = ("--tests", tests, "--capture", f"python benchmark/scripts/benchmark_{kernel}.py")
     return RepositoryRun(f"Liger/{kernel}", "Liger-Kernel", f"{LIGER}/{kernel}.py", arguments)
 
 
@@ -67,9 +67,17 @@ def _of_unsloth(kernel: str, code: str) -> RepositoryRun:
     return RepositoryRun(f"unsloth/{kernel}", "unsloth", file, arguments)
 
 
-def _of_fla(name: str, kernel: str, tests: str, command: str) -> RepositoryRun:
-    arguments = ("--tests", f"tests/{tests}.py", "--capture", f"python {command}")
+def _of_fla(name: str, kernel: str, tests: str, *command: str) -> RepositoryRun:
+    capture = shlex.join(["python", *command])
+    arguments = ("--tests", f"tests/{tests}.py", "--capture", capture)
     return RepositoryRun(f"fla/{name}", "flash-linear-attention", f"fla/{kernel}.py", arguments)
+
+
+def _of_vllm(name: str, kernel: str, tests: str, code: str) -> RepositoryRun:
+    """By a few calls at the sizes of models that are served: its tests know small shapes only."""
+    tests = f"tests/kernels/{tests}"
+    arguments = ("--tests", tests, "--capture", shlex.join(["python", "-c", code]))
+    return RepositoryRun(f"vLLM/{name}", "vllm", f"vllm/model_executor/layers/{kernel}", arguments)
 
 
 def _of_flag_gems(operator: str, tests: str) -> RepositoryRun:
@@ -94,6 +102,47 @@ ROPE = f"""{RANDOM}\
     turned = random(4, 32, n, 128), random(4, 8, n, 128)
     kernels.fast_rope_embedding(*turned, random(n, 128), random(n, 128))
 """
+L2NORM = """\
+import torch
+from fla.modules.l2norm import l2_norm
+for shape in ((4, 4096, 16, 128), (1, 8192, 32, 128), (8, 2048, 8, 256)) * 3:
+    x = torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    l2_norm(x).sum().backward()
+"""
+LAYERNORM = """\
+import torch
+from fla.modules.layernorm import rms_norm
+for rows, n in ((16384, 1024), (8192, 2048), (4096, 4096)) * 3:
+    x, w = (torch.randn(s, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            for s in ((rows, n), (n,)))
+    rms_norm(x, w, None).sum().backward()
+"""
+GATED_NORM = """\
+import torch
+from vllm.model_executor.layers.fla.ops.layernorm_guard import rmsnorm_fn
+for rows in (32 * 512, 32 * 4096, 32 * 16384) * 3:
+    x, z = (torch.randn(rows, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    w = torch.randn(128, device="cuda", dtype=torch.bfloat16)
+    rmsnorm_fn(x, w, None, z=z, eps=1e-6, norm_before_gate=True)
+"""
+LIGHTNING = """\
+import torch
+from vllm.model_executor.layers.lightning_attn import lightning_attention
+for heads, n in ((64, 2048), (8, 8192), (64, 4096)) * 3:
+    q, k, v = (torch.randn(1, heads, n, 128, device="cuda", dtype=torch.bfloat16) / 8
+               for _ in range(3))
+    lightning_attention(q, k, v, torch.linspace(0.01, 0.5, heads, device="cuda"))
+"""
+AWQ = """\
+import torch
+from vllm.model_executor.layers.quantization.awq_triton import awq_dequantize_triton
+def packed(*shape):
+    return torch.randint(0, 2**31 - 1, shape, dtype=torch.int32, device="cuda")
+for rows, columns in ((4096, 14336), (14336, 4096), (8192, 8192)) * 3:
+    scales = torch.rand(rows // 128, columns, dtype=torch.float16, device="cuda")
+    weights, zeros = packed(rows, columns // 8), packed(rows // 128, columns // 8)
+    awq_dequantize_triton(weights, scales, zeros)
+"""
 RUNS = (
     _of_tilegym("rms_norm"),
     _of_tilegym("softmax", "--bench", "python tests/benchmark/bench_softmax.py"),
@@ -111,37 +160,27 @@ RUNS = (
     _of_unsloth("rms_layernorm", "kernels.testing_suite_layernorm()"),
     _of_unsloth("swiglu", SWIGLU),
     _of_unsloth("rope_embedding", ROPE),
-    _of_fla(
-        "l2norm",
-        "modules/l2norm",
-        "modules/test_l2norm",
-        "-m pytest -q tests/modules/test_l2norm.py",
-    ),
-    _of_fla(
-        "layernorm",
-        "modules/layernorm",
-        "modules/test_layernorm",
-        "benchmarks/modules/benchmark_layernorm.py",
-    ),
+    _of_fla("l2norm", "modules/l2norm", "modules/test_l2norm", "-c", L2NORM),
+    _of_fla("layernorm", "modules/layernorm", "modules/test_layernorm", "-c", LAYERNORM),
     _of_fla(
         "token_shift",
         "modules/token_shift",
         "modules/test_token_shift",
-        "-m pytest -q tests/modules/test_token_shift.py -k 'test_token_shift and None'",
+        *["-m", "pytest", "-q", "tests/modules/test_token_shift.py", "-k"],
+        "test_token_shift and None",
     ),
-    _of_fla(
-        "rotary",
-        "modules/rotary",
-        "modules/test_rotary",
-        "-m pytest -q tests/modules/test_rotary.py",
+    _of_vllm(
+        "gated_norm",
+        "fla/ops/layernorm_guard.py",
+        "test_fla_layernorm_guard.py::test_layer_norm_rows_per_block",
+        GATED_NORM,
     ),
-    _of_fla(
-        "hgrn",
-        "ops/hgrn/fused_recurrent",
-        "ops/test_hgrn",
-        "-m benchmarks.ops.run --op fused_recurrent_hgrn",
+    _of_vllm(
+        "lightning_attention", "lightning_attn.py", "attention/test_lightning_attn.py", LIGHTNING
     ),
-    _of_flag_gems("std", "test_reduction_ops.py::test_accuracy_std"),
+    _of_vllm(
+        "awq", "quantization/awq_triton.py", "quantization/test_awq_triton.py::test_dequantize", AWQ
+    ),
     _of_flag_gems("upsample_nearest2d", "test_special_ops.py::test_upsample_nearest2d"),
     _of_flag_gems("upsample_bicubic2d_aa", "test_special_ops.py::test_upsample_bicubic2d_aa"),
     _of_flag_gems("slice_scatter", "test_reduction_ops.py::test_accuracy_slice_scatter"),
@@ -159,7 +198,7 @@ def main() -> int:
     parser.add_argument("clones", type=Path)
     parser.add_argument("names", nargs="*", help="which of them; all when left out")
     parser.add_argument("--limit-s", type=float, default=300.0, help="of each run")
-    parser.add_argument("--iterations", type=int, default=3, help="of each run, at most")
+    parser.add_argument("--iterations", type=int, help="of each run, at most")
     asked = parser.parse_args()
     if unknown := {*asked.names} - {run.name for run in RUNS}:
         parser.error(f"{', '.join(sorted(unknown))}: name one of {', '.join(r.name for r in RUNS)}")
@@ -177,7 +216,7 @@ def main() -> int:
 
 
 def work_on(
-    wanted: RepositoryRun, clones: Path, out: Path, limit_s: float, iterations: int
+    wanted: RepositoryRun, clones: Path, out: Path, limit_s: float, iterations: int | None
 ) -> dict[str, Any]:
     """One run to its end, or to its limit. Returns plain JSON."""
     work = out.resolve() / wanted.name.replace("/", "-")
@@ -186,7 +225,9 @@ def work_on(
     subprocess.run([*clone, str(repository)], check=True)
     agent = [sys.executable, "-m", "agent"]
     command = [*agent, "run", "--yes", "--kernel", wanted.kernel, "--branch", BRANCH]
-    command += ["--max-iterations", str(iterations), *wanted.arguments]
+    if iterations is not None:
+        command += ["--max-iterations", str(iterations)]
+    command += wanted.arguments
     began = time.time()
     with (work / "log").open("w") as output:
         end = until(command, repository, output.fileno(), limit_s)

@@ -271,6 +271,17 @@ def test_a_script_finds_a_package_below_folders_that_are_none(repo: Path) -> Non
     assert "from shop.kernels.copying.operators import gather" in text
 
 
+def test_a_folder_named_src_may_be_the_package(repo: Path) -> None:
+    call = "import torch\nfrom src.operators import gather\n"
+    call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"
+    write(repo, {"src/__init__.py": "", "src/operators.py": OPERATORS, "call.py": call})
+    given = ("--kernel", "src/operators.py", "--json", "--", PYTHON, "call.py")
+    done = tile_agent(repo, "capture", *given, env=dict(os.environ))
+    assert done.code == 0, done.err
+    text = (repo / "tests/test_operators_captured.py").read_text()
+    assert "from src.operators import gather" in text
+
+
 def test_the_tests_are_tried_as_workers_will_run_them(repo: Path) -> None:
     typed = OPERATORS.replace("factor * tl.load", "factor.to(tl.float32) * tl.load")
     call = "import torch, typed\ntyped.scale_(torch.randn(40), 2.5)\n"
