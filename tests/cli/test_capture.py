@@ -271,6 +271,19 @@ def test_a_script_finds_a_package_below_folders_that_are_none(repo: Path) -> Non
     assert "from shop.kernels.copying.operators import gather" in text
 
 
+def test_a_benchmark_of_the_files_own_is_no_entry_point(repo: Path) -> None:
+    """As `testing_suite_layernorm` in unsloth's rms_layernorm.py: what it calls is recorded."""
+    suite = "\n\ndef check(n, kind=torch.float32):\n    x = torch.randn(n, 5).to(kind)\n"
+    suite += "    assert gather(x, torch.tensor([1, 4])).shape == (2, 5)\n"
+    suite += "\n\ndef suite():\n    for n in (6, 9):\n        check(n)\n"
+    write(repo, {"suite.py": OPERATORS + suite, "call.py": "import suite\nsuite.suite()\n"})
+    given = ("--kernel", "suite.py", "--json", "--", PYTHON, "call.py")
+    done = tile_agent(repo, "capture", *given, env=dict(os.environ))
+    assert done.code == 0, done.err
+    assert [entry["name"] for entry in done.json["entries"]] == ["gather"]
+    assert done.json["entries"][0]["cases"] == 2
+
+
 def test_a_folder_named_src_may_be_the_package(repo: Path) -> None:
     call = "import torch\nfrom src.operators import gather\n"
     call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"

@@ -63,8 +63,8 @@ def test_where_a_size_may_be_set(launch: str) -> None:
 
 def test_a_default_is_changed_and_who_gives_another_size_keeps_it() -> None:
     text = (
-        f"{COPY}def run(x, y, n, block: int = 1024):\n{GRID}    copy[grid](x, y, n, BLOCK=block)\n\n\n"
-        "def small(x, y, n):\n    run(x, y, n, block=256)\n"
+        f"{COPY}def run(x, y, n, block: int = 1024):\n{GRID}    copy[grid](x, y, n, BLOCK=block)\n"
+        "\n\ndef small(x, y, n):\n    run(x, y, n, block=256)\n"
     )
     assert resized(text, {"BLOCK": 2048}) == text.replace("1024", "2048")
 

@@ -67,12 +67,20 @@ class OpenCall:
     """Of its kind; empty where the kinds are too many."""
     writable: bool = True
     """Whether a text can make its arguments; if not, what it calls is recorded instead."""
+    has_tensors: bool = True
+    """Whether it is given any. One that is not may be a benchmark or a test of the file's own: what
+    it calls is recorded instead, where a text can make that, and its own launches count for it."""
     launching: str = ""
     """The module whose launches count, where it is another than the file's: calls of the file, or
     of a third one, inside of it count by themselves."""
     by_others: bool = False
     """A third module launched, which nobody watches: the call tells nothing of that."""
     launches: dict[str, None] = field(default_factory=dict)
+
+    def holds(self, launching: str) -> bool:
+        """Whether calls inside, of the file or of the module that launches, count as a part of
+        it."""
+        return self.writable and self.has_tensors and self.launching in ("", launching)
 
 
 @dataclass
@@ -183,15 +191,18 @@ class ProcessRecorder:
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             outer = self.current
-            if outer is not None and outer.writable and outer.launching in ("", entry.launching):
+            if outer is not None and outer.holds(entry.launching):
                 return function(*args, **kwargs)
             call = self._here.call = OpenCall(launching=entry.launching)
             clock: StartedClock | None = None
             try:
                 try:
-                    call.key, call.writable = self._key(entry, function, args, kwargs)
+                    self._tell(call, entry, function, args, kwargs)
                 except Exception as problem:  # the command is to end as it would without us
                     self._write({"fault": f"{entry.name}: {type(problem).__name__}: {problem}"})
+                if outer is not None and outer.writable and not call.writable:
+                    self._here.call = outer
+                    return function(*args, **kwargs)
                 clock = self._clock.start()
                 return function(*args, **kwargs)
             finally:
@@ -205,13 +216,11 @@ class ProcessRecorder:
     def in_backward(self, forward: OpenCall | None) -> Iterator[None]:
         """What is launched in the block counts for an earlier call."""
         outer = self.current
-        if forward is None or (
-            outer is not None and outer.writable and outer.launching in ("", forward.launching)
-        ):
+        if forward is None or (outer is not None and outer.holds(forward.launching)):
             yield
             return
         call = self._here.call = OpenCall(
-            forward.key, forward.writable, launching=forward.launching
+            forward.key, forward.writable, forward.has_tensors, launching=forward.launching
         )
         clock = self._clock.start()
         try:
@@ -221,11 +230,16 @@ class ProcessRecorder:
             if call.launches:
                 self._count(call, clock, backward=True)
 
-    def _key(
-        self, entry: EntryPoint, function: Callable[..., Any], args: Any, kwargs: Any
-    ) -> tuple[str, bool]:
-        """Of a call's kind, and whether a text can make such a call; what is new is written down,
-        with what is in its tensors now."""
+    def _tell(
+        self,
+        call: OpenCall,
+        entry: EntryPoint,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        """Complete a call by what it is given; a kind that is new is written down, with what is in
+        its tensors now."""
         given, facts = args[entry.bound :], ArgumentFacts()
         found: Message = {"module": entry.module, "name": entry.name}
         if entry.kernels:
@@ -235,14 +249,16 @@ class ProcessRecorder:
             found["made_by"] = self._made_by(args[0], entry.owner, facts)
             found["state_dtype"] = _state_dtype(args[0])
         found |= describe(given, kwargs, facts)
-        writable = facts.writable and found.get("made_by", found) is not None
+        call.writable = facts.writable and found.get("made_by", found) is not None
+        call.has_tensors = facts.has_tensors or entry.owner is not None
         key = json.dumps(found, sort_keys=True)
         with self._lock:
             if key in self._tallies:
-                return key, writable
+                call.key = key
+                return
             most = MOST_ELSEWHERE if entry.kernels else MOST_KINDS
             if key in self._untold or len(self._tallies) >= most or is_capturing():
-                return "", writable
+                return
             self._untold.add(key)
         signature = entry.signature or function
         names = parameters_of(signature, (None, *args))
@@ -262,7 +278,7 @@ class ProcessRecorder:
         with self._lock:
             self._untold.discard(key)
             self._tallies[key] = CallTally()
-        return key, writable
+        call.key = key
 
     def _made_by(self, instance: Any, owner: type, facts: ArgumentFacts) -> Message | None:
         """How to make such an instance; None where that is not known."""

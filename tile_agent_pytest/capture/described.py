@@ -46,6 +46,11 @@ class ArgumentFacts:
         """Whether a text can make each value that was described."""
         return not self._unknown
 
+    @property
+    def has_tensors(self) -> bool:
+        """Whether a tensor is among them."""
+        return bool(self._tensors)
+
     def add_contents(self) -> None:
         """Complete the descriptions by what is in the tensors now."""
         for fact, tensor in self._tensors:
