@@ -80,6 +80,34 @@ def test_what_a_graph_cannot_hold_is_timed_without_the_hosts_time() -> None:
     assert torch.rand(3, device="cuda").sum().item() > 0  # no capture was left open
 
 
+def test_bursts_behind_a_wait_differ_by_what_the_gpu_takes() -> None:
+    """A call that keeps the host for longer than the GPU: by the parent's clock it is as long."""
+    import torch
+
+    from tile_agent_pytest.bench import OnGpu
+
+    x = torch.randn(4096, 4096, device="cuda")
+
+    def call() -> None:
+        torch.mul(x, 1.0, out=x)
+        end = time.perf_counter() + 3e-4
+        while time.perf_counter() < end:
+            pass
+
+    sampler = OnGpu(call)
+    assert 0.3 <= sampler.host_ms < 1.0
+    reported_ms = statistics.median(sampler.sample(25))
+
+    def burst_ms(launches: int, queued: int) -> float:
+        begin = time.perf_counter()
+        sampler.burst(launches, queued)
+        return (time.perf_counter() - begin) * 1e3
+
+    sampler.burst(1)
+    assert (burst_ms(32, 0) - burst_ms(16, 0)) / 16 > 0.25
+    assert (burst_ms(32, 32) - burst_ms(16, 32)) / 16 < 1.2 * reported_ms
+
+
 def test_the_first_call_of_an_order_does_not_wait_for_the_host() -> None:
     """On inputs of its own it keeps the host for longer, which is no time of the kernel."""
     import torch

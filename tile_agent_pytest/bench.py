@@ -60,8 +60,17 @@ class Sampler(Protocol):
     def sample(self, count: int) -> list[float]:
         """So many samples, in ms."""
 
-    def burst(self, count: int) -> None:
-        """Do so many samples' work and wait for its end; whoever asked times it."""
+    host_ms: float
+    """How long a call keeps the host where the GPU has to wait for it meanwhile, else 0."""
+
+    def burst(self, count: int, queued: int = 0) -> None:
+        """Do so many samples' work and wait for its end; whoever asked times it.
+
+        Args:
+            count: how many.
+            queued: first the GPU waits for as long as the host takes to queue so many. Between two
+                bursts that wait alike there lies what the GPU takes for the work.
+        """
 
 
 Gate = Callable[[str, Callable[[], Any]], "Timing"]
@@ -252,8 +261,10 @@ class OnGpu:
         l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         self._flush = torch.zeros(max(2 * l2_bytes, 1 << 26) // 4, dtype=torch.int32, device="cuda")
         host_ms = self._host_ms()
-        wait_ms = min(2 * host_ms, MOST_WAIT_MS) if host_ms > COVERED_MS else 0.0
+        self.host_ms = host_ms if host_ms > COVERED_MS else 0.0
+        wait_ms = min(2 * self.host_ms, MOST_WAIT_MS)
         cycles_per_ms = self._cycles_per_ms()
+        self._queueing_cycles = int(2 * self.host_ms * cycles_per_ms)
         self._wait_cycles = int(wait_ms * cycles_per_ms)
         self._first_wait_cycles = int(max(wait_ms, FIRST_WAIT_MS) * cycles_per_ms)
 
@@ -294,8 +305,10 @@ class OnGpu:
         self._torch.cuda.synchronize()
         return [start.elapsed_time(end) for start, end in pairs]
 
-    def burst(self, count: int) -> None:
+    def burst(self, count: int, queued: int = 0) -> None:
         """So many launches, one behind the other."""
+        if wait_cycles := queued * self._queueing_cycles:
+            self._torch.cuda._sleep(wait_cycles)
         for _ in range(count):
             self._fn()
         self._torch.cuda.synchronize()
@@ -310,6 +323,7 @@ class AsGraph:
 
     method = f"CUDA graph of {GRAPH_LAUNCHES} launches, warm L2"
     calls = False
+    host_ms = 0.0
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
@@ -338,7 +352,7 @@ class AsGraph:
         self._torch.cuda.synchronize()
         return [start.elapsed_time(end) / GRAPH_LAUNCHES for start, end in pairs]
 
-    def burst(self, count: int) -> None:
+    def burst(self, count: int, queued: int = 0) -> None:  # noqa: ARG002 - the host queues a graph at once
         """So many launches' worth of replays, and at least one."""
         for _ in range(max(1, count // GRAPH_LAUNCHES)):
             self._graph.replay()
@@ -350,6 +364,7 @@ class OnCpu:
 
     method = "CPU wall time"
     calls = True
+    host_ms = 0.0
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
@@ -363,7 +378,7 @@ class OnCpu:
             samples.append((perf_counter() - begin) * 1e3)
         return samples
 
-    def burst(self, count: int) -> None:
+    def burst(self, count: int, queued: int = 0) -> None:  # noqa: ARG002 - nothing is queued
         """So many calls."""
         for _ in range(count):
             self._fn()

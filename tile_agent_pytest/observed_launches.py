@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from tile_agent_pytest.observed_tunings import TuningLog
 Message = dict[str, Any]
 
 LOOKS = 32
-"""Launches of a test that are looked at: what comes later repeats what is timed."""
+"""Launches of a kernel by a test that are looked at: what comes later repeats what is timed."""
 MOST = 64
 """Different launches of all tests together."""
 _ALIGNMENT = 16
@@ -29,7 +30,8 @@ class LaunchObserver:
         self._file_name = file_name
         self._tunings = tunings
         self._found: dict[str, Message] = {}
-        self._looks = 0
+        self._looks: Counter[str] = Counter()
+        """Kernel -> how many of its launches by the present test were looked at."""
 
     @property
     def launches(self) -> list[Message]:
@@ -39,7 +41,7 @@ class LaunchObserver:
     @contextlib.contextmanager
     def watching(self, test: str) -> Iterator[None]:
         """Look at the launches of a test while the block lasts."""
-        self._looks = LOOKS
+        self._looks.clear()
         with wrapped(partial(self._watched, test)):
             yield
 
@@ -47,7 +49,7 @@ class LaunchObserver:
         self, test: str, launcher: LaunchFunction, original: Callable[..., Any]
     ) -> Callable[..., Any]:
         def launch(*args: Any, **kwargs: Any) -> Any:
-            if self._looks > 0 and not self._tunings.is_tuning:
+            if not self._tunings.is_tuning:
                 with contextlib.suppress(Exception):  # the launch itself will say what is wrong
                     self._look(launcher, test, args, kwargs)
             return original(*args, **kwargs)
@@ -59,7 +61,9 @@ class LaunchObserver:
         code = getattr(function, "__code__", None)
         if code is None or Path(code.co_filename).name != self._file_name:
             return
-        self._looks -= 1
+        if self._looks[function.__name__] >= LOOKS:
+            return
+        self._looks[function.__name__] += 1
         given = launcher.given_of(*args, **kwargs)
         seen = _described(function.__name__, given)
         if len(self._found) < MOST and repr(seen) not in self._found:

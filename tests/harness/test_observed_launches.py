@@ -79,6 +79,22 @@ def test_launches_of_triton(tmp_path: Path, interpreted: ForkServer) -> None:
     )
 
 
+def test_a_kernel_that_is_launched_after_many_launches_of_another(
+    tmp_path: Path, interpreted: ForkServer
+) -> None:
+    """A backward pass, timed in the test that has timed the forward pass before."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    negate = TRITON[TRITON.index("@triton.jit") :].replace("scale", "negate").replace("* f", "* -f")
+    tests = TESTS.replace("import scale", "import negate, scale").replace(
+        "def test_of_something_else():\n    pass",
+        "def test_negate():\n    for _ in range(100):\n        scale(torch.ones(9))\n"
+        "    negate(torch.ones(7))",
+    )
+    project = Project(tmp_path / "project", tests, f"{TRITON}\n\n{negate}")
+    seen = observed(project, interpreted, observes=True)
+    assert [launch.integers["n"] for launch in seen if launch.kernel == "negate_kernel"] == [7]
+
+
 CUTILE = """
 import cuda.tile as ct
 import torch

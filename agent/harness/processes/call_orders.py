@@ -24,6 +24,13 @@ from agent.harness.processes.results import (
 from tile_agent_pytest.examining.calls import ArgumentLayout
 from tile_agent_pytest.process_tree import ProcessorTimes
 
+QUEUE_MS = 5.0
+"""How long the host may queue a burst of calls that each keep it."""
+LEAST_QUEUED = 8
+"""Calls of such a burst at least."""
+MOST_HOST_MS = 1e6
+"""What is believed of a worker."""
+
 
 class CallOrders:
     """What can be asked of the callable at which a worker waits.
@@ -185,19 +192,40 @@ class CallOrders:
             if answer.get("event") == "failed":
                 raise WorkerDied(_early_end(answer))
 
-    def burst(self, count: int, deadline: float) -> None:
-        """So many launches; it returns when they are over."""
-        self._ask({"op": "burst", "count": count}, deadline)
+    def burst(self, count: int, deadline: float, queued: int = 0) -> float:
+        """So many launches; it returns when they are over.
+
+        Args:
+            count: how many.
+            deadline: of the answer.
+            queued: the GPU waits for as long as the host takes to queue so many.
+
+        Returns:
+            How long the host queues one where that keeps the GPU waiting, in ms; else 0.
+        """
+        answer = self._ask({"op": "burst", "count": count, "queued": queued}, deadline)
+        with understood():
+            if not 0 <= (host_ms := float(answer["host_ms"])) <= MOST_HOST_MS:
+                raise ValueError(f"a call keeps the host for {host_ms} ms")
+            return host_ms
 
     def warm_launch_ms(self, size: int, deadline: float) -> float:
-        """The time of a launch by our own clock: the difference between two bursts and one."""
+        """What the GPU takes for a launch by our own clock: the difference of two bursts.
+
+        Args:
+            size: launches of the shorter one; fewer where each keeps the host, as one through
+                autograd does.
+            deadline: of the answers.
+        """
+        # Memory that was given up meanwhile is the caller's again after a first one.
+        if host_ms := self.burst(1, deadline):
+            size = min(size, max(LEAST_QUEUED, int(QUEUE_MS / host_ms)))
 
         def burst_ms(launches: int) -> float:
             begin = time.perf_counter()
-            self.burst(launches, deadline)
+            self.burst(launches, deadline, 2 * size)
             return (time.perf_counter() - begin) * 1e3
 
-        self.burst(1, deadline)  # memory that was given up meanwhile is the caller's again
         return max(0.0, burst_ms(2 * size) - burst_ms(size)) / size
 
     def go(self) -> None:
