@@ -6,7 +6,8 @@ CLONES is a folder that holds a git clone of each repository, by the last part o
 works on a clone of that clone, so that it stays as it is. Each is `tile-agent run` with nothing but
 what `RUNS` says of it; where it keeps something, the project's own correctness tests are run on the
 branch afterwards. Writes OUT/repositories.json and OUT/repositories.md after each run. Needs an
-NVIDIA GPU to mean anything; a run past its limit is ended as Ctrl-C would, and told so.
+NVIDIA GPU to mean anything; a run past its limit is ended as Ctrl-C would, and told so. Where OUT
+holds a run that was ended so it goes on, by `tile-agent resume`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -52,9 +54,9 @@ def _of_tilegym(kernel: str, *arguments: str) -> RepositoryRun:
     return RepositoryRun(f"TileGym/{kernel}", "TileGym", f"{TILEGYM}/{kernel}.py", arguments)
 
 
-def _of_liger(kernel: str) -> RepositoryRun:
+def _of_liger(kernel: str, test: str = "") -> RepositoryRun:
     """By Liger's own benchmark: its tests know small shapes only. They are run all the same."""
-    tests = f"test/transformers/test_{kernel}.py"
+    tests = f"test/transformers/test_{kernel}.py{test}"
     arguments = ("--tests", tests, "--capture", f"python benchmark/scripts/benchmark_{kernel}.py")
     return RepositoryRun(f"Liger/{kernel}", "Liger-Kernel", f"{LIGER}/{kernel}.py", arguments)
 
@@ -67,9 +69,9 @@ def _of_unsloth(kernel: str, code: str) -> RepositoryRun:
     return RepositoryRun(f"unsloth/{kernel}", "unsloth", file, arguments)
 
 
-def _of_fla(name: str, kernel: str, tests: str, *command: str) -> RepositoryRun:
+def _of_fla(name: str, kernel: str, tests: str, *command: str, test: str = "") -> RepositoryRun:
     capture = shlex.join(["python", *command])
-    arguments = ("--tests", f"tests/{tests}.py", "--capture", capture)
+    arguments = ("--tests", f"tests/{tests}.py{test}", "--capture", capture)
     return RepositoryRun(f"fla/{name}", "flash-linear-attention", f"fla/{kernel}.py", arguments)
 
 
@@ -81,8 +83,8 @@ def _of_vllm(name: str, kernel: str, tests: str, code: str) -> RepositoryRun:
 
 
 def _of_flag_gems(operator: str, tests: str) -> RepositoryRun:
-    """By its tests: its benchmarks fill a cache through `libentry`, which fails on Triton 3.6, and
-    so do the operators that are launched by it."""
+    """By its tests. Its benchmarks fill a cache through `libentry`, which fails on Triton 3.6; so
+    do the operators that are launched by it, and those that tune themselves, which clear one."""
     command = f"python -m pytest -q tests/{tests}"
     arguments = ("--tests", f"tests/{tests}", "--capture", command)
     file = f"src/flag_gems/ops/{operator}.py"
@@ -109,6 +111,14 @@ for shape in ((4, 4096, 16, 128), (1, 8192, 32, 128), (8, 2048, 8, 256)) * 3:
     x = torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True)
     l2_norm(x).sum().backward()
 """
+ACTIVATIONS = """\
+import torch
+from fla.modules.activations import swiglu
+for rows, n in ((16384, 2816), (8192, 5632), (4096, 11008)) * 3:
+    x, y = (torch.randn(rows, n, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            for _ in range(2))
+    swiglu(x, y).sum().backward()
+"""
 LAYERNORM = """\
 import torch
 from fla.modules.layernorm import rms_norm
@@ -129,7 +139,7 @@ LIGHTNING = """\
 import torch
 from vllm.model_executor.layers.lightning_attn import lightning_attention
 for heads, n in ((64, 2048), (8, 8192), (64, 4096)) * 3:
-    q, k, v = (torch.randn(1, heads, n, 128, device="cuda", dtype=torch.bfloat16) / 8
+    q, k, v = (torch.randn(1, heads, n, 128, device="cuda") / 8
                for _ in range(3))
     lightning_attention(q, k, v, torch.linspace(0.01, 0.5, heads, device="cuda"))
 """
@@ -153,7 +163,7 @@ RUNS = (
     _of_tilegym("bmm"),
     _of_tilegym("rope"),
     _of_liger("rms_norm"),
-    _of_liger("swiglu"),
+    _of_liger("swiglu", "::test_correctness_llamamlp"),  # further ones hang with transformers 5.17
     _of_liger("geglu"),
     _of_liger("cross_entropy"),
     _of_liger("layer_norm"),
@@ -161,6 +171,14 @@ RUNS = (
     _of_unsloth("swiglu", SWIGLU),
     _of_unsloth("rope_embedding", ROPE),
     _of_fla("l2norm", "modules/l2norm", "modules/test_l2norm", "-c", L2NORM),
+    _of_fla(
+        "activations",
+        "modules/activations",
+        "modules/test_activation",
+        "-c",
+        ACTIVATIONS,
+        test="::test_swiglu",
+    ),
     _of_fla("layernorm", "modules/layernorm", "modules/test_layernorm", "-c", LAYERNORM),
     _of_fla(
         "token_shift",
@@ -181,10 +199,10 @@ RUNS = (
     _of_vllm(
         "awq", "quantization/awq_triton.py", "quantization/test_awq_triton.py::test_dequantize", AWQ
     ),
-    _of_flag_gems("upsample_nearest2d", "test_special_ops.py::test_upsample_nearest2d"),
-    _of_flag_gems("upsample_bicubic2d_aa", "test_special_ops.py::test_upsample_bicubic2d_aa"),
     _of_flag_gems("slice_scatter", "test_reduction_ops.py::test_accuracy_slice_scatter"),
+    _of_flag_gems("select_scatter", "test_reduction_ops.py::test_accuracy_select_scatter"),
     _of_flag_gems("cat", "test_special_ops.py::test_accuracy_cat"),
+    _of_flag_gems("stack", "test_special_ops.py::test_accuracy_stack"),
 )
 
 
@@ -218,22 +236,27 @@ def main() -> int:
 def work_on(
     wanted: RepositoryRun, clones: Path, out: Path, limit_s: float, iterations: int | None
 ) -> dict[str, Any]:
-    """One run to its end, or to its limit. Returns plain JSON."""
+    """One run to its end, or to its limit; one that was ended there goes on. Returns plain JSON."""
     work = out.resolve() / wanted.name.replace("/", "-")
     repository = work / wanted.repository
-    clone = ["git", "clone", "--quiet", "--no-hardlinks", str(clones / wanted.repository)]
-    subprocess.run([*clone, str(repository)], check=True)
     agent = [sys.executable, "-m", "agent"]
     command = [*agent, "run", "--yes", "--kernel", wanted.kernel, "--branch", BRANCH]
     if iterations is not None:
         command += ["--max-iterations", str(iterations)]
     command += wanted.arguments
-    began = time.time()
-    with (work / "log").open("w") as output:
-        end = until(command, repository, output.fileno(), limit_s)
+    beginning = work / "began"
+    goes_on = beginning.exists() and bool(_journals(repository))
+    if not goes_on:
+        shutil.rmtree(work, ignore_errors=True)
+        clone = ["git", "clone", "--quiet", "--no-hardlinks", str(clones / wanted.repository)]
+        subprocess.run([*clone, str(repository)], check=True)
+        beginning.write_text(str(time.time()))
+    began = float(beginning.read_text())
+    with (work / "log").open("a") as output:
+        what = [*agent, "resume"] if goes_on else command
+        end = until(what, repository, output.fileno(), limit_s)
     lines = (work / "log").read_text().strip().splitlines()
-    journals = sorted(repository.glob("sandbox/runs/*/journal.jsonl"))
-    events = list(read(journals[0])) if journals else []
+    events = list(read(journals[0])) if (journals := _journals(repository)) else []
     record = {
         "name": wanted.name,
         "commit": _git(repository, "rev-parse", "HEAD"),
@@ -247,11 +270,23 @@ def work_on(
     }
     if kept_of(record) and not end.cut:
         _git(repository, "checkout", "--quiet", BRANCH)
-        verify = [*agent, "verify", "--kernel", wanted.kernel]
+        verify = [*agent, "verify", "--kernel", wanted.kernel, *_tests(wanted)]
         with (work / "verify.log").open("w") as output:
             verified = until(verify, repository, output.fileno(), VERIFY_S)
         record["verified_on_branch"] = verified.code == 0 and not verified.cut
     return record
+
+
+def _journals(repository: Path) -> list[Path]:
+    return sorted(repository.glob("sandbox/runs/*/journal.jsonl"))
+
+
+def _tests(wanted: RepositoryRun) -> tuple[str, ...]:
+    """The option that names the project's own tests, where the run is told which they are."""
+    if "--tests" not in wanted.arguments:
+        return ()
+    place = wanted.arguments.index("--tests")
+    return wanted.arguments[place : place + 2]
 
 
 def times_of(events: Sequence[JournalLine], began: float) -> dict[str, Any]:
@@ -262,8 +297,9 @@ def times_of(events: Sequence[JournalLine], began: float) -> dict[str, Any]:
         began: when its command was started, in s since the epoch.
     """
     found: dict[str, Any] = {"iterations_s": []}
-    last = 0.0
+    spent_s = 0.0  # the clock goes on between a run's end and its resumption
     for line in events:
+        spent_s += line.event.took_s
         if isinstance(line.event, Baselined):
             found["to_baseline_s"] = round(line.time_s - began, 1)
             found["configs"] = len(line.event.records)
@@ -271,10 +307,10 @@ def times_of(events: Sequence[JournalLine], began: float) -> dict[str, Any]:
             subset = line.event.subset
             found["calibration_s"] = round(line.event.took_s, 1)
             found["compared"] = len(subset.configs) if subset else found.get("configs")
-            last = line.time_s
+            spent_s = 0.0
         elif isinstance(line.event, Settled):
-            found["iterations_s"].append(round(line.time_s - last, 1))
-            last = line.time_s
+            found["iterations_s"].append(round(spent_s, 1))
+            spent_s = 0.0
     return found
 
 
