@@ -76,9 +76,18 @@ class Importers:
         self._tops = [PurePosixPath(root) for root in roots]
         self._read: dict[str, _Imports] = {}
 
-    def importing(self, kernel: str, among: Collection[str]) -> Iterator[str]:
-        """Those of some files that import the kernel's module, or what a package hands on of it."""
-        ways = [_Way(module_of(kernel), None, kernel), *self._handed_on(kernel)]
+    def importing(
+        self, kernel: str, among: Collection[str], *, itself: bool = False
+    ) -> Iterator[str]:
+        """Those of some files that import the kernel's module, or what a package hands on of it.
+
+        Args:
+            kernel: the file.
+            among: the files.
+            itself: whether what a package hands on does not count.
+        """
+        ways = [_Way(module_of(kernel), None, kernel)]
+        ways += [] if itself else self._handed_on(kernel)
         yield from (path for path, _ in self._taking(ways, among))
 
     def through(self, kernel: str, among: Collection[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
+from agent.chosen_tests import about, loaded_together
 from agent.errors import UsageError
 from agent.importers import Importers, Tree, module_of, parsed
 from agent.launches import ObservedLaunch
@@ -45,7 +46,8 @@ class Target:
     import_roots: tuple[str, ...]
     """Folders, relative to the root, that belong on `sys.path`, in order."""
     notes: tuple[str, ...] = ()
-    """By what the tests were found, where no test imports the kernel or is named after it."""
+    """By what the tests were found, where no test imports the kernel or is named after it; what is
+    left out of them."""
 
     @property
     def wrappers(self) -> tuple[str, ...]:
@@ -90,11 +92,20 @@ def find_target(
         raise NoKernelError(
             f"{kernel} holds no tile kernel; {_listed(others)}, which it imports from, {do}"
         ) from None
-    through: Collection[str] = ()
+    notes: list[str] = []
     if tests:
         files = list(_given(tree, tests))
     else:
         files, through = _found(tree, kernel, importers, needed=needs_tests)
+        notes += _how_found(kernel, files, through)
+        files, apart = loaded_together(tree, files)
+        notes += _left_out(apart)
+        whole = {
+            *importers.importing(kernel, files, itself=True),
+            *filter(_named_after(kernel), files),
+        }
+        files = [test for file in files for test in
+                 ([file] if file in whole else about(tree, kernel, file))]  # fmt: skip
     return Target(
         kernel=kernel,
         backend=backend.name,
@@ -102,7 +113,7 @@ def find_target(
         tests=tuple(files),
         benches=tuple(_benches(tree, benches, kernel)),
         import_roots=roots,
-        notes=tuple(_how_found(kernel, files, through)),
+        notes=tuple(notes),
     )
 
 
@@ -274,6 +285,15 @@ def _how_found(kernel: str, tests: Iterable[str], through: Collection[str]) -> I
         none = "no test but captured ones" if captured else "no test"
         do = "which does" if len(through) == 1 else "which do"
         yield f"{none} imports {kernel}: taken are those that import {_listed(through)}, {do}"
+
+
+def _left_out(tests: Collection[str]) -> Iterator[str]:
+    """A line on the tests that cannot be loaded beside the others, where there are some."""
+    if tests:
+        yield (
+            f"left out: {_listed(tests)}, for the conftest.py above adds an option that another "
+            "one adds, too: --tests names what is to be run"
+        )
 
 
 def _listed(files: Collection[str]) -> str:

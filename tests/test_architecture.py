@@ -38,6 +38,7 @@ TIERS = """
     rewriting  diagnosis
     tuning
     target
+    chosen_tests
     importers  backends
     analysis
     evidence

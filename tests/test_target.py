@@ -184,6 +184,54 @@ def test_a_package_that_hands_on_others_too(tmp_path: Path) -> None:
     assert found_tests(tmp_path, {**OTHER, **files}) == "tests/test_softmax.py"
 
 
+HUB = {
+    "pkg/__init__.py": "from .kernels.softmax import softmax\nfrom .kernels.gelu import gelu\n",
+    "pkg/kernels/gelu.py": "def gelu(x): pass\n",
+}
+"""A package that hands on its operators."""
+
+
+def test_of_tests_of_a_whole_package_those_that_name_the_kernel(tmp_path: Path) -> None:
+    """As in FlagGems, whose files of tests each hold dozens of operators."""
+    tests = """\
+import pytest
+import pkg
+
+def rows(x):
+    return pkg.softmax(x)
+
+def test_softmax(): assert pkg.softmax
+def test_gelu(): assert pkg.gelu
+def test_rows(): rows(1)
+class TestAll:
+    @pytest.mark.parametrize("name", ["softmax"])
+    def test_it(self, name): getattr(pkg, name)
+"""
+    found = found_tests(tmp_path, {**HUB, "tests/test_ops.py": tests})
+    assert [test.partition("::")[2] for test in found.split()] == [
+        "test_softmax", "test_rows", "TestAll",
+    ]  # fmt: skip
+
+
+def test_a_file_of_which_every_test_is_about_the_kernel_or_none_seems_to_be(tmp_path: Path) -> None:
+    every = "from pkg import softmax as s\n\ndef test_it(): s(1)\n"
+    none = "import pkg\nOPS = [pkg.softmax]\n\ndef test_it(): run()\ndef test_more(): run()\n"
+    files = {**HUB, "tests/test_every.py": every, "tests/test_none.py": none}
+    assert found_tests(tmp_path, files) == "tests/test_every.py tests/test_none.py"
+
+
+def test_tests_and_benchmarks_whose_conftests_add_the_same_option(tmp_path: Path) -> None:
+    """pytest refuses to load both, as those of FlagGems."""
+    adds = "def pytest_addoption(parser):\n    parser.addoption(\n        '--mode')\n"
+    test = "from pkg.kernels.softmax import softmax\n\ndef test_it(): pass\n"
+    files = {f"{folder}/{name}": text for folder in ("benchmark", "tests") for name, text in
+             (("conftest.py", adds), ("test_softmax.py", test))}  # fmt: skip
+    repo = make_repo(tmp_path, {"pkg/kernels/softmax.py": KERNEL, **files})
+    target = target_of(repo, "pkg/kernels/softmax.py")
+    assert target.tests == ("tests/test_softmax.py",)
+    assert any("left out: benchmark/test_softmax.py" in note for note in target.notes)
+
+
 def test_src_layout_and_scripts(tmp_path: Path) -> None:
     src = {"src/pkg/__init__.py": "", "tests/test_all.py": "from pkg import softmax"}
     assert found_tests(tmp_path / "src", src, "src/pkg/softmax.py") == "tests/test_all.py"
