@@ -40,7 +40,7 @@ class Finishing:
         self.candidates.workspace.close()
         if isinstance(outcome, Failure):
             return Finished(None, f"the final comparison failed: {outcome.reason}", tuple(faded))
-        left_out = whole.left_out if whole and outcome else ()
+        left_out = whole.until_later if whole and outcome else ()
         return Finished(outcome, faded=tuple(faded), left_out=left_out)
 
     def _again(self, run: Run, before: str, after: str) -> Comparison | Failure:

@@ -38,8 +38,8 @@ def disturbance(raw: RawPair) -> str | None:
                 return problem
         for incumbent in (True, False):
             reported = geometric_mean(config.arm(incumbent=incumbent))
-            warm = config.warm_ms.get(incumbent)
-            if warm and warm >= SHORTEST_CHECKED_MS and reported < LEAST_SHARE * warm:
+            warm = config.warm_ms.get(incumbent, 0.0)
+            if is_too_little(reported, warm):
                 whose = "incumbent" if incumbent else "candidate"
                 return (
                     f"the {whose}'s worker reports {reported:.6f} ms a launch where the clock "
@@ -48,6 +48,16 @@ def disturbance(raw: RawPair) -> str | None:
         if problem := _share_problem(config) or _processor_problem(config):
             return problem
     return None
+
+
+def is_too_little(reported_ms: float, warm_ms: float) -> bool:
+    """Whether a worker reports less for a cold launch than a warm one takes by our own clock.
+
+    Args:
+        reported_ms: a launch, by the worker.
+        warm_ms: a launch, by the parent's clock; 0 where it has not looked.
+    """
+    return warm_ms >= SHORTEST_CHECKED_MS and reported_ms < LEAST_SHARE * warm_ms
 
 
 def _share_problem(config: ConfigBlocks) -> str | None:

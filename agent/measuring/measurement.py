@@ -62,6 +62,8 @@ class Failure:
     """Nobody failed: what was measured is no evidence."""
     detail: str = ""
     """All that was said of it, where the reason is a line of that."""
+    lacks_memory: tuple[str, ...] = ()
+    """The perf tests that ran out of memory, where nothing else failed."""
 
     @property
     def is_the_candidates(self) -> bool:

@@ -55,11 +55,28 @@ class Subset:
     """The perf tests that hold them."""
     configs: tuple[str, ...]
     left_out: tuple[str, ...]
+    too_large: tuple[str, ...] = ()
+    """Those of the left out that cannot be compared: the GPU does not hold them twice."""
+
+    @property
+    def until_later(self) -> tuple[str, ...]:
+        """Those of the left out that only lack time."""
+        return tuple(config for config in self.left_out if config not in self.too_large)
 
     @property
     def coverage(self) -> str:
         """How many there are, for a person."""
         return f"{len(self.configs)} of {len(self.configs) + len(self.left_out)} configs"
+
+
+def told_too_large(subset: Subset | None) -> list[str]:
+    """A line on the configs that are never compared, for a person, where there are some."""
+    if subset is None or not subset.too_large:
+        return []
+    return [
+        f"never compared: {in_brief(subset.too_large)}, for two versions of what these hold do not "
+        "fit into the memory of this GPU"
+    ]
 
 
 def in_brief(configs: Sequence[str], most: int = 12) -> str:
@@ -77,6 +94,23 @@ def of_names(costs: Sequence[PerfTestCost], names: Collection[str]) -> Subset | 
         configs += chosen
         tests += [cost.nodeid] if chosen else []
     return Subset(tuple(tests), tuple(configs), tuple(left_out)) if left_out else None
+
+
+def without(
+    costs: Sequence[PerfTestCost], too_large: Collection[str], chosen: Subset | None
+) -> Subset | None:
+    """A subset of what the GPU holds twice, told of all; the same where it holds all.
+
+    Args:
+        costs: of all perf tests.
+        too_large: the configs that it does not hold twice.
+        chosen: of the others; None: all of them.
+    """
+    if not too_large:
+        return chosen
+    others = (config for cost in costs for config in cost.latencies_ms if config not in too_large)
+    subset = of_names(costs, chosen.configs if chosen else tuple(others))
+    return replace(subset, too_large=tuple(too_large)) if subset else None
 
 
 def representative(

@@ -28,7 +28,7 @@ from agent.measuring.decision import percent, signed
 from agent.measuring.resolution import describe_resolution
 from agent.measuring.scouting import Estimate
 from agent.measuring.screening import ScreenResult
-from agent.measuring.subset import Subset, in_brief
+from agent.measuring.subset import Subset, in_brief, told_too_large
 from agent.options import PLAYBOOK
 from agent.report.forecast import forecast
 from agent.state import Run
@@ -210,11 +210,13 @@ def _compared(run: Run, event: Calibrated) -> list[str]:
     subset, baseline = event.subset, run.baseline
     if subset is None or baseline is None:
         return []
+    later = subset.until_later
     why = f"a comparison of all would take about {baseline.comparison_s:.0f} s"
     how = "they are those of --compare-on" if baseline.compared else f"{why}; --compare-on chooses"
     return [
-        f"compared   {subset.coverage}: {in_brief(subset.configs)} ({how})",
-        f"left out   {in_brief(subset.left_out)}: until the final comparison",
+        f"compared   {subset.coverage}: {in_brief(subset.configs)}{f' ({how})' if later else ''}",
+        *([f"left out   {in_brief(later)}: until the final comparison"] if later else []),
+        *(f"left out   {line}" for line in told_too_large(subset)),
         *_not_compared(baseline, subset),
     ]
 

@@ -11,7 +11,7 @@ from agent.events import StopReason
 from agent.journal import to_json
 from agent.measuring.decision import percent
 from agent.measuring.statistics import ConfigComparison
-from agent.measuring.subset import in_brief
+from agent.measuring.subset import in_brief, told_too_large
 from agent.options import Sandbox
 from agent.report.forecast import forecast
 from agent.state import Phase, Run
@@ -51,6 +51,7 @@ def notes(run: Run) -> list[str]:
             f"iterations compared {run.subset.coverage}, and their figures speak of those: "
             f"{in_brief(run.subset.configs)}; not of {in_brief(run.subset.left_out)}"
         )
+    told += told_too_large(run.subset)
     never = run.subset.left_out if run.subset else ()
     told += [
         f"{config.config}{', which no iteration compared,' if config.config in never else ''} "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from agent.errors import BaselineOutrun, UsageError
 from agent.measuring.looks import ComparisonPlan
-from agent.measuring.subset import PerfTestCost, Subset, of_names
+from agent.measuring.subset import PerfTestCost, Subset, of_names, without
 from agent.options import Options
 from agent.state import Run
 
@@ -109,8 +109,9 @@ def final_subset(run: Run) -> Subset | None:
     most_s = run.options.iteration_timeout_s
     if run.options.time_budget_s is not None:
         most_s = min(most_s, max(0.0, run.options.time_budget_s - run.spent_s))
-    most_pair_s = most_s / USUAL_PAIRS
-    whole = cost.fitting(most_pair_s, run.baseline.kernels)
+    held = cost.of({*subset.configs, *subset.left_out} - {*subset.too_large})
+    fitting = held.fitting(most_s / USUAL_PAIRS, run.baseline.kernels)
+    whole = without(run.baseline.costs, subset.too_large, fitting)
     return whole if whole is None or len(whole.configs) >= len(subset.configs) else subset
 
 

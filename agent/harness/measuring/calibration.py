@@ -5,6 +5,9 @@ one is taken of those that surely do. Where its time went tells which configs fi
 calibration is made, from the beginning where they are others, but that once. Later pairs are taken
 as far as the budget allows. Only the time that pairs take is looked at here, never what they
 measured.
+
+Perf tests that ran out of memory beside each other are left out for good: a pair holds the tensors
+of a config twice.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from agent.harness.processes.worker_session import Checkout
 from agent.measuring.looks import ComparisonPlan
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.pair_cost import PairCost, PairTime
-from agent.measuring.subset import Subset, of_names
+from agent.measuring.subset import PerfTestCost, Subset, of_names, without
 
 TRIAL_SHARE = 1 / 3
 """The part of the budget that the first pair may take, by the baseline's word."""
@@ -45,6 +48,12 @@ class BudgetedCalibration:
     budget: MeasuringBudget
     subset: Subset | None = field(init=False, default=None)
     """What it was made on in the end; None: all."""
+    _costs: tuple[PerfTestCost, ...] = field(init=False)
+    """Of the tests that the GPU holds twice, as far as that is known."""
+
+    def __post_init__(self) -> None:
+        """Begin with all tests."""
+        self._costs = tuple(self.baseline.costs)
 
     def measure(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         """Compare a checkout with itself, on as many configs as fit.
@@ -53,11 +62,21 @@ class BudgetedCalibration:
             checkout: of the incumbent.
             deadline: beyond the budget: for what hangs.
         """
+        while True:
+            outcome = self._measure(checkout, deadline)
+            poor = outcome.lacks_memory if isinstance(outcome, Failure) else ()
+            left = tuple(cost for cost in self._costs if cost.nodeid not in poor)
+            there = {config for cost in left for config in cost.latencies_ms}
+            if not poor or there.isdisjoint(self.baseline.compared or there):
+                return outcome
+            self._costs = left
+
+    def _measure(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
         until = time.monotonic() + self.budget.calibration_s
         if self.baseline.compared:  # the user chose them, whatever they take
-            self._take(of_names(self.baseline.costs, self.baseline.compared))
+            self._take(of_names(self._costs, self.baseline.compared))
             return self.judge.calibrate(checkout, deadline, until=until)
-        cost = PairCost.expected(self.baseline.costs, self.baseline.start_s)
+        cost = PairCost.expected(self._costs, self.baseline.start_s)
         if cost.pair_s(None) > self.budget.pair_s(self.budget.calibration_s):
             most_pair_s = TRIAL_SHARE * self.budget.calibration_s
             self._take(cost.fitting(most_pair_s, self.baseline.kernels))
@@ -71,8 +90,13 @@ class BudgetedCalibration:
             return self.judge.calibrate(checkout, deadline, until=until)
 
     def _take(self, subset: Subset | None) -> None:
-        self.subset = subset
-        self.judge.compare_on(subset)
+        self.subset = without(self.baseline.costs, self._too_large(), subset)
+        self.judge.compare_on(self.subset)
+
+    def _too_large(self) -> tuple[str, ...]:
+        held = {cost.nodeid for cost in self._costs}
+        lost = (cost for cost in self.baseline.costs if cost.nodeid not in held)
+        return tuple(config for cost in lost for config in cost.latencies_ms)
 
     def _look(self, cost: PairCost, until: float, first: PairTime) -> None:
         """After the first pair: go on, or leave with the configs that fit.
@@ -92,4 +116,4 @@ class BudgetedCalibration:
     def _count(self, subset: Subset | None) -> int:
         if subset is not None:
             return len(subset.configs)
-        return sum(len(cost.latencies_ms) for cost in self.baseline.costs)
+        return sum(len(cost.latencies_ms) for cost in self._costs)

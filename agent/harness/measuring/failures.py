@@ -60,7 +60,12 @@ def paired_failure(bad: Sequence[TestResult], *, incumbent: bool) -> Failure:
         half = (
             "both versions hold their tensors at once: a perf test may take up to half the memory"
         )
-        failure = replace(failure, reason=f"{failure.reason}; {half}")
+        poor = tuple(test.nodeid for test in bad if test.exception == OUT_OF_MEMORY)
+        failure = replace(
+            failure,
+            reason=f"{failure.reason}; {half}",
+            lacks_memory=poor if len(poor) == len(bad) else (),
+        )
     return blame(failure, incumbent=incumbent)
 
 
@@ -93,6 +98,7 @@ def blame(failure: Failure, *, incumbent: bool) -> Failure:
         correct=failure.correct,
         reason=f"the incumbent failed its own perf test: {failure.reason}",
         incumbent=True,
+        lacks_memory=failure.lacks_memory,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -49,14 +50,19 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.blocks import ConfigBlocks, RawPair
+from agent.measuring.disturbance import is_too_little
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairTime
+from agent.measuring.statistics import geometric_mean
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
 """True is the incumbent's block. The pairs take the orders in turn."""
 MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
+WARM_TRIES = 3
+"""Looks at a warm launch by the parent's clock before a worker is said to report too little: a slow
+kernel's burst is one launch, whose time scatters."""
 MARGIN = 1.5
 """Times the longest pair, what the next one may take: past the deadline its workers are killed."""
 
@@ -327,13 +333,23 @@ class WorkerPairs:
                 self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
         warm_ms = {}
         for whose in (True, False) if self.watch else ():
+            reported_ms = geometric_mean([b.latency_ms for b in blocks if b.incumbent is whose])
             with at_arm(whose), self.spent.on("warm launches"):
                 size = timing.burst(estimate_ms[whose], count[whose])
-                warm_ms[whose] = arms[whose].warm_launch_ms(size, deadline)
+                warm_ms[whose] = self._warm_ms(arms[whose], size, reported_ms)
         method = prepared[True].method
         with self.spent.on("least time"):
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
         return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
+
+    def _warm_ms(self, arm: WorkerSession, size: int, reported_ms: float) -> float:
+        """What a warm launch takes by our own clock; what was held up is looked at again."""
+        shortest_ms = math.inf
+        for _ in range(WARM_TRIES):
+            shortest_ms = min(shortest_ms, arm.warm_launch_ms(size, self.deadline))
+            if not is_too_little(reported_ms, shortest_ms):
+                break
+        return shortest_ms
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.events import Baselined
 from agent.frozen_tests import TestPlan
-from agent.harness.measuring.budget import MeasuringBudget
+from agent.harness.measuring.budget import MeasuringBudget, final_subset
 from agent.harness.measuring.calibration import BudgetedCalibration
 from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.timed_pass import TimedPass
@@ -24,6 +25,7 @@ from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
 from agent.measuring.pair_cost import PairCost, PairTime
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset
+from agent.state import Run
 from tests.support.scripted import ScriptedJudge
 from tests.support.workers import Project
 
@@ -60,7 +62,8 @@ COSTS = tuple(
     PerfTestCost(nodeid, 2.0, {f"test_perf[{n}]": n + 1.0}, stepped=False)
     for n, nodeid in enumerate(NODEIDS)
 )
-SHORTEST, LONGEST = "test_perf[0]", "test_perf[7]"
+NAMES = tuple(f"test_perf[{n}]" for n in range(8))
+SHORTEST, LONGEST = NAMES[0], NAMES[-1]
 PLAN = TestPlan(("test_kernel.py",), (), NODEIDS)
 
 
@@ -102,6 +105,54 @@ def test_configs_and_not_pairs_are_left_out(judge: PytestJudge, checkout: Checko
     comparison = judge.compare(checkout, checkout, None, deadline_in(60))
     assert isinstance(comparison, Comparison)
     assert {config.config for config in comparison.configs} == set(subset.configs)
+
+
+HELD_ONCE = """
+    import fcntl
+    import pytest
+    from kernel import launch
+
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    @pytest.mark.parametrize("n", range(8))
+    def test_perf(n, tile_bench):
+        with open(__file__) as memory:
+            if n >= 5:
+                try:
+                    fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise OutOfMemoryError("CUDA out of memory") from None
+            tile_bench(lambda: launch(n))
+"""
+"""What three of the tests need is there once: the test of one version at a time has it."""
+
+
+def test_what_the_gpu_does_not_hold_twice_is_never_compared(
+    server: ForkServer, tmp_path: Path
+) -> None:
+    checkout = Project(tmp_path / "project", HELD_ONCE, TIMED).checkout()
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with closing(PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)) as judge:
+        baseline = baselined(judge, checkout)
+        budgeted = BudgetedCalibration(judge, baseline, MeasuringBudget(30.0, most_pair_s=60.0))
+        calibration = budgeted.measure(checkout, deadline_in(60))
+        assert isinstance(calibration, Calibration)
+        subset = budgeted.subset
+        assert subset is not None
+        assert subset.configs == tuple(calibration.levels_ms) == NAMES[:5]
+        assert subset.too_large == subset.left_out == NAMES[5:]
+        assert isinstance(judge.compare(checkout, checkout, None, deadline_in(60)), Comparison)
+        run = Run(baseline=baseline, calibration=calibration, subset=subset)
+        assert final_subset(run) == subset
+
+    with closing(PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=logs)) as judge:
+        chosen = replace(baseline, compared=NAMES[6:])  # and nothing else
+        budgeted = BudgetedCalibration(judge, chosen, MeasuringBudget(30.0, most_pair_s=60.0))
+        outcome = budgeted.measure(checkout, deadline_in(60))
+        assert isinstance(outcome, Failure)
+        assert "may take up to half the memory" in outcome.reason
 
 
 class ByTheClock(ScriptedJudge):
