@@ -81,10 +81,14 @@ def _watch_operator(
     forward = operator.forward
     name = f"{operator.__qualname__}.apply"
     entry = EntryPoint(module, name, forward, bound=1, kernels=kernels)
-    original = inspect.getattr_static(operator, "apply").__func__
+    inherited = inspect.getattr_static(operator, "apply")
+
+    def original(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """As a class method of Python or, since torch 2.14, of C."""
+        return inherited.__get__(None, cls)(*args, **kwargs)
+
     watched = recorder.watched(entry, original)
 
-    @functools.wraps(original)
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         """Of a class that derives from the operator, its own file tells."""
         return (watched if cls is operator else original)(cls, *args, **kwargs)
