@@ -20,6 +20,7 @@ from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
+from agent.capture.import_place import ImportPlace
 from agent.capture.operators import with_own_operators
 from agent.capture.refused import Case, with_distinct, without
 from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
@@ -164,7 +165,16 @@ def capture_tests(
     mixed = any(names) and not all(names)  # those that name it would be taken for all
     named = mixed or _named_after(backend, files.test, _stem(kernel))
     suffix = f"_{backend}" if named else ""
-    source = CapturedSource(kernel.name, suffix, shown, date.today().isoformat(), files.origin.name)
+    place = _import_place(found[0].calls[0].module, kernel.resolve())
+    source = CapturedSource(
+        kernel.name,
+        suffix,
+        shown,
+        date.today().isoformat(),
+        files.origin.name,
+        place.module,
+        os.path.relpath(place.folder, files.test.parent.resolve()) if place.folder else "",
+    )
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
     cut = (f"the command was ended after {stop_after_s:g} s",) if end.stopped else ()
     cut = cut or ((end_note,) if failed else ())
@@ -299,6 +309,12 @@ def _package_roots(kernel: Path) -> list[Path]:
     names = above.relative_to(outer[-1]).parts if outer else ()
     is_namespace = not sources and above.name != "src" and all(map(str.isidentifier, names))
     return [above, *sources, *(outer[-1:] if is_namespace else [])]
+
+
+def _import_place(module: str, kernel: Path) -> ImportPlace:
+    above, *others = import_roots(kernel)
+    is_package = (kernel.parent / "__init__.py").exists()
+    return ImportPlace.of(module, kernel, [*others, *([above] if is_package else [])])
 
 
 def _stem(kernel: Path) -> str:

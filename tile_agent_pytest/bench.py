@@ -30,6 +30,8 @@ _WAITS = "called a synchronizing"
 """How torch's warning of what waits for the GPU begins."""
 MOST_WAIT_MS = 2.0
 """Behind a flush: a call that keeps the host for longer waits for the GPU by itself, as a rule."""
+QUEUE_FACTOR = 3
+"""Times the shortest call, what one of a burst may keep the host."""
 FIRST_WAIT_MS = 1.0
 """Of the first call of an order."""
 
@@ -264,7 +266,7 @@ class OnGpu:
         self.host_ms = host_ms if host_ms > COVERED_MS else 0.0
         wait_ms = min(2 * self.host_ms, MOST_WAIT_MS)
         cycles_per_ms = self._cycles_per_ms()
-        self._queueing_cycles = int(2 * self.host_ms * cycles_per_ms)
+        self._queueing_cycles = int(QUEUE_FACTOR * self.host_ms * cycles_per_ms)
         self._wait_cycles = int(wait_ms * cycles_per_ms)
         self._first_wait_cycles = int(max(wait_ms, FIRST_WAIT_MS) * cycles_per_ms)
 

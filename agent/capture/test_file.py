@@ -31,6 +31,10 @@ class CapturedSource:
     day: str
     origin_name: str
     """Of the file that holds the origin."""
+    module: str = ""
+    """By which the tests import the kernel's file, where that is another than in the command."""
+    folder: str = ""
+    """What they put on `sys.path` for that, seen from their own; empty where nothing is needed."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ def write_tests(
         for entry, test in zip(entries, test_names(entries), strict=True)
     ]
     module, kernels = entries[0].calls[0].module, entries[0].calls[0].kernels_of
+    module = module if kernels else source.module or module
     package = (kernels or module).rpartition(".")[0]
     stem = source.origin_name.removesuffix(".py")
     names = sorted({entry.name.partition(".")[0] for entry in entries})
@@ -73,6 +78,7 @@ def write_tests(
         origin_name=source.origin_name,
         origin_module=f"{package}.{stem}" if package else stem,
         imports=sorted(writer.imports - {"torch"}),
+        folder=source.folder,
         kernel_imports=list(_imports(module, names)),
         kernels=kernels,
         launching=module if kernels else "",

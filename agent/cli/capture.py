@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,6 +65,7 @@ def capture(
     output.use_json(as_json)
     from agent.captured import CaptureFiles, capture_tests, without_failing
     from agent.errors import CommandFailed, NothingCaptured, UsageError
+    from agent.harness.compiling.cutile import import_roots
     from agent.preflight import read_file
     from agent.target import parse
 
@@ -80,7 +81,8 @@ def capture(
         raise UsageError(f"{path} exists: name another file by --output, or give --force")
     try:
         found = capture_tests(command, kernel, text, backend.name, files, stop_after_s)
-        found = without_failing(found, partial(_failing, backend.name))
+        roots = import_roots(kernel.resolve())
+        found = without_failing(found, partial(_failing, backend.name, roots))
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
@@ -92,14 +94,16 @@ def _next(kernel: Path) -> str:
     return f"commit them, then: tile-agent run --kernel {shlex.quote(str(kernel))}"
 
 
-def _failing(backend: str, found: CapturedTests) -> Mapping[tuple[str, str], str] | None:
+def _failing(
+    backend: str, roots: Sequence[Path], found: CapturedTests
+) -> Mapping[tuple[str, str], str] | None:
     """Which of the tests fail; their files lie where they will for as long as that takes."""
     from agent.harness.processes.captured_tests import failing_cases
 
     before = {path: path.read_bytes() for path in found.files if path.exists()}
     _write(found)
     try:
-        return failing_cases(found.places.test, Path.cwd(), backend, (), found.source.suffix)
+        return failing_cases(found.places.test, Path.cwd(), backend, roots, found.source.suffix)
     finally:
         for path in found.files:
             path.unlink()

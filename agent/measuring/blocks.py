@@ -59,6 +59,8 @@ class ConfigBlocks:
     """incumbent? -> time of a warm launch by the parent's clock; empty where it was not taken."""
     least_ms: float = 0.0
     """What the device takes to write the results and nothing else; 0 where that is not known."""
+    keeps_host: bool = False
+    """A call of the incumbent keeps the host for so long that the GPU has to wait for it."""
 
     def arm(self, *, incumbent: bool) -> tuple[float, ...]:
         """The latencies of one arm."""

@@ -271,6 +271,35 @@ def test_a_script_finds_a_package_below_folders_that_are_none(repo: Path) -> Non
     assert "from shop.kernels.copying.operators import gather" in text
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        "sys.path.insert(0, 'shop/ops')\nfrom operators import gather\n",
+        "spec = importlib.util.spec_from_file_location('made_up', 'shop/ops/operators.py')\n"
+        "made_up = sys.modules['made_up'] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(made_up)\ngather = made_up.gather\n",
+    ],
+)
+def test_a_file_that_is_taken_out_of_its_package(repo: Path, load: str) -> None:
+    """As of lightllm, whose packages want a server when they are imported."""
+    call = f"import importlib.util, sys, torch\n{load}"
+    call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"
+    packages = {f"shop/{name}__init__.py": "import no_such_server\n" for name in ("", "ops/")}
+    write(repo, {**packages, "shop/ops/operators.py": OPERATORS, "bench.py": call})
+    kernel = ("--kernel", "shop/ops/operators.py")
+    done = tile_agent(repo, "capture", *kernel, "--json", "--", PYTHON, "bench.py",
+                      env=dict(os.environ))  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.json["notes"] == []
+    text = (repo / "tests/test_operators_captured.py").read_text()
+    assert '/ "../shop/ops").resolve()))\nfrom operators import gather' in text
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "captured")
+    alone = tile_agent(repo, "verify", *kernel, "--tests", "tests/test_operators_captured.py",
+                       env=dict(os.environ))  # fmt: skip
+    assert alone.code == 0, alone.err
+
+
 def test_a_benchmark_of_the_files_own_is_no_entry_point(repo: Path) -> None:
     """As `testing_suite_layernorm` in unsloth's rms_layernorm.py: what it calls is recorded."""
     suite = "\n\ndef check(n, kind=torch.float32):\n    x = torch.randn(n, 5).to(kind)\n"

@@ -368,3 +368,25 @@ def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, t
     found = disturbance(RawPair((ConfigBlocks("c", tuple(blocks)),)))
     assert (found is not None) is told
     assert not told or "the candidate's worker reports 48% of the time" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("ours_ms", "theirs_ms", "keeps_host", "told"),
+    [
+        (0.31, 0.9, False, "candidate"),
+        (0.9, 0.31, False, "incumbent"),
+        (0.31, 0.9, True, "candidate"),
+        (0.9, 0.9, True, ""),  # the host's time: nothing is known
+        (0.31, 0.31, True, ""),
+    ],
+)
+def test_a_clock_that_shows_the_hosts_time_accuses_nobody(
+    ours_ms: float, theirs_ms: float, keeps_host: bool, told: str
+) -> None:
+    """Both report 0.3 ms a launch; the parent's clock shows the two times."""
+    seen = Telemetry(1980, 300.0, 40, 0, ())
+    blocks = tuple(Block(n % 2 == 0, 0.3, 20.0, 21.0, seen) for n in range(4))
+    warm_ms = {True: ours_ms, False: theirs_ms}
+    found = disturbance(RawPair((ConfigBlocks("c", blocks, warm_ms, keeps_host=keeps_host),)))
+    assert (found is None) == (told == "")
+    assert not told or f"the {told}'s worker reports 0.300000 ms a launch" in str(found)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +45,7 @@ from agent.harness.measuring.timed_calls import (
     check_results,
     checked_orders,
 )
+from agent.harness.processes.call_orders import WarmLaunch
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
@@ -331,25 +331,25 @@ class WorkerPairs:
                 blocks.append(taken)
             if quad in checked:  # inputs move at odd seeds: in one of two checks, then
                 self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
-        warm_ms = {}
+        warm_ms, keeps_host = {}, False
         for whose in (True, False) if self.watch else ():
             reported_ms = geometric_mean([b.latency_ms for b in blocks if b.incumbent is whose])
             with at_arm(whose), self.spent.on("warm launches"):
                 size = timing.burst(estimate_ms[whose], count[whose])
-                warm_ms[whose] = self._warm_ms(arms[whose], size, reported_ms)
+                warm = self._warm(arms[whose], size, reported_ms)
+            warm_ms[whose] = warm.ms
+            keeps_host |= whose and warm.keeps_host
         method = prepared[True].method
         with self.spent.on("least time"):
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
-        return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms)
+        return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms, keeps_host)
 
-    def _warm_ms(self, arm: WorkerSession, size: int, reported_ms: float) -> float:
-        """What a warm launch takes by our own clock; what was held up is looked at again."""
-        shortest_ms = math.inf
-        for _ in range(WARM_TRIES):
-            shortest_ms = min(shortest_ms, arm.warm_launch_ms(size, self.deadline))
-            if not is_too_little(reported_ms, shortest_ms):
-                break
-        return shortest_ms
+    def _warm(self, arm: WorkerSession, size: int, reported_ms: float) -> WarmLaunch:
+        """A warm launch by our own clock; what was held up is looked at again."""
+        looks: list[WarmLaunch] = []
+        while len(looks) < WARM_TRIES and (not looks or is_too_little(reported_ms, looks[-1].ms)):
+            looks.append(arm.warm_launch(size, self.deadline))
+        return min(looks, key=lambda look: look.ms)
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import CallFailed, WorkerDied, WorkerError
@@ -24,12 +25,21 @@ from agent.harness.processes.results import (
 from tile_agent_pytest.examining.calls import ArgumentLayout
 from tile_agent_pytest.process_tree import ProcessorTimes
 
-QUEUE_MS = 5.0
+QUEUE_MS = 4.0
 """How long the host may queue a burst of calls that each keep it."""
 LEAST_QUEUED = 8
 """Calls of such a burst at least."""
 MOST_HOST_MS = 1e6
 """What is believed of a worker."""
+
+
+@dataclass(frozen=True)
+class WarmLaunch:
+    """A launch behind others, by the parent's clock."""
+
+    ms: float
+    keeps_host: bool
+    """By the worker's word a call keeps the host, so that the GPU has to wait for it meanwhile."""
 
 
 class CallOrders:
@@ -209,7 +219,7 @@ class CallOrders:
                 raise ValueError(f"a call keeps the host for {host_ms} ms")
             return host_ms
 
-    def warm_launch_ms(self, size: int, deadline: float) -> float:
+    def warm_launch(self, size: int, deadline: float) -> WarmLaunch:
         """What the GPU takes for a launch by our own clock: the difference of two bursts.
 
         Args:
@@ -226,7 +236,7 @@ class CallOrders:
             self.burst(launches, deadline, 2 * size)
             return (time.perf_counter() - begin) * 1e3
 
-        return max(0.0, burst_ms(2 * size) - burst_ms(size)) / size
+        return WarmLaunch(max(0.0, burst_ms(2 * size) - burst_ms(size)) / size, host_ms > 0)
 
     def go(self) -> None:
         """Let the test go on."""
