@@ -8,26 +8,45 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import TypeGuard
 
 from agent.importers import Tree, parsed
 
 _OPTION = re.compile(rb"addoption\(\s*[\"'](--[\w-]+)")
 
 
-def about(tree: Tree, kernel: str, file: str) -> list[str]:
-    """The tests of a file that name what the kernel's file defines; the file where none does.
+def chosen(
+    tree: Tree, kernel: str, files: Sequence[str], whole: Collection[str], through: Iterable[str]
+) -> list[str]:
+    """Of files of tests those that are about a kernel, in order; all files where none seems to be.
+
+    Of a file in which every test is, the file; else the tests that name what the kernel's file
+    defines, or what a module through which it is reached makes of that.
 
     Args:
         tree: the commit.
         kernel: the file.
-        file: of tests.
+        files: of tests.
+        whole: those that are taken in any case.
+        through: the modules by which the others reach the kernel.
     """
-    defined = {name for name in _defined(_module(tree, kernel)) if not name.startswith("_")}
-    tests = _module(tree, file).body
-    named = [f"{file}::{node.name}" for node in _naming(tests, defined)]
-    return named if 0 < len(named) < sum(map(_is_test, tests)) else [file]
+    defined = {name for node in _module(tree, kernel).body for name in _defines(node)}
+    wanted = {name for name in defined if not name.startswith("_")}
+    for module in through:
+        wanted = _reaching(_module(tree, module).body, wanted)
+    taken: list[str] = []
+    for file in files:
+        body = _module(tree, file).body
+        names = _reaching(body, wanted)
+        tests = [node for node in body if _is_test(node)]
+        about = [node.name for node in tests if _mentions(node, names)]
+        if file in whole or (about and len(about) == len(tests)):
+            taken.append(file)
+        else:
+            taken += [f"{file}::{name}" for name in about]
+    return taken or list(files)
 
 
 def loaded_together(tree: Tree, tests: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -68,19 +87,16 @@ def _options(tree: Tree, conftest: str) -> frozenset[bytes]:
     return frozenset(_OPTION.findall(tree.read([conftest])[conftest]))
 
 
-def _naming(
-    body: Collection[ast.stmt], names: Collection[str]
-) -> list[ast.FunctionDef | ast.ClassDef]:
-    """The tests of a file that mention one of the names, or a helper that does."""
-    wanted = {*names, *_renamed(body, names)}
+def _reaching(body: Collection[ast.stmt], names: Collection[str]) -> set[str]:
+    """The names, and those by which a file knows them or defines what mentions them."""
+    reached = {*names, *_renamed(body, names)}
     while True:
-        mentioning = [node for node in body if _mentions(node, wanted)]
-        found = {name for node in mentioning for name in _defines(node)} | wanted
-        if found == wanted:
-            break
-        wanted = found
-    kinds = ast.FunctionDef | ast.ClassDef
-    return [node for node in mentioning if isinstance(node, kinds) and _is_test(node)]
+        found = {
+            name for node in body if _mentions(node, reached) for name in _defines(node)
+        } | reached
+        if found == reached:
+            return reached
+        reached = found
 
 
 def _renamed(body: Collection[ast.stmt], names: Collection[str]) -> Iterator[str]:
@@ -112,19 +128,13 @@ def _defines(node: ast.stmt) -> Iterator[str]:
             yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
-def _is_test(node: ast.stmt) -> bool:
+def _is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
     match node:
         case ast.FunctionDef(name=name):
             return name.startswith("test")
         case ast.ClassDef(name=name):
             return name.startswith("Test")
     return False
-
-
-def _defined(module: ast.Module) -> Iterator[str]:
-    for node in module.body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
 
 
 def _module(tree: Tree, path: str) -> ast.Module:

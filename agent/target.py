@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
-from agent.chosen_tests import about, loaded_together
+from agent.chosen_tests import chosen, loaded_together
 from agent.errors import UsageError
 from agent.importers import Importers, Tree, module_of, parsed
 from agent.launches import ObservedLaunch
@@ -104,8 +104,7 @@ def find_target(
             *importers.importing(kernel, files, itself=True),
             *filter(_named_after(kernel), files),
         }
-        files = [test for file in files for test in
-                 ([file] if file in whole else about(tree, kernel, file))]  # fmt: skip
+        files = chosen(tree, kernel, files, whole, through)
     return Target(
         kernel=kernel,
         backend=backend.name,

@@ -213,11 +213,33 @@ class TestAll:
     ]  # fmt: skip
 
 
-def test_a_file_of_which_every_test_is_about_the_kernel_or_none_seems_to_be(tmp_path: Path) -> None:
+def test_a_file_of_which_every_test_is_about_the_kernel_and_one_of_which_none_is(
+    tmp_path: Path,
+) -> None:
     every = "from pkg import softmax as s\n\ndef test_it(): s(1)\n"
     none = "import pkg\nOPS = [pkg.softmax]\n\ndef test_it(): run()\ndef test_more(): run()\n"
-    files = {**HUB, "tests/test_every.py": every, "tests/test_none.py": none}
-    assert found_tests(tmp_path, files) == "tests/test_every.py tests/test_none.py"
+    files = {**HUB, "tests/test_none.py": none}
+    assert found_tests(tmp_path / "one", files) == "tests/test_none.py"
+    files["tests/test_every.py"] = every
+    assert found_tests(tmp_path / "two", files) == "tests/test_every.py"
+
+
+def test_what_a_module_in_between_makes_of_a_kernel_counts(tmp_path: Path) -> None:
+    """As in mamba, where an interface of several kernels has tests of each."""
+    interface = """\
+from pkg.kernels.softmax import softmax
+
+def scan(x): return x
+def attend(x): return softmax(x)
+"""
+    tests = """\
+from pkg.interface import attend, scan
+
+def test_scan(): scan(1)
+def test_attend(): attend(1)
+"""
+    files = {"pkg/interface.py": interface, "tests/test_interface.py": tests}
+    assert found_tests(tmp_path, files) == "tests/test_interface.py::test_attend"
 
 
 def test_tests_and_benchmarks_whose_conftests_add_the_same_option(tmp_path: Path) -> None:
