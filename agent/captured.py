@@ -30,7 +30,6 @@ from agent.harness.processes.captured_tests import failing_cases
 from agent.harness.processes.recorded_command import (
     CALLS,
     how_it_ended,
-    how_to_import,
     other_python,
     run_recorded,
 )
@@ -147,17 +146,15 @@ def capture_tests(
     variables = worker if environment.gpu is None else {}
     told = {"kernel": str(kernel.resolve())}
     roots = _package_roots(kernel.resolve())
-    end = run_recorded(command, CALLS, told, variables, stop_after_s, roots)
+    every = import_roots(kernel.resolve())
+    end = run_recorded(command, CALLS, told, variables, stop_after_s, roots, every)
     shown = redact(shlex.join(command), os.environ)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
     found = entries(seen)
     if not found and failed and not end.stopped:
-        above, *others = import_roots(kernel.resolve())
-        hint = how_to_import(command, [*others, above]) + other_python(command)
-        raise CommandFailed(
-            f"{failed}, nothing was written: mend it, or leave out what fails: {shown}{hint}"
-        )
+        mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
+        raise CommandFailed(f"{failed}, nothing was written: {mend}")
     if not found:
         until = f"ended after {stop_after_s:g} s, give it longer; " if end.stopped else ""
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")

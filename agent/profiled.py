@@ -29,7 +29,6 @@ from agent.harness.diagnostician import multiplying
 from agent.harness.processes.recorded_command import (
     LAUNCHES,
     how_it_ended,
-    how_to_import,
     other_python,
     run_recorded,
 )
@@ -113,12 +112,12 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     """
     gpu = machine.probe().gpu
     interpreting = BACKENDS["triton"].worker_environment(machine.probe())
-    end = run_recorded(command, LAUNCHES, {}, interpreting if gpu is None else {})
+    root = _root_of(folder)
+    variables = interpreting if gpu is None else {}
+    end = run_recorded(command, LAUNCHES, {}, variables, also_on_path=(root, root / "src"))
     shown = redact(shlex.join(command), os.environ)
     if end.code:
-        root = _root_of(folder)
-        roots = [place for place in (root, root / "src") if place.is_dir()]
-        hint = how_to_import(command, roots) + other_python(command)
+        hint = other_python(command)
         how = how_it_ended(end.code)
         raise CommandFailed(f"the command failed ({how}): mend it: {shown}{hint}")
     told = [messages[-1] for messages in end.records if messages]
@@ -127,7 +126,7 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
             "the command launched no kernel of Triton's or cuTile's: run one that does, "
             "in this environment's Python (not with -I, -E or -S)"
         )
-    return profile_of(told, shown, _root_of(folder), peaks_of(gpu.name) if gpu else None)
+    return profile_of(told, shown, root, peaks_of(gpu.name) if gpu else None)
 
 
 def profile_of(

@@ -51,6 +51,7 @@ def run_recorded(
     variables: Mapping[str, str],
     stop_after_s: float | None = None,
     sys_path: Sequence[Path] = (),
+    also_on_path: Sequence[Path] = (),
 ) -> CommandEnd:
     """Run a command as the user would, here and with their variables; it writes to our errors.
 
@@ -61,12 +62,15 @@ def run_recorded(
         variables: what it needs beside the user's; theirs hold.
         stop_after_s: when to end it as Ctrl-C would, and then by force; None: it ends by itself.
         sys_path: what its Python processes find before the user's own PYTHONPATH.
+        also_on_path: what they find after all else: of a script Python adds its own folder alone,
+            and the project's modules may lie above.
 
     Raises:
         UsageError: there is no such program.
     """
     with tempfile.TemporaryDirectory(prefix="tile-agent-recorded-") as folder:
-        told = json.dumps({**setting, "module": recorder, "folder": folder})
+        places = [str(place) for place in also_on_path if place.is_dir()]
+        told = json.dumps({**setting, "module": recorder, "folder": folder, "also_on_path": places})
         path = [*map(str, [SITE, *sys_path]), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = {
             **variables,
@@ -107,22 +111,6 @@ def _stop(process: subprocess.Popen[bytes]) -> int:
                 member.send_signal(number)
         _, family = psutil.wait_procs(family, _GRACE_S)
     return process.wait()
-
-
-def how_to_import(command: Sequence[str], roots: Sequence[Path]) -> str:
-    """What a script may lack of a project, whose own folder is all that Python adds; empty where
-    none of a command does.
-
-    Args:
-        command: a program and its arguments.
-        roots: from where the project's modules are imported.
-    """
-    scripts = [Path(word).resolve() for word in command if word.endswith(".py")]
-    elsewhere = any(script.is_file() and script.parent not in roots for script in scripts)
-    if not elsewhere or "PYTHONPATH" in os.environ:
-        return ""
-    path = os.pathsep.join(dict.fromkeys(map(str, roots)))
-    return f"; a script finds the project's modules by PYTHONPATH={path}"
 
 
 def other_python(command: Sequence[str]) -> str:

@@ -1,34 +1,37 @@
-"""What is said of a command that fails because a script does not find the project's modules."""
+"""Where the Python processes of a recorded command find modules."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from agent.harness.processes.recorded_command import how_to_import
+from agent.harness.processes.recorded_command import LAUNCHES, run_recorded
+
+SCRIPT = "import sys, shop, numbers\nassert shop.PLACE == sys.argv[1], shop.PLACE\nnumbers.Number\n"
 
 
-@pytest.fixture(autouse=True)
-def _no_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_finds_the_projects_modules_after_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a script Python adds its own folder alone; what hides a module of Python's stays away."""
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for folder in (project / "benchmarks", elsewhere):
+        folder.mkdir(parents=True)
+    (project / "benchmarks" / "call.py").write_text(SCRIPT)
+    for place in (project, elsewhere):
+        (place / "shop.py").write_text(f"PLACE = {place.name!r}\n")
+        (place / "numbers.py").write_text("")
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
+    def code(expected: str, *, also: bool = True) -> int:
+        command = [sys.executable, str(project / "benchmarks" / "call.py"), expected]
+        places = (project, project / "src") if also else ()
+        return run_recorded(command, LAUNCHES, {}, {}, also_on_path=places).code
 
-def test_a_script_may_need_the_paths_of_the_project(tmp_path: Path) -> None:
-    root, inner = tmp_path / "project", tmp_path / "project" / "kernels"
-    (root / "benchmarks").mkdir(parents=True)
-    for place in (tmp_path, root / "benchmarks"):
-        (script := place / "script.py").touch()
-        command = ["python", str(script), "--more"]
-        told = how_to_import(command, [root, inner, root])
-        assert told.endswith(f" finds the project's modules by PYTHONPATH={root}:{inner}")
-
-
-def test_nothing_is_said_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "script.py").touch()
-    at_the_top = ["python", str(tmp_path / "script.py")]
-    assert how_to_import(at_the_top, [tmp_path]) == ""
-    assert how_to_import(["python", "-m", "pytest"], [tmp_path / "project"]) == ""
-    assert how_to_import(["python", "no_such.py"], [tmp_path / "project"]) == ""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert how_to_import(at_the_top, [tmp_path / "project"]) == ""
+    assert code("project") == 0
+    assert code("project", also=False) != 0
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    (elsewhere / "numbers.py").unlink()
+    assert code("elsewhere") == 0

@@ -40,5 +40,6 @@ def _go_on() -> None:
 if os.environ.get("TILE_AGENT_RECORDER"):
     _load_package()
     _setting = json.loads(os.environ["TILE_AGENT_RECORDER"])
+    sys.path += [place for place in _setting["also_on_path"] if place not in sys.path]
     importlib.import_module(_setting["module"]).install(_setting)
 _go_on()
