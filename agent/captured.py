@@ -20,6 +20,7 @@ from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
+from agent.capture.files import CaptureFiles, stem_of
 from agent.capture.import_place import ImportPlace
 from agent.capture.operators import with_own_operators
 from agent.capture.refused import Case, with_distinct, without
@@ -35,36 +36,13 @@ from agent.harness.processes.recorded_command import (
 )
 from agent.redaction import redact
 from agent.repository import shown
-from agent.target import CAPTURED, Target
+from agent.target import Target
 from agent.workspace import Workspace
 
 NOT_CHECKED = (
     "whether the tests pass on the code itself could not be found out: run them, and leave out "
     "what fails"
 )
-
-
-@dataclass(frozen=True)
-class CaptureFiles:
-    """Where the tests of a kernel go."""
-
-    test: Path
-    origin: Path
-    """The kernel's file as it is, to compare with."""
-    values: Path
-    """Integer tensors, as safetensors; not always there."""
-
-    @classmethod
-    def of(cls, kernel: Path, test: Path | None = None) -> CaptureFiles:
-        """The test file, or test_<kernel>_captured.py among the tests or beside the kernel."""
-        stem = _stem(kernel)
-        test = test or _folder(kernel) / f"test_{stem}{CAPTURED}"
-        return cls(test, test.with_name(f"{stem}_origin.py"), test.with_suffix(".safetensors"))
-
-    def existing(self) -> Path | None:
-        """The first of them that is there already."""
-        every = (self.test, self.origin, self.values)
-        return next((path for path in every if os.path.lexists(path)), None)
 
 
 @dataclass(frozen=True)
@@ -160,7 +138,7 @@ def capture_tests(
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
     names = [backend in test for test in test_names(found)]
     mixed = any(names) and not all(names)  # those that name it would be taken for all
-    named = mixed or _named_after(backend, files.test, _stem(kernel))
+    named = mixed or _named_after(backend, files.test, stem_of(kernel))
     suffix = f"_{backend}" if named else ""
     place = _import_place(found[0].calls[0].module, kernel.resolve())
     source = CapturedSource(
@@ -312,21 +290,6 @@ def _import_place(module: str, kernel: Path) -> ImportPlace:
     above, *others = import_roots(kernel)
     is_package = (kernel.parent / "__init__.py").exists()
     return ImportPlace.of(module, kernel, [*others, *([above] if is_package else [])])
-
-
-def _stem(kernel: Path) -> str:
-    return kernel.parent.name if kernel.name == "__init__.py" else kernel.stem
-
-
-def _folder(kernel: Path) -> Path:
-    """The folder `tests` or `test` of the project, where it has one, or that of the kernel."""
-    for folder in kernel.resolve().parents:
-        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
-            for tests in (folder / "tests", folder / "test"):
-                if tests.is_dir() and not tests.is_symlink():
-                    return tests
-            break
-    return kernel.parent
 
 
 def _named_after(backend: str, test: Path, stem: str) -> bool:

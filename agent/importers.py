@@ -8,6 +8,7 @@ under each import root, a relative one means a path beside its own file. Folders
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -207,6 +208,38 @@ def parsed(source: str | bytes) -> ast.Module:
     with warnings.catch_warnings():  # an invalid escape sequence in a test is not ours to report
         warnings.simplefilter("ignore")
         return ast.parse(source)
+
+
+_ADDED = re.compile(r'sys\.path\.insert\(0, str\(\(Path\(__file__\)\.parent / "([^"]+)"\)')
+_TAKEN = re.compile(r"^from ([\w.]+) import", re.MULTILINE)
+
+
+def added_folder(text: str, test: PurePosixPath) -> PurePosixPath | None:
+    """The folder that a captured test puts on `sys.path`, to import its kernel from there.
+
+    Args:
+        text: of the test.
+        test: its path; the folder's begins as it does.
+    """
+    added = _ADDED.search(text)
+    return PurePosixPath(os.path.normpath(test.parent / added[1])) if added else None
+
+
+def takes(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
+    """Whether a captured test is of a kernel, and not of another file of that name.
+
+    One that imports no module of the name tells nothing, and is said to be.
+
+    Args:
+        text: of the test.
+        test: its path.
+        kernel: that of the file, which begins as the test's does.
+    """
+    place = module_of(str(kernel))
+    if (folder := added_folder(text, test)) is not None:
+        return folder in place.parents
+    ours = [m.split(".") for m in _TAKEN.findall(text) if m.rpartition(".")[2] == place.name]
+    return not ours or any(list(place.parts[-len(parts) :]) == parts for parts in ours)
 
 
 def module_of(path: str) -> PurePosixPath:

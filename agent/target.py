@@ -19,7 +19,7 @@ from agent.backends import detect
 from agent.backends.base import Backend
 from agent.chosen_tests import chosen, loaded_together
 from agent.errors import UsageError
-from agent.importers import Importers, Tree, module_of, parsed
+from agent.importers import Importers, Tree, added_folder, module_of, parsed, takes
 from agent.launches import ObservedLaunch
 from agent.syntax import Source
 from tile_agent_pytest.bench_command import BenchCommand
@@ -103,6 +103,7 @@ def find_target(
         whole = {
             *importers.importing(kernel, files, itself=True),
             *filter(_named_after(kernel), files),
+            *_from_its_folder(tree, kernel, files),
         }
         files = chosen(tree, kernel, files, whole, through)
     return Target(
@@ -253,8 +254,11 @@ def _found(
     """
     tests = sorted(path for path in tree.files if _is_test(path))
     named = _named_after(kernel)
+    of_others = {*_of_others(tree, kernel, filter(named, tests))}
+    tests = [path for path in tests if path not in of_others]
     through: dict[str, str] = {}
     found = list(importers.importing(kernel, tests))
+    found += _from_its_folder(tree, kernel, [test for test in tests if test not in found])
     if _all_captured(found):
         found = sorted({*found, *(test for test in tests if named(test))})
     if not found:  # pytest collects them where they are named
@@ -271,6 +275,26 @@ def _found(
             f" test_{stem}.py: name one with --tests FILE[::TEST], {or_captured(kernel)}"
         )
     return found, sorted(set(through.values()))
+
+
+def _from_its_folder(tree: Tree, kernel: str, tests: Iterable[str]) -> Iterator[str]:
+    """The captured tests that put the kernel's folder on `sys.path` to import it."""
+    for path, text in _captured(tree, tests):
+        test = PurePosixPath(path)
+        if added_folder(text, test) and takes(text, test, PurePosixPath(kernel)):
+            yield path
+
+
+def _of_others(tree: Tree, kernel: str, tests: Iterable[str]) -> Iterator[str]:
+    """The captured tests of another file that has the kernel's name."""
+    for path, text in _captured(tree, tests):
+        if not takes(text, PurePosixPath(path), PurePosixPath(kernel)):
+            yield path
+
+
+def _captured(tree: Tree, tests: Iterable[str]) -> Iterator[tuple[str, str]]:
+    found = [test for test in tests if test.endswith(CAPTURED)]
+    yield from ((p, text.decode("utf-8", "replace")) for p, text in tree.read(found).items())
 
 
 def _all_captured(tests: Collection[str]) -> bool:

@@ -109,6 +109,20 @@ def test_captured_tests_stand_beside_those_of_the_kernels_name(tmp_path: Path) -
     assert set(target_of(repo, "add.py").tests) == {*captured, *importing}
 
 
+def test_captured_tests_of_another_file_of_that_name(tmp_path: Path) -> None:
+    """As the rotary embeddings of two models; one is taken out of its package by its folder."""
+    packages = {f"{name}/__init__.py": "" for name in ("pkg", "pkg/one", "pkg/two")}
+    kernels = {f"pkg/{name}/add.py": CUTILE for name in ("one", "two")}
+    folder = 'sys.path.insert(0, str((Path(__file__).parent / "../pkg/two").resolve()))\n'
+    tests = {
+        "tests/test_add_captured.py": "from pkg.one.add import add\n",
+        "tests/test_two_add_captured.py": f"{folder}from add import add\n",
+    }
+    repo = make_repo(tmp_path, {**packages, **kernels, **tests})
+    assert target_of(repo, "pkg/one/add.py").tests == ("tests/test_add_captured.py",)
+    assert target_of(repo, "pkg/two/add.py").tests == ("tests/test_two_add_captured.py",)
+
+
 OTHER = {"tests/test_softmax.py": "def test_softmax(): pass\n"}
 """A test that is only called like the kernel; one that imports it comes first."""
 

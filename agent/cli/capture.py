@@ -63,7 +63,8 @@ def capture(
     of the file.
     """
     output.use_json(as_json)
-    from agent.captured import CaptureFiles, capture_tests, without_failing
+    from agent.capture.files import CaptureFiles
+    from agent.captured import capture_tests, without_failing
     from agent.errors import CommandFailed, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
     from agent.preflight import read_file

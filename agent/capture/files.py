@@ -1,0 +1,79 @@
+"""Where captured tests of a kernel go."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from agent.importers import takes
+from agent.target import CAPTURED
+
+
+@dataclass(frozen=True)
+class CaptureFiles:
+    """The files of a kernel's captured tests."""
+
+    test: Path
+    origin: Path
+    """The kernel's file as it is, to compare with."""
+    values: Path
+    """Integer tensors, as safetensors; not always there."""
+
+    @classmethod
+    def of(cls, kernel: Path, test: Path | None = None) -> CaptureFiles:
+        """The test file, or test_<kernel>_captured.py among the tests or beside the kernel.
+
+        Where that is another kernel's of the same name, as `rotary_emb.py` of a second model, the
+        folders above it tell them apart.
+        """
+        if test is not None:
+            return cls._called(stem_of(kernel), test)
+        folder = _folder(kernel)
+        for stem in _stems(kernel):
+            found = cls._called(stem, folder / f"test_{stem}{CAPTURED}")
+            if not found.test.is_file():
+                break
+            text = found.test.read_text(encoding="utf-8", errors="replace")
+            if takes(text, PurePosixPath(found.test.resolve()), PurePosixPath(kernel.resolve())):
+                break
+        return found
+
+    @classmethod
+    def _called(cls, stem: str, test: Path) -> CaptureFiles:
+        return cls(test, test.with_name(f"{stem}_origin.py"), test.with_suffix(".safetensors"))
+
+    def existing(self) -> Path | None:
+        """The first of them that is there already."""
+        every = (self.test, self.origin, self.values)
+        return next((path for path in every if os.path.lexists(path)), None)
+
+
+def stem_of(kernel: Path) -> str:
+    """The name of a kernel's file without its suffix; of a package that of its folder."""
+    return kernel.parent.name if kernel.name == "__init__.py" else kernel.stem
+
+
+def _stems(kernel: Path) -> Iterator[str]:
+    """The file's name, then with those of more and more folders before it."""
+    stem = stem_of(kernel)
+    yield stem
+    place = kernel.resolve().parent
+    for folder in (place, *place.parents):
+        if not folder.name or (folder / ".git").exists():
+            return
+        stem = f"{re.sub(r'[^0-9A-Za-z]', '_', folder.name)}_{stem}"
+        yield stem
+
+
+def _folder(kernel: Path) -> Path:
+    """The folder `tests` or `test` of the project, where it has one, or that of the kernel."""
+    for folder in kernel.resolve().parents:
+        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
+            for tests in (folder / "tests", folder / "test"):
+                if tests.is_dir() and not tests.is_symlink():
+                    return tests
+            break
+    return kernel.parent

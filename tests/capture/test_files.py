@@ -1,0 +1,47 @@
+"""Where captured tests go, and which kernel they are of."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from agent.capture.files import CaptureFiles
+from agent.importers import takes
+
+ADDED = 'sys.path.insert(0, str((Path(__file__).parent / "../models/llama").resolve()))\n'
+LLAMA, BLOOM = PurePosixPath("models/llama/rotary.py"), PurePosixPath("models/bloom/rotary.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "llama", "bloom"),
+    [
+        ("from models.llama.rotary import rotate", True, False),
+        ("from llama.rotary import rotate", True, False),
+        (f"{ADDED}from rotary import rotate", True, False),
+        ("from rotary import rotate", True, True),  # either
+        ("import pytest", True, True),
+    ],
+)
+def test_whose_tests_they_are(text: str, llama: bool, bloom: bool) -> None:
+    test = PurePosixPath("tests/test_rotary_captured.py")
+    assert (takes(text, test, LLAMA), takes(text, test, BLOOM)) == (llama, bloom)
+
+
+def test_kernels_of_one_name_have_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "tests").mkdir()
+    llama, bloom = (tmp_path / path for path in (LLAMA, BLOOM))
+    for kernel in (llama, bloom):
+        kernel.parent.mkdir(parents=True)
+        kernel.touch()
+    first = CaptureFiles.of(llama)
+    assert first.test == tmp_path / "tests/test_rotary_captured.py"
+    first.test.write_text("from models.llama.rotary import rotate\n")
+    assert CaptureFiles.of(llama) == first
+    second = CaptureFiles.of(bloom)
+    assert second.test == tmp_path / "tests/test_bloom_rotary_captured.py"
+    assert second.origin == tmp_path / "tests/bloom_rotary_origin.py"
+    second.test.write_text("from another.bloom.rotary import rotate\n")
+    assert CaptureFiles.of(bloom).test == tmp_path / "tests/test_models_bloom_rotary_captured.py"
+    assert CaptureFiles.of(bloom, tmp_path / "test_x.py").test == tmp_path / "test_x.py"
