@@ -157,6 +157,11 @@ def capture_tests(
     return CapturedTests(files, source, with_own_operators(text).encode(), seen, found, notes)
 
 
+def trying(found: CapturedTests) -> str:
+    """A line for who waits while captured tests are run for the first time."""
+    return f"captured   {found.cases} cases; they are tried on the code itself"
+
+
 def without_failing(
     found: CapturedTests, failing_of: Callable[[CapturedTests], Mapping[Case, str] | None]
 ) -> CapturedTests:
@@ -217,6 +222,7 @@ def commit_captured(
     target: Target,
     command: Sequence[str],
     stop_after_s: float | None = None,
+    say: Callable[[str], None] = lambda _line: None,
 ) -> CapturedCommit:
     """Capture tests of the kernel of a commit, and commit them on top of it; the checkout stays.
 
@@ -226,6 +232,7 @@ def commit_captured(
         target: what the run works on, without these tests.
         command: a program and its arguments.
         stop_after_s: when to end it, and be content with the calls made until then.
+        say: told in a line what goes on when it is over.
 
     Raises:
         UsageError: there are such files already, or no tests can be made.
@@ -260,6 +267,7 @@ def commit_captured(
             workspace.release(sha)
 
     captured = capture_tests(command, kernel, text, target.backend, files, stop_after_s)
+    say(trying(captured))
     found = without_failing(captured, failing)
     sha = committed(found)
     known = any(test == path or path == "." or test.startswith(f"{path}/") for path in target.tests)

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware
@@ -43,7 +44,7 @@ from agent.harness.measuring.budget import (
     raise_outrun,
 )
 from agent.harness.measuring.calibration import BudgetedCalibration
-from agent.harness.measuring.judge import Judge
+from agent.harness.measuring.judge import Judge, as_at_baseline
 from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
@@ -154,7 +155,8 @@ class Effects:
         ends = begin + baseline_s(run.options, run.spent_s)
         deadline = min(self._deadline(run), ends)
         checkout = self.candidates.checkout(run, run.incumbent_sha)
-        verified = self.judge.verify(checkout, deadline, may_skip=True)
+        tell = partial(self._tests_done, run)
+        verified = self.judge.verify(checkout, deadline, may_skip=True, tell=tell)
         correctness_s = time.monotonic() - begin
         if isinstance(verified, Failure):
             raise_outrun("correctness", run.options, ends)
@@ -185,6 +187,9 @@ class Effects:
             written=tuple(sorted({*written, *self.candidates.written()})),
             launches=timing.launches,
         )
+
+    def _tests_done(self, run: Run, done: int, nodeid: str) -> None:
+        self.doing(run, f"{done} done, now {nodeid}")
 
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.
@@ -388,13 +393,3 @@ class Effects:
             self._iteration = (run.iteration, run.attempt)
             self._iteration_ends = deadline_in(run.options.iteration_timeout_s)
         return self._iteration_ends
-
-
-def as_at_baseline(judge: Judge, run: Run) -> None:
-    """Have a judge ask the tests and the configs that the baseline of a run settled on."""
-    if baseline := run.baseline:
-        judge.leave_out(baseline.left_out)
-        judge.expect_launches(baseline.launching)
-        judge.verify_in(baseline.workers)
-        judge.compare_on(run.subset)
-        judge.weigh(baseline.weights)

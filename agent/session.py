@@ -172,7 +172,7 @@ def opened(
             workspace.check_free(branch)
         if request.capture:
             captured = commit_captured(
-                workspace, origin_sha, target, request.capture, request.capture_stop_after_s
+                workspace, origin_sha, target, request.capture, request.capture_stop_after_s, say
             )
             origin_sha, target = captured.sha, captured.target
         session = _open(

@@ -64,7 +64,7 @@ def capture(
     """
     output.use_json(as_json)
     from agent.capture.files import CaptureFiles
-    from agent.captured import capture_tests, without_failing
+    from agent.captured import capture_tests, trying, without_failing
     from agent.errors import CommandFailed, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
     from agent.preflight import read_file
@@ -82,6 +82,7 @@ def capture(
         raise UsageError(f"{path} exists: name another file by --output, or give --force")
     try:
         found = capture_tests(command, kernel, text, backend.name, files, stop_after_s)
+        output.progress(trying(found))
         roots = import_roots(kernel.resolve())
         found = without_failing(found, partial(_failing, backend.name, roots))
     except (CommandFailed, NothingCaptured) as problem:

@@ -74,7 +74,8 @@ def observer(session: Session) -> Observer:
 
 @contextmanager
 def watched(session: Session, run: Run) -> Iterator[Observer]:
-    """The observer; while the block lasts, a terminal shows where the run is.
+    """The observer; while the block lasts, a terminal shows where the run is, and who reads lines
+    is told where it is silent for long.
 
     Args:
         session: what the run needs.
@@ -82,7 +83,8 @@ def watched(session: Session, run: Run) -> Iterator[Observer]:
     """
     observe = observer(session)
     if not output.may_draw():
-        yield observe
+        with _told(session, run, observe) as telling:
+            yield telling
         return
     from agent.cli.live import live_view
 
@@ -93,6 +95,31 @@ def watched(session: Session, run: Run) -> Iterator[Observer]:
             observe(run, event)
 
         yield both
+
+
+@contextmanager
+def _told(session: Session, run: Run, observe: Observer) -> Iterator[Observer]:
+    """The observer, with a line where the run says nothing for long."""
+    import time
+
+    from agent.cli.still import Still
+    from agent.report.view import Moment, in_a_line
+    from agent.runs import activity
+
+    still, seen = Still(), [(run, time.monotonic())]
+
+    def told(run: Run, event: Event) -> None:
+        seen[0] = run, time.monotonic()
+        observe(run, event)
+        still.shown()
+
+    def tell() -> None:
+        run, since = seen[0]
+        moment = Moment(time.monotonic() - since, activity(session.folder, run))
+        output.progress(f"still      {in_a_line(run, moment)}")
+
+    with still.telling(tell):
+        yield told
 
 
 def _plan(session: Session) -> list[str]:

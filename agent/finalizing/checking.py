@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from agent.errors import UsageError
 from agent.finalizing.replay import KeptSteps
 from agent.harness.measuring.budget import final_subset
+from agent.harness.measuring.judge import as_at_baseline
 from agent.harness.measuring.result_check import Allowance
 from agent.harness.processes.worker_session import deadline_in
-from agent.loop import as_at_baseline
 from agent.measuring.decision import signed
 from agent.measuring.measurement import Failure
 from agent.measuring.statistics import Comparison

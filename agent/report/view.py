@@ -65,6 +65,12 @@ def facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tup
         )
 
 
+def in_a_line(run: Run, moment: Moment) -> str:
+    """Where it is, and what it is at."""
+    trying = _trying(run, moment)
+    return f"{_now(run, moment)}{f': {trying}' if trying else ''}"
+
+
 def _now(run: Run, moment: Moment) -> str:
     """Where it is."""
     where = f"iteration {run.iteration} of {run.options.max_iterations}, "

@@ -24,7 +24,7 @@ from agent.frozen_tests import TestPlan
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
-from agent.harness.processes.worker_session import Checkout
+from agent.harness.processes.worker_session import Checkout, Telling
 from agent.journal import Journal
 from agent.loop import Effects, drive
 from agent.measuring.decision import Status
@@ -168,6 +168,7 @@ class ScriptedJudge(TimedByText):
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
         incumbent: Checkout | None = None,
+        tell: Telling | None = None,
     ) -> Verification | Failure:
         text = _text(checkout)
         if "CRASH" in text:

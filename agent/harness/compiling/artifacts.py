@@ -269,7 +269,8 @@ def _failures(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -
     """What the tests failed for; pytest names the fault of a session that ran none in its log."""
     said = fault_of_log(ended.log, checkout.root) if tested["uncollected"] and ended.log else ""
     if not said:
-        return tuple(tested["failures"])
+        why = "; launches are collected with tensors that hold no values, and it asks for one"
+        return tuple(f"{f}{why if 'meta tensors' in f else ''}" for f in tested["failures"])
     told = f"the tests cannot be collected: {with_remedy(said, checkout.has_module)}"
     return (told,)
 

@@ -13,12 +13,13 @@ from agent.harness.measuring.line_ups import LineUps
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
-from agent.harness.processes.worker_session import Checkout
+from agent.harness.processes.worker_session import Checkout, Telling
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset
+from agent.state import Run
 
 
 class Judge(Protocol):
@@ -48,10 +49,12 @@ class Judge(Protocol):
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
         incumbent: Checkout | None = None,
+        tell: Telling | None = None,
     ) -> Verification | Failure:
         """Run the correctness tests once, and compare what is timed with the origin's.
 
-        With an incumbent a comparison with it is prepared meanwhile.
+        With an incumbent a comparison with it is prepared meanwhile. At the baseline `tell` is
+        called as a test begins.
         """
 
     def time(
@@ -99,3 +102,13 @@ class Judge(Protocol):
         attempts: int = 1,
     ) -> Comparison | Failure:
         """Compare two checkouts, in fresh process pairs, one of so many attempts at most."""
+
+
+def as_at_baseline(judge: Judge, run: Run) -> None:
+    """Have a judge ask the tests and the configs that the baseline of a run settled on."""
+    if baseline := run.baseline:
+        judge.leave_out(baseline.left_out)
+        judge.expect_launches(baseline.launching)
+        judge.verify_in(baseline.workers)
+        judge.compare_on(run.subset)
+        judge.weigh(baseline.weights)

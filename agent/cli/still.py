@@ -1,0 +1,48 @@
+"""A line where a run is silent for long, for who reads its lines and no live view."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+SILENT_S = 60.0
+"""After so long without a line, one says where the run is."""
+_LOOK_S = 0.5
+
+
+class Still:
+    """When the last line was shown."""
+
+    def __init__(self, silent_s: float = SILENT_S) -> None:
+        """Lines are due after so long."""
+        self._silent_s = silent_s
+        self._shown = time.monotonic()
+
+    def shown(self) -> None:
+        """A line was."""
+        self._shown = time.monotonic()
+
+    @contextmanager
+    def telling(self, tell: Callable[[], None]) -> Iterator[None]:
+        """While the block lasts, have it told whenever nothing was shown for long.
+
+        Args:
+            tell: shows a line; a second thread calls it.
+        """
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(min(_LOOK_S, self._silent_s)):
+                if time.monotonic() - self._shown >= self._silent_s:
+                    tell()
+                    self.shown()
+
+        thread = threading.Thread(target=watch, name="still", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
