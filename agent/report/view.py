@@ -54,7 +54,7 @@ def facts(run: Run, moment: Moment, telemetry: Telemetry | None) -> Iterator[tup
     """
     yield "now", _now(run, moment)
     if trying := _trying(run, moment):
-        yield "trying", trying
+        yield "tests" if run.phase is Phase.BASELINE else "trying", trying
     yield "time", _time(run, moment)
     if run.rows:
         yield "best", _best(run)
