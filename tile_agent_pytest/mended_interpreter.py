@@ -69,6 +69,7 @@ def mend() -> None:
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
         _mend_aliases(interpreter)
+        _mend_numbers(interpreter)
         interpreted_launches.mend(interpreter)
     interpreted_driver.mend(sys.modules.get(DRIVER))
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
@@ -106,6 +107,22 @@ def _mend_aliases(interpreter: Any) -> None:
 
     patch_lang.with_aliases = True  # type: ignore[attr-defined]
     interpreter._patch_lang = patch_lang
+
+
+def _mend_numbers(interpreter: Any) -> None:
+    """Have a scalar serve as a bound of `range`: Triton 3.6 makes an integer of an array of one
+    element, which NumPy 2.4 refuses to be one."""
+    patch = getattr(interpreter, "_patch_lang_tensor", None)
+    if patch is None or hasattr(patch, "with_numbers"):
+        return
+
+    def patch_lang_tensor(tensor: Any, *scopes: Any) -> Any:
+        patched = patch(tensor, *scopes)
+        tensor.__index__ = lambda self: int(self.handle.data.item())
+        return patched
+
+    patch_lang_tensor.with_numbers = True  # type: ignore[attr-defined]
+    interpreter._patch_lang_tensor = patch_lang_tensor
 
 
 def _mend_booleans(interpreter: Any) -> None:

@@ -6,6 +6,7 @@ import math
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from agent.environment import probe
@@ -264,6 +265,58 @@ def test_without_a_gpu_its_driver_knows_the_device_and_the_time() -> None:
     assert done.stdout == "0 active drivers ([]). There should only be one.\n"
     compiled = run_python(USE_DRIVER, environment={**os.environ, "TRITON_INTERPRET": "0"})
     assert "0 active drivers" in compiled.stderr, "what is compiled needs a GPU as before"
+
+
+USE_NUMBERS = """
+import sys
+import torch
+import triton.runtime.interpreter as interpreter
+from tile_agent_pytest.mended_interpreter import mend
+
+patch = interpreter._patch_lang_tensor
+
+
+def as_of_triton_3_6(tensor, *scopes):
+    patch(tensor, *scopes)
+    tensor.__index__ = lambda self: int(self.handle.data)
+
+
+interpreter._patch_lang_tensor = as_of_triton_3_6
+if sys.argv[1] == "mended":
+    mend()
+    mend()
+
+from kernel import sum_kernel
+
+x, y = torch.ones(100), torch.zeros(1)
+sum_kernel[(1,)](x, y, 100, BLOCK=32)
+assert y.item() == 100
+"""
+SUM_KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_kernel(x, y, n, BLOCK: tl.constexpr):
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        total += tl.sum(tl.load(x + offsets, mask=offsets < n, other=0.0), axis=0)
+    tl.store(y, total)
+"""
+
+
+@pytest.mark.skipif(
+    tuple(map(int, np.__version__.split(".")[:2])) < (2, 4), reason="this NumPy still takes it"
+)
+def test_a_scalar_is_a_bound_for_a_numpy_that_takes_no_array(tmp_path: Path) -> None:
+    write(tmp_path, {"kernel.py": SUM_KERNEL})
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)}
+    done = run_python(USE_NUMBERS, "mended", environment=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    as_it_is = run_python(USE_NUMBERS, "not", environment=environment, cwd=tmp_path)
+    assert "0-dimensional arrays" in as_it_is.stderr
 
 
 USE_LAUNCHES = """
