@@ -18,7 +18,7 @@ from agent.harness.measuring.budget import screen_pair_s, screened_subset
 from agent.harness.measuring.judge import Judge
 from agent.harness.measuring.line_ups import AT_ONCE, AT_ONCE_WITH_ROOM
 from agent.harness.measuring.line_ups import LEAST_S as SCREEN_S
-from agent.harness.processes.worker_session import deadline_in
+from agent.harness.processes.worker_session import deadline_in, tunes_itself
 from agent.measuring.scouting import LEAST_ERROR
 from agent.measuring.screening import SHORT_QUADS, Look, ScreenResult
 from agent.measuring.subset import Subset
@@ -88,7 +88,8 @@ class Scouting:
             [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
         )
         shas = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
-        subset = screened_subset(run, _screen_pair_s(len(shas), within_s))
+        pair_s = _screen_pair_s(len(shas), within_s, self._tuning_s(run))
+        subset = screened_subset(run, pair_s)
         configs = subset.configs if subset and subset != run.subset else ()
         known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
         left = [sha for sha in shas if sha not in known]
@@ -100,6 +101,12 @@ class Scouting:
             self.judge.compare_on(run.subset)
         results = tuple(known.get(sha) or _result(sha, seen.get(sha)) for sha in shas)
         return Scouted(results, max(LEAST_ERROR, near_noise(run)), configs, tuple(known))
+
+    def _tuning_s(self, run: Run) -> float:
+        """What each variant of a kernel that tunes itself takes more than the incumbent, whose
+        choice is known: as long as all of the incumbent's took to be compiled."""
+        checkout = self.candidates.checkout(run, run.incumbent_sha)
+        return (run.compile_s or 0.0) if tunes_itself(checkout) else 0.0
 
     def _seen(
         self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None
@@ -121,7 +128,7 @@ def _time_s(run: Run) -> float:
     return min(most_s, BUDGET_SHARE * (run.options.time_budget_s - run.spent_s))
 
 
-def _screen_pair_s(variants: int, within_s: float) -> float:
+def _screen_pair_s(variants: int, within_s: float, tuning_s: float = 0.0) -> float:
     """What a pair may take of the configs of the first screen, however many it has room for.
 
     `LineUps` leaves half of the time to a screen that others follow, and at least `LEAST_S`.
@@ -130,7 +137,7 @@ def _screen_pair_s(variants: int, within_s: float) -> float:
     for at_once in (AT_ONCE, AT_ONCE_WITH_ROOM):
         followed_s = max(within_s / 2, min(within_s, SCREEN_S))
         first_s = followed_s if variants > at_once else within_s
-        found.append(screen_pair_s(1 + min(variants, at_once), first_s))
+        found.append(screen_pair_s(1 + min(variants, at_once), first_s, tuning_s))
     return min(found)
 
 

@@ -119,14 +119,16 @@ SCREEN_START_S = 4.0
 """What the workers of a screen take to start, import and collect: nobody has begun ahead of it."""
 
 
-def screen_pair_s(arms: int, within_s: float) -> float:
+def screen_pair_s(arms: int, within_s: float, tuning_s: float = 0.0) -> float:
     """What a pair may take of the configs that a screen measures in a time.
 
     Args:
         arms: of the screen, with the incumbent's: they take what so many halves of a pair take.
         within_s: the time, from the start of its workers.
+        tuning_s: what each takes besides to tune itself, one after the other.
     """
-    return min(SCREEN_PAIR_S, 2 * max(0.0, within_s - SCREEN_START_S) / arms)
+    left_s = within_s - SCREEN_START_S - arms * tuning_s
+    return min(SCREEN_PAIR_S, 2 * max(0.0, left_s) / arms)
 
 
 def screened_subset(run: Run, most_pair_s: float = SCREEN_PAIR_S) -> Subset | None:

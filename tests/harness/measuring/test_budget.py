@@ -115,6 +115,8 @@ def test_in_a_short_time_a_look_is_at_the_longest_config_alone() -> None:
     calibration = Calibration(0.01, {}, band=0.1, pairs=8, pair_s=3.0)
     run = Run(baseline=Baselined((), 1, 1.0, costs=costs), calibration=calibration)
     assert screen_pair_s(9, 30.0) == SCREEN_PAIR_S
+    assert screen_pair_s(5, 30.0, tuning_s=9.0) == 0.0
+    assert screen_pair_s(5, 30.0, tuning_s=4.8) == pytest.approx(0.8)
     assert screened_subset(run, screen_pair_s(9, 30.0)) is None
     found = screened_subset(run, screen_pair_s(9, 7.0))
     assert found is not None and found.configs == ("t[3]",)
