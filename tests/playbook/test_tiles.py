@@ -185,14 +185,11 @@ STORED = "tl.store(y_ptr + offsets, x, mask=offsets < n)"
             "it is part of what line",
         ),
         ((OFFSETS, LOADED, "scale = 1.0 / BLOCK", "x = x * scale", STORED), "part of what line"),
-        (
-            (OFFSETS, LOADED, "x = tl.rand(0, tl.arange(0, BLOCK))", STORED),
-            "stores what is computed from element numbers, and whether another size changes",
-        ),
+        ((OFFSETS, LOADED, "x = tl.rand(0, offsets)", STORED), "it is part of what line"),
         (
             ("first = 0", "top = -1.0", "for i in range(0, n, BLOCK):",
              "    offsets = i + tl.arange(0, BLOCK)", f"    {LOADED}", "    own = tl.max(x)",
-             "    first = tl.where(own > top, i, first)",
+             "    first = tl.where(own > top, tl.min(tl.where(x == own, offsets, n)), first)",
              "    top = tl.maximum(top, own)", "tl.store(y_ptr, first)"),
             "stores what is computed from element numbers, and whether another size changes",
         ),
@@ -205,16 +202,6 @@ STORED = "tl.store(y_ptr + offsets, x, mask=offsets < n)"
 )  # fmt: skip
 def test_what_a_kernel_may_not_do_with_a_size(lines: tuple[str, ...], reason: str) -> None:
     assert reason in refusal(kernel(*lines))
-
-
-@pytest.mark.parametrize(
-    "offsets", [OFFSETS, "offsets = tl.arange(0, BLOCK) + BLOCK * tl.program_id(0)"]
-)
-def test_the_number_that_an_element_has_in_all_blocks_is_the_same_for_any_size(
-    offsets: str,
-) -> None:
-    drawn = kernel(offsets, LOADED, "x = x * tl.rand(0, offsets)", STORED)
-    assert len(variants(drawn)) == 3
 
 
 def test_without_a_mask_a_size_may_only_shrink() -> None:

@@ -49,39 +49,6 @@ def agree_all(
 
 # --- block sizes that are more than that --------------------------------------------------------
 
-FIRST = (
-    HEAD
-    + """\
-@triton.jit
-def first_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
-    first = 0
-    top = float("-inf")
-    for i in range(0, n, BLOCK):
-        offsets = i + tl.arange(0, BLOCK)
-        x = tl.load(x_ptr + offsets, mask=offsets < n, other=float("-inf"))
-        own = tl.max(x, axis=0)
-        place = tl.min(tl.where(x == own, offsets, n), axis=0)
-        first = tl.where(own > top, place, first)
-        top = tl.maximum(top, own)
-    tl.store(y_ptr, first)
-    tl.store(y_ptr + 1, top)
-
-
-def first(x):
-    y = torch.empty(2, device=x.device)
-    first_kernel[(1,)](x, y, x.numel(), BLOCK=64)
-    return y
-"""
-)
-
-
-def test_the_place_of_the_largest_element_is_the_same_for_any_size(tmp_path: Path) -> None:
-    entry = playbook.get("block-size")
-    written = [entry.apply(subject(FIRST), p) for p in entry.variants(subject(FIRST))]
-    assert written
-    agree_all("first", [[[300]], [[64]], [[5]]], FIRST, written, tmp_path)
-
-
 QUANTIZE = (
     HEAD
     + """\

@@ -39,12 +39,23 @@ def needed_size(flow: Flow) -> str | None:
 def _counting_access(flow: Flow) -> cst.Call | None:
     """A load or store whose address counts blocks of the flow's constant."""
     for loop in descendants(flow.body, cst.For):
-        step = flow.step(loop)
+        step = _step(flow, loop)
         if not flow.carries(loop.iter if step is None else step):
             continue
         if (found := _in_loop(flow, loop, counts=step is None)) is not None:
             return found
     return _by_index(flow) or _by_program(flow)
+
+
+def _step(flow: Flow, loop: cst.For) -> Expression | None:
+    """The BLOCK of `range(0, n, BLOCK)`; None where the counter goes on by one."""
+    bounds = loop.iter
+    if not isinstance(bounds, cst.Call):
+        return None
+    if flow.dialect.called(flow.source, bounds) not in flow.dialect.ranges:
+        return None
+    step = argument(bounds, 2, "step")
+    return None if step is None or flow.source.code(step) == "1" else step
 
 
 def _in_loop(flow: Flow, loop: cst.For, *, counts: bool) -> cst.Call | None:
@@ -240,7 +251,7 @@ def _plain(flow: Flow, axes: set[str]) -> set[str]:
 
 def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
     """Whether a loop's rounds are blocks: by its step, or by how many there are."""
-    step = flow.step(loop)
+    step = _step(flow, loop)
     if step is not None:
         return flow.carries(step)
     counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}

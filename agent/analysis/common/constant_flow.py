@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import libcst as cst
 
@@ -101,66 +101,6 @@ class Flow:
         inner = [node.value] if isinstance(node, cst.Attribute | cst.Arg) else children(node)
         return any(self._mentions_outside(child, names, counting) for child in inner)
 
-    def _numbered(self, node: cst.CSTNode) -> bool:
-        """Whether a node is computed from the constant only by the numbers that elements have in
-        all blocks together: they are the same for any size, as what is loaded by them is."""
-        names = {self.constant}
-        while True:
-            found = {n for target, value in assigned(self.body)
-                     if self._carries(value, names, numbers=False)
-                     for n in _targets(target)}  # fmt: skip
-            if found <= names:
-                return not self._carries(node, names, numbers=False)
-            names |= found
-
-    def _is_number(self, node: cst.CSTNode) -> bool:
-        """Whether it is where a block begins, and `arange(0, BLOCK)`: an element's number."""
-        terms = list(_terms(node))
-        ranges = [term for term in terms if self._is_range(term)]
-        begins = [term for term in terms if self._begins_block(term)]
-        others = [term for term in terms if term not in ranges and term not in begins]
-        return len(ranges) == len(begins) == 1 and not any(map(self.carries, others))
-
-    def _is_range(self, node: cst.CSTNode) -> bool:
-        if not isinstance(node, cst.Call):
-            return False
-        if self.dialect.called(self.source, node) not in self.dialect.iotas:
-            return False
-        given = [argument.value for argument in node.args if argument.keyword is None]
-        return (
-            bool(given)
-            and all(_integer(begin) == 0 for begin in given[:-1])
-            and isinstance(given[-1], cst.Name)
-            and given[-1].value == self.constant
-        )
-
-    def _begins_block(self, node: cst.CSTNode) -> bool:
-        """`i` of `for i in range(0, n, BLOCK)`, or `number * BLOCK`."""
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Multiply):
-            sides = (node.left, node.right), (node.right, node.left)
-            return any(
-                isinstance(size, cst.Name) and size.value == self.constant
-                and not self.carries(count)
-                for size, count in sides
-            )  # fmt: skip
-        if not isinstance(node, cst.Name):
-            return False
-        for around in self.source.ancestors(node):
-            if isinstance(around, cst.For) and around.target.deep_equals(node):
-                step = self.step(around)
-                return isinstance(step, cst.Name) and step.value == self.constant
-        return False
-
-    def step(self, loop: cst.For) -> cst.BaseExpression | None:
-        """The BLOCK of `range(0, n, BLOCK)`; None where the counter goes on by one."""
-        bounds = loop.iter
-        if not isinstance(bounds, cst.Call):
-            return None
-        if self.dialect.called(self.source, bounds) not in self.dialect.ranges:
-            return None
-        step = argument(bounds, 2, "step")
-        return None if step is None or self.source.code(step) == "1" else step
-
     @property
     def in_loop(self) -> bool:
         """Whether a loop's bounds or step are computed from it, so that the loop covers the axis
@@ -172,7 +112,7 @@ class Flow:
         """Why a result of the kernel may depend on it; None when none does."""
         for call in descendants(self.body, cst.Call):
             stored = self.dialect.stored(self.source, call)
-            if stored is not None and self.carries(stored) and not self._numbered(stored):
+            if stored is not None and self.carries(stored):
                 line = self.source.line(call)
                 if self._counted(stored):
                     return (
@@ -205,21 +145,12 @@ class Flow:
             if any(self.carries(a.value) or self._mentions(a.value) for a in call.args):
                 yield call
 
-    def _carries(
-        self, node: cst.CSTNode, names: set[str] | frozenset[str], *, numbers: bool = True
-    ) -> bool:
-        """Whether a node's value is computed from one of the names.
-
-        `numbers`: an element's number counts as computed from the size of its block.
-        """
-        inner = partial(self._carries, names=names, numbers=numbers)
+    def _carries(self, node: cst.CSTNode, names: set[str] | frozenset[str]) -> bool:
         if isinstance(node, cst.Name):
             return node.value in names
         if isinstance(node, cst.Attribute | cst.Arg):
-            return inner(node.value)
+            return self._carries(node.value, names)
         if isinstance(node, cst.Comparison):
-            return False
-        if isinstance(node, cst.BinaryOperation) and not numbers and self._is_number(node):
             return False
         if isinstance(node, cst.Call):
             called = self.dialect.called(self.source, node) or ""
@@ -229,12 +160,12 @@ class Flow:
                 return self._counts_tiles(node, called, names)
             if called in self.dialect.shapes and called not in self.dialect.iotas:
                 shape = self._shape(node)
-                return any(inner(a) for a in node.args if a.value is not shape)
+                return any(self._carries(a, names) for a in node.args if a.value is not shape)
             if (method := self._shape_method(node)) is not None:
                 shape = method.of(node)
                 others = [value for value in self._given(node) if value is not shape]
-                return any(map(inner, others))
-        return any(map(inner, children(node)))
+                return any(self._carries(value, names) for value in others)
+        return any(self._carries(child, names) for child in children(node))
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""
@@ -355,15 +286,6 @@ def drops_remainder(division: cst.BinaryOperation, names: Collection[str]) -> bo
         and not isinstance(division.left, cst.UnaryOperation)
         and not any(n.value in names for n in descendants(division.left, cst.Name))
     )
-
-
-def _terms(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """What a sum adds up."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-        yield from _terms(node.left)
-        yield from _terms(node.right)
-    else:
-        yield node
 
 
 def _targets(target: cst.BaseExpression) -> Iterator[str]:
