@@ -30,8 +30,6 @@ _WAITS = "called a synchronizing"
 """How torch's warning of what waits for the GPU begins."""
 MOST_WAIT_MS = 2.0
 """Behind a flush: a call that keeps the host for longer waits for the GPU by itself, as a rule."""
-QUEUE_FACTOR = 3
-"""Times the shortest call, what one of a burst may keep the host."""
 FIRST_WAIT_MS = 1.0
 """Of the first call of an order."""
 
@@ -62,17 +60,11 @@ class Sampler(Protocol):
     def sample(self, count: int) -> list[float]:
         """So many samples, in ms."""
 
-    host_ms: float
-    """How long a call keeps the host where the GPU has to wait for it meanwhile, else 0."""
+    keeps_host: bool
+    """Whether a call keeps the host for so long that the GPU may have to wait for it."""
 
-    def burst(self, count: int, queued: int = 0) -> None:
-        """Do so many samples' work and wait for its end; whoever asked times it.
-
-        Args:
-            count: how many.
-            queued: first the GPU waits for as long as the host takes to queue so many. Between two
-                bursts that wait alike there lies what the GPU takes for the work.
-        """
+    def burst(self, count: int) -> None:
+        """Do so many samples' work and wait for its end; whoever asked times it."""
 
 
 Gate = Callable[[str, Callable[[], Any]], "Timing"]
@@ -263,10 +255,9 @@ class OnGpu:
         l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
         self._flush = torch.zeros(max(2 * l2_bytes, 1 << 26) // 4, dtype=torch.int32, device="cuda")
         host_ms = self._host_ms()
-        self.host_ms = host_ms if host_ms > COVERED_MS else 0.0
-        wait_ms = min(2 * self.host_ms, MOST_WAIT_MS)
+        self.keeps_host = host_ms > COVERED_MS
+        wait_ms = min(2 * host_ms, MOST_WAIT_MS) if self.keeps_host else 0.0
         cycles_per_ms = self._cycles_per_ms()
-        self._queueing_cycles = int(QUEUE_FACTOR * self.host_ms * cycles_per_ms)
         self._wait_cycles = int(wait_ms * cycles_per_ms)
         self._first_wait_cycles = int(max(wait_ms, FIRST_WAIT_MS) * cycles_per_ms)
 
@@ -307,10 +298,8 @@ class OnGpu:
         self._torch.cuda.synchronize()
         return [start.elapsed_time(end) for start, end in pairs]
 
-    def burst(self, count: int, queued: int = 0) -> None:
+    def burst(self, count: int) -> None:
         """So many launches, one behind the other."""
-        if wait_cycles := queued * self._queueing_cycles:
-            self._torch.cuda._sleep(wait_cycles)
         for _ in range(count):
             self._fn()
         self._torch.cuda.synchronize()
@@ -325,7 +314,7 @@ class AsGraph:
 
     method = f"CUDA graph of {GRAPH_LAUNCHES} launches, warm L2"
     calls = False
-    host_ms = 0.0
+    keeps_host = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
@@ -354,7 +343,7 @@ class AsGraph:
         self._torch.cuda.synchronize()
         return [start.elapsed_time(end) / GRAPH_LAUNCHES for start, end in pairs]
 
-    def burst(self, count: int, queued: int = 0) -> None:  # noqa: ARG002 - the host queues a graph at once
+    def burst(self, count: int) -> None:
         """So many launches' worth of replays, and at least one."""
         for _ in range(max(1, count // GRAPH_LAUNCHES)):
             self._graph.replay()
@@ -366,7 +355,7 @@ class OnCpu:
 
     method = "CPU wall time"
     calls = True
-    host_ms = 0.0
+    keeps_host = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         self._fn = fn
@@ -380,7 +369,7 @@ class OnCpu:
             samples.append((perf_counter() - begin) * 1e3)
         return samples
 
-    def burst(self, count: int, queued: int = 0) -> None:  # noqa: ARG002 - nothing is queued
+    def burst(self, count: int) -> None:
         """So many calls."""
         for _ in range(count):
             self._fn()

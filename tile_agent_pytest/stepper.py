@@ -6,7 +6,7 @@
                                     and processor may be null. An empty method: it launches no
                                     kernel of the file, and is not measured
     block (count)                -> block (samples_ms, launches, children)
-    burst (count, queued)        -> burst (host_ms), once the work is over; the parent times it
+    burst (count)                -> burst (keeps_host), once the work is over; the parent times it
     pick (seed, count)           -> pick, answered as block is: timed calls on fresh bytes
     show                         -> show (results): what the last of them computed
     rest                         -> rest: that is given up, and the inputs are the test's own
@@ -156,8 +156,8 @@ class Stepper:
                     "children": len(children(os.getpid())),
                 }
             case "burst" if self._sampler:
-                self._sampler.burst(request["count"], request["queued"])
-                return {"host_ms": self._sampler.host_ms}
+                self._sampler.burst(request["count"])
+                return {"keeps_host": self._sampler.keeps_host}
             case "pick" if sampler := self._sampler:
                 count = request["count"]
                 picked = examination.pick(request["seed"], lambda: sampler.sample(count))

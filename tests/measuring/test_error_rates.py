@@ -376,8 +376,11 @@ def test_a_worker_that_reports_less_than_passed_is_no_evidence(reports: float, t
         (0.31, 0.9, False, "candidate"),
         (0.9, 0.31, False, "incumbent"),
         (0.31, 0.9, True, "candidate"),
-        (0.9, 0.9, True, ""),  # the host's time: nothing is known
+        (0.9, 0.9, True, ""),  # the host's time
         (0.31, 0.31, True, ""),
+        (0.9, 1.3, True, "candidate"),  # and what it hides beside it
+        (0.45, 50.0, True, "candidate"),
+        (5.0, 0.9, True, ""),
     ],
 )
 def test_a_clock_that_shows_the_hosts_time_accuses_nobody(

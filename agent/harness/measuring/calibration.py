@@ -62,17 +62,19 @@ class BudgetedCalibration:
             checkout: of the incumbent.
             deadline: beyond the budget: for what hangs.
         """
+        until = time.monotonic() + self.budget.calibration_s
         while True:
-            outcome = self._measure(checkout, deadline)
+            outcome = self._measure(checkout, deadline, until)
             poor = outcome.lacks_memory if isinstance(outcome, Failure) else ()
+            known = {cost.nodeid for cost in self._costs if cost.latencies_ms}
             left = tuple(cost for cost in self._costs if cost.nodeid not in poor)
             there = {config for cost in left for config in cost.latencies_ms}
-            if not poor or there.isdisjoint(self.baseline.compared or there):
+            can_leave_out = bool(poor) and known.issuperset(poor)  # by their configs
+            if not can_leave_out or there.isdisjoint(self.baseline.compared or there):
                 return outcome
             self._costs = left
 
-    def _measure(self, checkout: Checkout, deadline: float) -> Calibration | Failure:
-        until = time.monotonic() + self.budget.calibration_s
+    def _measure(self, checkout: Checkout, deadline: float, until: float) -> Calibration | Failure:
         if self.baseline.compared:  # the user chose them, whatever they take
             self._take(of_names(self._costs, self.baseline.compared))
             return self.judge.calibrate(checkout, deadline, until=until)

@@ -50,7 +50,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.blocks import ConfigBlocks, RawPair
-from agent.measuring.disturbance import is_too_little
+from agent.measuring.disturbance import hosts_ms, is_too_little
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.statistics import geometric_mean
@@ -331,14 +331,15 @@ class WorkerPairs:
                 blocks.append(taken)
             if quad in checked:  # inputs move at odd seeds: in one of two checks, then
                 self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
-        warm_ms, keeps_host = {}, False
+        warm_ms, keeps_host, known_ms = {}, False, 0.0
         for whose in (True, False) if self.watch else ():
             reported_ms = geometric_mean([b.latency_ms for b in blocks if b.incumbent is whose])
             with at_arm(whose), self.spent.on("warm launches"):
                 size = timing.burst(estimate_ms[whose], count[whose])
-                warm = self._warm(arms[whose], size, reported_ms)
+                warm = self._warm(arms[whose], size, reported_ms + known_ms)
             warm_ms[whose] = warm.ms
-            keeps_host |= whose and warm.keeps_host
+            if whose and warm.keeps_host:
+                keeps_host, known_ms = True, hosts_ms(reported_ms, warm.ms)
         method = prepared[True].method
         with self.spent.on("least time"):
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0

@@ -25,13 +25,6 @@ from agent.harness.processes.results import (
 from tile_agent_pytest.examining.calls import ArgumentLayout
 from tile_agent_pytest.process_tree import ProcessorTimes
 
-QUEUE_MS = 4.0
-"""How long the host may queue a burst of calls that each keep it."""
-LEAST_QUEUED = 8
-"""Calls of such a burst at least."""
-MOST_HOST_MS = 1e6
-"""What is believed of a worker."""
-
 
 @dataclass(frozen=True)
 class WarmLaunch:
@@ -39,7 +32,7 @@ class WarmLaunch:
 
     ms: float
     keeps_host: bool
-    """By the worker's word a call keeps the host, so that the GPU has to wait for it meanwhile."""
+    """By the worker's word a call keeps the host, so that the GPU may have to wait for it."""
 
 
 class CallOrders:
@@ -202,41 +195,28 @@ class CallOrders:
             if answer.get("event") == "failed":
                 raise WorkerDied(_early_end(answer))
 
-    def burst(self, count: int, deadline: float, queued: int = 0) -> float:
+    def burst(self, count: int, deadline: float) -> bool:
         """So many launches; it returns when they are over.
 
-        Args:
-            count: how many.
-            deadline: of the answer.
-            queued: the GPU waits for as long as the host takes to queue so many.
-
         Returns:
-            How long the host queues one where that keeps the GPU waiting, in ms; else 0.
+            Whether a call keeps the host for so long that the GPU may wait for it, by the worker's
+            word.
         """
-        answer = self._ask({"op": "burst", "count": count, "queued": queued}, deadline)
+        answer = self._ask({"op": "burst", "count": count}, deadline)
         with understood():
-            if not 0 <= (host_ms := float(answer["host_ms"])) <= MOST_HOST_MS:
-                raise ValueError(f"a call keeps the host for {host_ms} ms")
-            return host_ms
+            return bool(answer["keeps_host"])
 
     def warm_launch(self, size: int, deadline: float) -> WarmLaunch:
-        """What the GPU takes for a launch by our own clock: the difference of two bursts.
-
-        Args:
-            size: launches of the shorter one; fewer where each keeps the host, as one through
-                autograd does.
-            deadline: of the answers.
-        """
-        # Memory that was given up meanwhile is the caller's again after a first one.
-        if host_ms := self.burst(1, deadline):
-            size = min(size, max(LEAST_QUEUED, int(QUEUE_MS / host_ms)))
+        """The time of a launch by our own clock: the difference between two bursts and one."""
 
         def burst_ms(launches: int) -> float:
             begin = time.perf_counter()
-            self.burst(launches, deadline, 2 * size)
+            self.burst(launches, deadline)
             return (time.perf_counter() - begin) * 1e3
 
-        return WarmLaunch(max(0.0, burst_ms(2 * size) - burst_ms(size)) / size, host_ms > 0)
+        # Memory that was given up meanwhile is the caller's again after a first one.
+        keeps_host = self.burst(1, deadline)
+        return WarmLaunch(max(0.0, burst_ms(2 * size) - burst_ms(size)) / size, keeps_host)
 
     def go(self) -> None:
         """Let the test go on."""

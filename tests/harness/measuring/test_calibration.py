@@ -20,7 +20,7 @@ from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.measuring.timed_pass import TimedPass
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, deadline_in
-from agent.measuring.decision import Rules
+from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
 from agent.measuring.pair_cost import PairCost, PairTime
 from agent.measuring.statistics import Comparison
@@ -178,6 +178,52 @@ class ByTheClock(ScriptedJudge):
         self.limits.append(until)
         after_first(self.time_of_pair)
         return Calibration(0.01, {}, band=0.1, pairs=8, pair_time=self.time_of_pair)
+
+
+class OutOfMemory(ByTheClock):
+    """Fails for want of memory in one test, as long as that is compared."""
+
+    def __init__(self, poor: str) -> None:
+        super().__init__(1.0)
+        self.poor = poor
+
+    def compare_on(self, subset: Subset | None) -> None:
+        super().compare_on(subset)
+        self.fails = subset is None or self.poor in subset.tests or self.poor not in NODEIDS
+
+    def calibrate(
+        self,
+        checkout: Checkout,
+        deadline: float,
+        after_first: Callable[[PairTime], None] = lambda _: None,
+        until: float = math.inf,
+    ) -> Calibration | Failure:
+        if self.fails:
+            self.limits.append(until)
+            return Failure(Status.CRASH, True, "out of memory", lacks_memory=(self.poor,))
+        return super().calibrate(checkout, deadline, after_first, until)
+
+
+@pytest.mark.parametrize(
+    ("poor", "costs", "attempts", "ends"),
+    [
+        (NODEIDS[7], COSTS, 2, Calibration),
+        ("test_kernel.py::test_other", COSTS, 1, Failure),  # nothing is known of it
+        (NODEIDS[7], (*COSTS[:7], replace(COSTS[7], latencies_ms={})), 1, Failure),
+    ],
+)
+def test_what_cannot_be_left_out_ends_the_calibration(
+    checkout: Checkout,
+    poor: str,
+    costs: tuple[PerfTestCost, ...],
+    attempts: int,
+    ends: type[Calibration | Failure],
+) -> None:
+    judge, baseline = OutOfMemory(poor), Baselined((), 1, 1.0, costs=costs)
+    budgeted = BudgetedCalibration(judge, baseline, MeasuringBudget(1e6, most_pair_s=1e9))
+    assert isinstance(budgeted.measure(checkout, deadline_in(60)), ends)
+    assert len(judge.limits) == attempts
+    assert len(set(judge.limits)) == 1  # the budget is one
 
 
 def asked(
