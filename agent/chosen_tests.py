@@ -1,52 +1,74 @@
 """Which of the tests that reach a kernel through its package are about it. Read, not run.
 
 A package that hands on a hundred operators is imported by a file of tests for each dozen of them:
-what tests a kernel names what the kernel's file defines.
+what tests a kernel names what the kernel's file defines, or what a module, a fixture or a helper
+makes of that. A file with few tests is taken as it is.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeGuard
 
 from agent.importers import Tree, parsed
 
-_OPTION = re.compile(rb"addoption\(\s*[\"'](--[\w-]+)")
+FEW = 8
+"""Tests of a file that are all run: leaving some out would save little."""
+
+
+@dataclass(frozen=True)
+class ChosenTests:
+    """What is run, and what is told of the rest."""
+
+    tests: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def chosen(
     tree: Tree, kernel: str, files: Sequence[str], whole: Collection[str], through: Iterable[str]
-) -> list[str]:
+) -> ChosenTests:
     """Of files of tests those that are about a kernel, in order; all files where none seems to be.
-
-    Of a file in which every test is, the file; else the tests that name what the kernel's file
-    defines, or what a module through which it is reached makes of that.
 
     Args:
         tree: the commit.
         kernel: the file.
         files: of tests.
-        whole: those that are taken in any case.
+        whole: those that are taken in any case, as they are.
         through: the modules by which the others reach the kernel.
     """
-    defined = {name for node in _module(tree, kernel).body for name in _defines(node)}
-    wanted = {name for name in defined if not name.startswith("_")}
-    for module in through:
-        wanted = _reaching(_module(tree, module).body, wanted)
+    wanted = {name for name in _defined(_body(tree, kernel)) if not name.startswith("_")}
+    inits = (str(folder / "__init__.py") for folder in PurePosixPath(kernel).parents)
+    for module in dict.fromkeys((*inits, *through)):
+        body = _body(tree, module)
+        # What a package defines beside what it hands on may be about all of it: a switch.
+        is_hub = module.endswith("__init__.py")
+        wanted = wanted | {*_renamed(body, wanted)} if is_hub else _reaching(body, wanted)
     taken: list[str] = []
+    notes: list[str] = []
+    silent: list[str] = []
     for file in files:
-        body = _module(tree, file).body
-        names = _reaching(body, wanted)
-        tests = [node for node in body if _is_test(node)]
+        names = _reaching(_body(tree, file), _by_helpers(tree, file, wanted))
+        tests = [node for node in _body(tree, file) if _is_test(node)]
         about = [node.name for node in tests if _mentions(node, names)]
-        if file in whole or (about and len(about) == len(tests)):
+        if file in whole or (about and len(tests) <= max(FEW, len(about))):
             taken.append(file)
-        else:
+        elif not about and _imports(_body(tree, file), names):
+            taken.append(file)  # for what, is not seen
+        elif about:
             taken += [f"{file}::{name}" for name in about]
-    return taken or list(files)
+            notes.append(
+                f"of {file} {len(about)} of {len(tests)} tests are taken, which name what {kernel} "
+                f"defines: --tests {file} takes all"
+            )
+        else:
+            silent.append(file)
+    if not taken:
+        return ChosenTests(tuple(files))
+    notes += [f"left out: {file}, which names nothing that {kernel} defines" for file in silent]
+    return ChosenTests(tuple(taken), tuple(notes))
 
 
 def loaded_together(tree: Tree, tests: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -57,15 +79,15 @@ def loaded_together(tree: Tree, tests: Sequence[str]) -> tuple[list[str], list[s
     """
     by_conftest: dict[str, list[str]] = {}
     for test in tests:
-        by_conftest.setdefault(_conftest(tree, test), []).append(test)
-    kept: dict[str, frozenset[bytes]] = {}
+        by_conftest.setdefault(_adding_conftest(tree, test), []).append(test)
+    kept: list[frozenset[str]] = []
     left_out: list[str] = []
     for conftest, files in sorted(by_conftest.items(), key=_preference):
         options = _options(tree, conftest) if conftest else frozenset()
-        if any(options & others for others in kept.values()):
+        if any(options & others for others in kept):
             left_out += files
         else:
-            kept[conftest] = options
+            kept.append(options)
     return [test for test in tests if test not in left_out], left_out
 
 
@@ -74,17 +96,63 @@ def _preference(item: tuple[str, list[str]]) -> tuple[bool, int]:
     return "test" not in str(PurePosixPath(conftest).parent), -len(files)
 
 
-def _conftest(tree: Tree, test: str) -> str:
-    """The nearest one above a test that adds options; empty where none does."""
+def _adding_conftest(tree: Tree, test: str) -> str:
+    """The nearest conftest above a test that adds options; empty where none does."""
+    return next((path for path in _conftests(tree, test) if _options(tree, path)), "")
+
+
+def _conftests(tree: Tree, test: str) -> Iterator[str]:
     for folder in PurePosixPath(test).parents:
         path = str(folder / "conftest.py")
-        if path in tree.files and _options(tree, path):
-            return path
-    return ""
+        if path in tree.files:
+            yield path
 
 
-def _options(tree: Tree, conftest: str) -> frozenset[bytes]:
-    return frozenset(_OPTION.findall(tree.read([conftest])[conftest]))
+def _options(tree: Tree, conftest: str) -> frozenset[str]:
+    """The options that a conftest adds come what may: not those whose refusal it expects."""
+    nodes = list(ast.walk(_module(tree, conftest)))
+    expected = {inner for node in nodes if isinstance(node, ast.Try) for inner in ast.walk(node)}
+    calls = (
+        node
+        for node in nodes
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "addoption"
+        and node not in expected
+    )
+    return frozenset(
+        argument.value
+        for call in calls
+        for argument in call.args
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    )
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+def _by_helpers(tree: Tree, test: str, names: set[str]) -> set[str]:
+    """The names with those of fixtures above a test, and of files beside it, that reach them."""
+    for conftest in _conftests(tree, test):
+        names = _reaching(_body(tree, conftest), names)
+    for helper in _beside(tree, test):
+        names = _reaching(_body(tree, helper), names)
+    return names
+
+
+def _beside(tree: Tree, test: str) -> Iterator[str]:
+    """The files that a test may import from: in its folder, or by their path from the root."""
+    folder = PurePosixPath(test).parent
+    for node in ast.walk(_module(tree, test)):
+        if isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".")
+            names = [alias.name for alias in node.names]
+            up = [folder, *folder.parents]
+            tops = up[node.level - 1 : node.level] if node.level else [folder, PurePosixPath()]
+            for top in tops:
+                place = top.joinpath(*filter(None, module))
+                candidates = (place, *(place / name for name in names))
+                yield from (p for c in candidates if (p := f"{c}.py") in tree.files and p != test)
 
 
 def _reaching(body: Collection[ast.stmt], names: Collection[str]) -> set[str]:
@@ -106,6 +174,15 @@ def _renamed(body: Collection[ast.stmt], names: Collection[str]) -> Iterator[str
                 yield alias.asname
 
 
+def _imports(body: Collection[ast.stmt], names: Collection[str]) -> bool:
+    return any(
+        alias.name in names
+        for node in body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
+
+
 def _mentions(node: ast.stmt, names: Collection[str]) -> bool:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return False
@@ -115,17 +192,24 @@ def _mentions(node: ast.stmt, names: Collection[str]) -> bool:
                 if name in names:
                     return True
             case ast.Constant(value=str(text)):
-                if text in names:
+                if text in names or text.rpartition(".")[2] in names:
                     return True
     return False
 
 
 def _defines(node: ast.stmt) -> Iterator[str]:
+    """What a statement binds, a test aside; of a fixture also what it is called."""
     match node:
         case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if not _is_test(node):
             yield name
-        case ast.Assign(targets=targets):
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
+            for decorator in node.decorator_list:
+                for given in decorator.keywords if isinstance(decorator, ast.Call) else ():
+                    if given.arg == "name" and isinstance(given.value, ast.Constant):
+                        yield str(given.value.value)
+        case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    yield inner.id
 
 
 def _is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
@@ -135,6 +219,27 @@ def _is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.ClassDef]:
         case ast.ClassDef(name=name):
             return name.startswith("Test")
     return False
+
+
+def _defined(body: Collection[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def _body(tree: Tree, path: str) -> list[ast.stmt]:
+    """The statements of a file, with those under its conditions; none where there is no file."""
+    found: list[ast.stmt] = []
+    left: list[ast.stmt] = list(_module(tree, path).body) if path in tree.files else []
+    while left:
+        node = left.pop(0)
+        if isinstance(node, ast.If | ast.Try | ast.With | ast.For):
+            blocks = [node.body, *(getattr(node, name, []) for name in ("orelse", "finalbody"))]
+            blocks += [handler.body for handler in getattr(node, "handlers", ())]
+            left = [inner for block in blocks for inner in block] + left
+        else:
+            found.append(node)
+    return found
 
 
 def _module(tree: Tree, path: str) -> ast.Module:

@@ -105,7 +105,9 @@ def find_target(
             *filter(_named_after(kernel), files),
             *_from_its_folder(tree, kernel, files),
         }
-        files = chosen(tree, kernel, files, whole, through)
+        found = chosen(tree, kernel, files, whole, through)
+        files = list(found.tests)
+        notes += found.notes
     return Target(
         kernel=kernel,
         backend=backend.name,

@@ -205,37 +205,70 @@ HUB = {
 """A package that hands on its operators."""
 
 
-def test_of_tests_of_a_whole_package_those_that_name_the_kernel(tmp_path: Path) -> None:
+OTHERS = "".join(f"def test_gelu_{n}(): assert pkg.gelu\n" for n in range(8))
+"""Tests of another operator, more than would be run with those of the kernel."""
+
+
+def chosen(tmp_path: Path, files: dict[str, str]) -> list[str]:
+    """The names of the tests that are taken out of tests/test_ops.py."""
+    head = "import pytest\nimport pkg\n\n"
+    files = {**HUB, **files, "tests/test_ops.py": f"{head}{files['tests/test_ops.py']}\n{OTHERS}"}
+    return [test.partition("::")[2] for test in found_tests(tmp_path, files).split()]
+
+
+@pytest.mark.parametrize(
+    ("tests", "taken"),
+    [
+        ("def test_it(): assert pkg.softmax\n", "test_it"),
+        ("def rows(x): return pkg.softmax(x)\ndef test_rows(): rows(1)\n", "test_rows"),
+        (
+            "def rows(x): return pkg.softmax(x)\nclass TestAll:\n"
+            "    @pytest.mark.parametrize('name', ['pkg.softmax'])\n"
+            "    def test_it(self, name): pass\n",
+            "TestAll",
+        ),
+        ("OPS: dict = {'s': pkg.softmax}\ndef test_it(): OPS['s'](1)\n", "test_it"),
+        (
+            "@pytest.fixture(name='op')\ndef made(): return pkg.softmax\ndef test_it(op): op(1)\n",
+            "test_it",
+        ),
+        ("if True:\n    def test_it(): assert pkg.softmax\n", "test_it"),
+        ("try:\n    import x\nexcept ImportError:\n    def test_it(): pkg.softmax\n", "test_it"),
+        ("from pkg import softmax as s\ndef test_it(): s(1)\n", "test_it"),
+    ],
+)
+def test_of_many_tests_of_a_package_those_that_reach_the_kernel(
+    tmp_path: Path, tests: str, taken: str
+) -> None:
     """As in FlagGems, whose files of tests each hold dozens of operators."""
-    tests = """\
-import pytest
-import pkg
-
-def rows(x):
-    return pkg.softmax(x)
-
-def test_softmax(): assert pkg.softmax
-def test_gelu(): assert pkg.gelu
-def test_rows(): rows(1)
-class TestAll:
-    @pytest.mark.parametrize("name", ["softmax"])
-    def test_it(self, name): getattr(pkg, name)
-"""
-    found = found_tests(tmp_path, {**HUB, "tests/test_ops.py": tests})
-    assert [test.partition("::")[2] for test in found.split()] == [
-        "test_softmax", "test_rows", "TestAll",
-    ]  # fmt: skip
+    assert chosen(tmp_path, {"tests/test_ops.py": tests}) == [taken]
 
 
-def test_a_file_of_which_every_test_is_about_the_kernel_and_one_of_which_none_is(
+def test_fixtures_helpers_and_other_names_reach_it_too(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": HUB["pkg/__init__.py"].replace("import softmax", "import softmax as sm"),
+        "tests/conftest.py": "import pytest, pkg\n@pytest.fixture\ndef op(): return pkg.sm\n",
+        "tests/util.py": "import pkg\ndef both(x): return pkg.sm(x)\n",
+        "tests/test_ops.py": "from .util import both\ndef test_alias(): pkg.sm(1)\n"
+        "def test_fixture(op): op(1)\ndef test_helper(): both(1)\n",
+    }
+    assert chosen(tmp_path, files) == ["test_alias", "test_fixture", "test_helper"]
+
+
+def test_a_file_of_few_tests_is_taken_as_it_is_and_what_is_left_out_is_told(
     tmp_path: Path,
 ) -> None:
-    every = "from pkg import softmax as s\n\ndef test_it(): s(1)\n"
+    few = "from pkg import softmax as s\n\ndef test_it(): s(1)\ndef test_more(): pass\n"
     none = "import pkg\nOPS = [pkg.softmax]\n\ndef test_it(): run()\ndef test_more(): run()\n"
     files = {**HUB, "tests/test_none.py": none}
     assert found_tests(tmp_path / "one", files) == "tests/test_none.py"
-    files["tests/test_every.py"] = every
-    assert found_tests(tmp_path / "two", files) == "tests/test_every.py"
+    files["tests/test_few.py"] = few
+    files["tests/test_many.py"] = f"import pkg\ndef test_it(): pkg.softmax(1)\n{OTHERS}"
+    repo = make_repo(tmp_path / "two", {**files, "pkg/kernels/softmax.py": KERNEL})
+    target = target_of(repo, "pkg/kernels/softmax.py")
+    assert target.tests == ("tests/test_few.py", "tests/test_many.py::test_it")
+    assert any("of tests/test_many.py 1 of 9 tests are taken" in note for note in target.notes)
+    assert any("left out: tests/test_none.py" in note for note in target.notes)
 
 
 def test_what_a_module_in_between_makes_of_a_kernel_counts(tmp_path: Path) -> None:
@@ -246,14 +279,20 @@ from pkg.kernels.softmax import softmax
 def scan(x): return x
 def attend(x): return softmax(x)
 """
-    tests = """\
-from pkg.interface import attend, scan
-
-def test_scan(): scan(1)
-def test_attend(): attend(1)
-"""
+    tests = "from pkg.interface import attend, scan\n\ndef test_attend(): attend(1)\n"
+    tests += "".join(f"def test_scan_{n}(): scan(1)\n" for n in range(8))
     files = {"pkg/interface.py": interface, "tests/test_interface.py": tests}
     assert found_tests(tmp_path, files) == "tests/test_interface.py::test_attend"
+
+
+def test_an_option_that_two_conftests_expect_to_share(tmp_path: Path) -> None:
+    adds = "def pytest_addoption(parser):\n    try:\n        parser.addoption('--mode')\n"
+    adds += "    except ValueError:\n        pass\n"
+    test = "from pkg.kernels.softmax import softmax\n\ndef test_it(): pass\n"
+    files = {f"{folder}/{name}": text for folder in ("tests/a", "tests/b") for name, text in
+             (("conftest.py", adds), ("test_softmax.py", test))}  # fmt: skip
+    found = found_tests(tmp_path, files)
+    assert found == "tests/a/test_softmax.py tests/b/test_softmax.py"
 
 
 def test_tests_and_benchmarks_whose_conftests_add_the_same_option(tmp_path: Path) -> None:
