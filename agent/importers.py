@@ -236,9 +236,9 @@ def takes(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
         kernel: that of the file, which begins as the test's does.
     """
     place = module_of(str(kernel))
-    if (folder := added_folder(text, test)) is not None:
-        return folder in place.parents
     ours = [m.split(".") for m in _TAKEN.findall(text) if m.rpartition(".")[2] == place.name]
+    if (folder := added_folder(text, test)) is not None:
+        return any(folder.joinpath(*parts) == place for parts in ours)
     return not ours or any(list(place.parts[-len(parts) :]) == parts for parts in ours)
 
 

@@ -236,7 +236,8 @@ def main() -> int:
 def work_on(
     wanted: RepositoryRun, clones: Path, out: Path, limit_s: float, iterations: int | None
 ) -> dict[str, Any]:
-    """One run to its end, or to its limit; one that was ended there goes on. Returns plain JSON."""
+    """One run to its end, or to its limit; one that was ended there goes on, and one that has come
+    to its end is not begun again. Returns plain JSON."""
     work = out.resolve() / wanted.name.replace("/", "-")
     repository = work / wanted.repository
     agent = [sys.executable, "-m", "agent"]
@@ -244,14 +245,19 @@ def work_on(
     if iterations is not None:
         command += ["--max-iterations", str(iterations)]
     command += wanted.arguments
-    beginning = work / "began"
+    beginning, ending = work / "began.json", work / "record.json"
+    if ending.exists() and not (known := json.loads(ending.read_text()))["cut"]:
+        return dict(known)
     goes_on = beginning.exists() and bool(_journals(repository))
+    if beginning.exists() and not goes_on:  # it was ended before there was anything to lose
+        shutil.rmtree(work)
     if not goes_on:
-        shutil.rmtree(work, ignore_errors=True)
         clone = ["git", "clone", "--quiet", "--no-hardlinks", str(clones / wanted.repository)]
         subprocess.run([*clone, str(repository)], check=True)
-        beginning.write_text(str(time.time()))
-    began = float(beginning.read_text())
+        commit = _git(repository, "rev-parse", "HEAD")
+        beginning.write_text(json.dumps({"commit": commit, "time_s": time.time()}))
+    begun = json.loads(beginning.read_text())
+    began = float(begun["time_s"])
     with (work / "log").open("a") as output:
         what = [*agent, "resume"] if goes_on else command
         end = until(what, repository, output.fileno(), limit_s)
@@ -259,7 +265,7 @@ def work_on(
     events = list(read(journals[0])) if (journals := _journals(repository)) else []
     record = {
         "name": wanted.name,
-        "commit": _git(repository, "rev-parse", "HEAD"),
+        "commit": begun["commit"],
         "command": ["tile-agent", *command[len(agent) :]],
         "exit_code": end.code,
         "cut": end.cut,
@@ -274,6 +280,7 @@ def work_on(
         with (work / "verify.log").open("w") as output:
             verified = until(verify, repository, output.fileno(), VERIFY_S)
         record["verified_on_branch"] = verified.code == 0 and not verified.cut
+    ending.write_text(json.dumps(record))
     return record
 
 

@@ -31,6 +31,8 @@ class ImportPlace:
         place = file.parent if file.name == "__init__.py" else file.with_suffix("")
         parts = tuple(recorded.split("."))
         if place.parts[-len(parts) :] != parts:  # a name that whoever loaded it made up
+            if not place.name.isidentifier():
+                return cls(recorded, None)  # no statement imports it
             parts = (place.name,)
         folder = Path(*place.parts[: -len(parts)])
         return cls(".".join(parts), None if folder in roots else folder)

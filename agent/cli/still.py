@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 SILENT_S = 60.0
 """After so long without a line, one says where the run is."""
@@ -36,7 +36,8 @@ class Still:
         def watch() -> None:
             while not over.wait(min(_LOOK_S, self._silent_s)):
                 if time.monotonic() - self._shown >= self._silent_s:
-                    tell()
+                    with suppress(Exception):  # the run does not end for want of a line
+                        tell()
                     self.shown()
 
         thread = threading.Thread(target=watch, name="still", daemon=True)

@@ -41,7 +41,7 @@ def test_a_run_that_could_not_begin_is_a_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_a_run_on_a_clone_leaves_the_clone_as_it_is(
+def test_a_run_on_a_clone_leaves_the_clone_as_it_is_and_goes_on_after_its_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     isolate(monkeypatch, tmp_path)
@@ -52,7 +52,11 @@ def test_a_run_on_a_clone_leaves_the_clone_as_it_is(
     wanted = RepositoryRun(
         "own/double", clone.name, "double.py", ("--python", sys.executable, "--only", "block-size")
     )
+    first = work_on(wanted, clone.parent, tmp_path / "out", limit_s=4, iterations=1)
+    assert first["cut"]
     record = work_on(wanted, clone.parent, tmp_path / "out", limit_s=200, iterations=1)
+    assert work_on(wanted, clone.parent, tmp_path / "out", limit_s=0, iterations=1) == record
+    assert record["commit"] == git(clone, "rev-parse", "HEAD")
     ends = (ExitCode.DONE, ExitCode.NO_IMPROVEMENT, ExitCode.STOPPED)  # one iteration is its limit
     assert record["exit_code"] in ends, record["last_line"]
     assert record["to_baseline_s"] > 0 and record["calibration_s"] > 0

@@ -25,6 +25,8 @@ LLAMA, BLOOM = PurePosixPath("models/llama/rotary.py"), PurePosixPath("models/bl
 )
 def test_whose_tests_they_are(text: str, llama: bool, bloom: bool) -> None:
     test = PurePosixPath("tests/test_rotary_captured.py")
+    below = PurePosixPath("models/llama/old/rotary.py")
+    assert takes(text, test, below) == (llama and bloom)
     assert (takes(text, test, LLAMA), takes(text, test, BLOOM)) == (llama, bloom)
 
 

@@ -27,6 +27,18 @@ def test_a_line_comes_where_nothing_else_was_shown() -> None:
     assert len(told) == count
 
 
+def test_a_line_that_cannot_be_shown_ends_nothing() -> None:
+    still, told = Still(silent_s=0.05), []
+
+    def tell() -> None:
+        told.append(1)
+        raise OSError("a closed pipe")
+
+    with still.telling(tell):
+        time.sleep(0.5)
+    assert len(told) >= 2
+
+
 def test_the_line_says_where_the_run_is() -> None:
     run = advance(Run(), STARTED)
     line = in_a_line(run, Moment(83.0, "12 done, now tests/test_x.py::test_y[3]"))

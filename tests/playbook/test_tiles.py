@@ -61,6 +61,16 @@ def test_where_a_size_may_be_set(launch: str) -> None:
     assert resized(text, {"BLOCK": 2048}) == text.replace("1024", "2048")
 
 
+def test_an_integer_is_changed_that_is_a_default_of_one_of_two_launches() -> None:
+    text = (
+        f"{COPY}B = 1024\n\ndef run(x, y, n):\n"
+        "    copy[(triton.cdiv(n, B),)](x, y, n, BLOCK=B)\n\n"
+        "def other(x, y, n, block=B):\n"
+        "    copy[(triton.cdiv(n, block),)](x, y, n, BLOCK=block)\n"
+    )
+    assert resized(text, {"BLOCK": 2048}) == text.replace("1024", "2048")
+
+
 def test_a_default_is_changed_and_who_gives_another_size_keeps_it() -> None:
     text = (
         f"{COPY}def run(x, y, n, block: int = 1024):\n{GRID}    copy[grid](x, y, n, BLOCK=block)\n"

@@ -14,7 +14,7 @@ Otherwise the reason is told, in one line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 from libcst.metadata import Assignment
@@ -132,8 +132,22 @@ def _literals(source: Source, kernel: Kernel, constant: str, defaults: bool) -> 
             raise NotApplicable(f"what the launch at line {line} gives {reason}") from None
         if literal.is_default and not defaults:
             raise NotApplicable(f"a caller chooses it: line {line} passes on a parameter")
-        found[literal.node] = literal
+        found[literal.node] = _joined(found.get(literal.node), literal)
     return tuple(found.values())
+
+
+def _joined(known: Literal | None, literal: Literal) -> Literal:
+    """An integer with the names that carry it to each of several launches."""
+    if known is None:
+        return literal
+    names = dict.fromkeys((*known.names, *literal.names))
+    assignments = dict.fromkeys((*known.assignments, *literal.assignments))
+    return replace(
+        known,
+        names=tuple(names),
+        assignments=tuple(assignments),
+        is_default=known.is_default or literal.is_default,
+    )
 
 
 def _default(kernel: Kernel, constant: str) -> cst.BaseExpression | None:

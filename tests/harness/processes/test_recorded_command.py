@@ -9,19 +9,33 @@ import pytest
 
 from agent.harness.processes.recorded_command import LAUNCHES, run_recorded
 
-SCRIPT = "import sys, shop, numbers\nassert shop.PLACE == sys.argv[1], shop.PLACE\nnumbers.Number\n"
+SCRIPT = """
+import sys, shop, numbers
+import shop.parts
+assert shop.PLACE == sys.argv[1], shop.PLACE
+numbers.Number
+try:
+    import runs
+except ImportError:
+    runs = None
+assert runs is None
+"""
 
 
 def test_a_script_finds_the_projects_modules_after_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a script Python adds its own folder alone; what hides a module of Python's stays away."""
+    """Of a script Python adds its own folder alone; what hides a module of Python's stays away, and
+    a folder that is no package."""
     project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     for folder in (project / "benchmarks", elsewhere):
         folder.mkdir(parents=True)
     (project / "benchmarks" / "call.py").write_text(SCRIPT)
+    (project / "runs").mkdir()
     for place in (project, elsewhere):
-        (place / "shop.py").write_text(f"PLACE = {place.name!r}\n")
+        (place / "shop").mkdir()
+        (place / "shop" / "__init__.py").write_text(f"PLACE = {place.name!r}\n")
+        (place / "shop" / "parts.py").write_text("")
         (place / "numbers.py").write_text("")
     monkeypatch.delenv("PYTHONPATH", raising=False)
 

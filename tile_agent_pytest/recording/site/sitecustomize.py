@@ -27,6 +27,24 @@ def _load_package() -> None:
     spec.loader.exec_module(module)
 
 
+class _Last:
+    """Finds what nobody else does: modules of the project, for a script in one of its folders.
+
+    No folder without a package in it: a script may ask whether `wandb` is there, and the project
+    have a folder of that name.
+    """
+
+    def __init__(self, places: list[str]) -> None:
+        self._places = places
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        """What Python asks a finder."""
+        if path is not None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, self._places)
+        return spec if spec is not None and spec.origin is not None else None
+
+
 def _go_on() -> None:
     """Run the next `sitecustomize` of the path, where there is one."""
     places = [place for place in sys.path if Path(place).resolve() != _HERE]
@@ -40,6 +58,6 @@ def _go_on() -> None:
 if os.environ.get("TILE_AGENT_RECORDER"):
     _load_package()
     _setting = json.loads(os.environ["TILE_AGENT_RECORDER"])
-    sys.path += [place for place in _setting["also_on_path"] if place not in sys.path]
+    sys.meta_path.append(_Last(_setting["also_on_path"]))
     importlib.import_module(_setting["module"]).install(_setting)
 _go_on()
