@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 _HERE = Path(__file__).resolve().parent
 _PACKAGE = "tile_agent_pytest"
@@ -27,7 +30,7 @@ def _load_package() -> None:
     spec.loader.exec_module(module)
 
 
-class _Last:
+class _Last(importlib.abc.MetaPathFinder):
     """Finds what nobody else does: modules of the project, for a script in one of its folders.
 
     No folder without a package in it: a script may ask whether `wandb` is there, and the project
@@ -37,11 +40,16 @@ class _Last:
     def __init__(self, places: list[str]) -> None:
         self._places = places
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        """What Python asks a finder."""
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,  # noqa: ARG002 - asked of all finders
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A module or package at the top; what is in a package, that says itself."""
         if path is not None:
             return None
-        spec = importlib.machinery.PathFinder.find_spec(name, self._places)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, self._places)
         return spec if spec is not None and spec.origin is not None else None
 
 
