@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeGuard
 
@@ -243,7 +244,12 @@ def _body(tree: Tree, path: str) -> list[ast.stmt]:
 
 
 def _module(tree: Tree, path: str) -> ast.Module:
+    return _parsed(tree.read([path])[path])
+
+
+@lru_cache(maxsize=256)
+def _parsed(source: bytes) -> ast.Module:
     try:
-        return parsed(tree.read([path])[path])
+        return parsed(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module(body=[], type_ignores=[])
