@@ -159,7 +159,8 @@ def capture_tests(
 
 def trying(found: CapturedTests) -> str:
     """A line for who waits while captured tests are run for the first time."""
-    return f"captured   {found.cases} cases; they are tried on the code itself"
+    cases = "1 case; it is" if found.cases == 1 else f"{found.cases} cases; they are"
+    return f"captured   {cases} tried on the code itself"
 
 
 def without_failing(

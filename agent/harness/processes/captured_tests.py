@@ -39,7 +39,8 @@ def failing_cases(
     # as where they were captured, and in a run
     mended = [] if environment.gpu else ["-p", "tile_agent_pytest.mending_plugin"]
     if sys_path:
-        variables = {**variables, "PYTHONPATH": os.pathsep.join(map(str, sys_path))}
+        theirs = filter(None, [os.environ.get("PYTHONPATH")])
+        variables = {**variables, "PYTHONPATH": os.pathsep.join([*map(str, sys_path), *theirs])}
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
