@@ -313,21 +313,6 @@ def test_a_benchmark_of_the_files_own_is_no_entry_point(repo: Path) -> None:
     assert done.json["entries"][0]["cases"] == 2
 
 
-def test_the_tests_are_tried_with_the_users_own_path(
-    repo: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    needs = OPERATORS.replace("import torch\n", "import elsewhere\nimport torch\n", 1)
-    call = "import torch\nfrom needs import gather\n"
-    call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"
-    write(repo, {"needs.py": needs, "call.py": call})
-    write(repo.parent / "installed", {"elsewhere.py": ""})
-    monkeypatch.setenv("PYTHONPATH", str(repo.parent / "installed"))
-    given = ("--kernel", "needs.py", "--json", "--", PYTHON, "call.py")
-    done = tile_agent(repo, "capture", *given, env=dict(os.environ))
-    assert done.code == 0, done.err
-    assert done.json["notes"] == []
-
-
 def test_a_folder_named_src_may_be_the_package(repo: Path) -> None:
     call = "import torch\nfrom src.operators import gather\n"
     call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"

@@ -1,0 +1,35 @@
+"""Captured tests are tried as they will be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.harness.processes.captured_tests import failing_cases
+
+TEST = """
+import elsewhere
+import ours
+import pytest
+
+
+@pytest.mark.parametrize("n", [1])
+def test_it(n):
+    assert elsewhere.PLACE != ours.PLACE
+"""
+
+
+def test_modules_are_those_of_the_project_and_of_the_users_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ours", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.py").write_text(f"PLACE = {name!r}\n")
+    (tmp_path / "elsewhere" / "ours.py").write_text("PLACE = 'elsewhere'\n")
+    (test := tmp_path / "test_it.py").write_text(TEST)
+    roots = [tmp_path / "ours"]
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    assert failing_cases(test, tmp_path, "triton", roots) == {}
+    monkeypatch.delenv("PYTHONPATH")
+    assert failing_cases(test, tmp_path, "triton", roots) != {}
