@@ -626,6 +626,23 @@ def test_calls_of_the_file_itself_go_before_those_of_another(repo: Path) -> None
     assert left_out in done.json["notes"]
 
 
+def test_what_the_file_launches_for_an_object_is_none_of_another_files_launches(
+    repo: Path,
+) -> None:
+    """A call inside that no text can make; the outer one launches by itself, and is a test."""
+    of_object = "\n\ndef of_object(holder, x):\n    y = torch.empty_like(x)\n"
+    of_object += "    scale_kernel[(1,)](x, y, x.numel(), holder.factor, BLOCK=128)\n"
+    mixed = "\n\nclass Holder:\n    factor = 3.0\n\n\ndef mixed(x):\n"
+    mixed += "    ops.of_object(Holder(), x)\n    return scaled(x)\n"
+    use = "import torch\nfrom kernels.launchers import mixed\nmixed(torch.ones(40))\n"
+    text = (repo / KERNEL).read_text()
+    files = {KERNEL: text + of_object, "kernels/launchers.py": LAUNCHERS + mixed, "use.py": use}
+    write(repo, files)
+    done = capture(repo, PYTHON, "use.py")
+    assert done.code == 0, done.err
+    assert set(cases(repo)) == {"MIXED"}
+
+
 def test_what_a_third_file_launches_is_not_taken_for_a_call_of_the_second(repo: Path) -> None:
     """Its kernels could not be replaced: the test would compare a candidate with itself."""
     third = "from kernels.operators import scale_kernel\n\nBY_NAME = {'scale': [scale_kernel]}\n"

@@ -77,10 +77,13 @@ class OpenCall:
     """A third module launched, which nobody watches: the call tells nothing of that."""
     launches: dict[str, None] = field(default_factory=dict)
 
+    def may_hold(self, launching: str) -> bool:
+        """Whether calls inside, of the file or of the module that launches, may be a part of it."""
+        return self.writable and self.launching in ("", launching)
+
     def holds(self, launching: str) -> bool:
-        """Whether calls inside, of the file or of the module that launches, count as a part of
-        it."""
-        return self.writable and self.has_tensors and self.launching in ("", launching)
+        """Whether they are, and nobody looks at them."""
+        return self.may_hold(launching) and self.has_tensors
 
 
 @dataclass
@@ -200,7 +203,7 @@ class ProcessRecorder:
                     self._tell(call, entry, function, args, kwargs)
                 except Exception as problem:  # the command is to end as it would without us
                     self._write({"fault": f"{entry.name}: {type(problem).__name__}: {problem}"})
-                if outer is not None and outer.writable and not call.writable:
+                if outer is not None and outer.may_hold(entry.launching) and not call.writable:
                     self._here.call = outer
                     return function(*args, **kwargs)
                 clock = self._clock.start()
