@@ -20,7 +20,7 @@ from agent import environment as machine
 from agent.backends import BACKENDS
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
-from agent.capture.files import CaptureFiles, stem_of
+from agent.capture.files import CaptureFiles
 from agent.capture.import_place import ImportPlace
 from agent.capture.operators import with_own_operators
 from agent.capture.refused import Case, with_distinct, without
@@ -34,6 +34,7 @@ from agent.harness.processes.recorded_command import (
     other_python,
     run_recorded,
 )
+from agent.importers import module_of
 from agent.redaction import redact
 from agent.repository import shown
 from agent.target import Target
@@ -138,7 +139,7 @@ def capture_tests(
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
     names = [backend in test for test in test_names(found)]
     mixed = any(names) and not all(names)  # those that name it would be taken for all
-    named = mixed or _named_after(backend, files.test, stem_of(kernel))
+    named = mixed or _named_after(backend, files.test, module_of(str(kernel)).name)
     suffix = f"_{backend}" if named else ""
     place = _import_place(found[0].calls[0].module, kernel.resolve())
     source = CapturedSource(

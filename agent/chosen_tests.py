@@ -51,13 +51,14 @@ def chosen(
     notes: list[str] = []
     silent: list[str] = []
     for file in files:
-        names = _reaching(_body(tree, file), _by_helpers(tree, file, wanted))
-        tests = [node for node in _body(tree, file) if _is_test(node)]
+        body = _body(tree, file)
+        names = _reaching(body, _by_helpers(tree, file, wanted))
+        tests = [node for node in body if _is_test(node)]
         about = [node.name for node in tests if _mentions(node, names)]
-        if file in whole or (about and len(tests) <= max(FEW, len(about))):
+        is_small = about and len(tests) <= max(FEW, len(about))
+        is_unseen = not about and _imports(body, names)  # for what it imports it
+        if file in whole or is_small or is_unseen:
             taken.append(file)
-        elif not about and _imports(_body(tree, file), names):
-            taken.append(file)  # for what, is not seen
         elif about:
             taken += [f"{file}::{name}" for name in about]
             notes.append(

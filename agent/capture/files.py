@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from agent.importers import takes
+from agent.importers import module_of, takes
 from agent.target import CAPTURED
 
 
@@ -30,7 +30,7 @@ class CaptureFiles:
         folders above it tell them apart.
         """
         if test is not None:
-            return cls._called(stem_of(kernel), test)
+            return cls._called(module_of(str(kernel)).name, test)
         folder = _folder(kernel)
         for stem in _stems(kernel):
             found = cls._called(stem, folder / f"test_{stem}{CAPTURED}")
@@ -51,14 +51,9 @@ class CaptureFiles:
         return next((path for path in every if os.path.lexists(path)), None)
 
 
-def stem_of(kernel: Path) -> str:
-    """The name of a kernel's file without its suffix; of a package that of its folder."""
-    return kernel.parent.name if kernel.name == "__init__.py" else kernel.stem
-
-
 def _stems(kernel: Path) -> Iterator[str]:
     """The file's name, then with those of more and more folders before it."""
-    stem = stem_of(kernel)
+    stem = module_of(str(kernel)).name
     yield stem
     place = kernel.resolve().parent
     for folder in (place, *place.parents):

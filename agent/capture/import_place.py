@@ -10,6 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.importers import module_of
+
 
 @dataclass(frozen=True)
 class ImportPlace:
@@ -28,7 +30,7 @@ class ImportPlace:
             file: where it lies, absolute.
             roots: from where a project's modules are imported, without more.
         """
-        place = file.parent if file.name == "__init__.py" else file.with_suffix("")
+        place = module_of(str(file))
         parts = tuple(recorded.split("."))
         if place.parts[-len(parts) :] != parts:  # a name that whoever loaded it made up
             if not place.name.isidentifier():

@@ -52,7 +52,7 @@ def test_a_run_on_a_clone_leaves_the_clone_as_it_is_and_goes_on_after_its_limit(
     wanted = RepositoryRun(
         "own/double", clone.name, "double.py", ("--python", sys.executable, "--only", "block-size")
     )
-    first = work_on(wanted, clone.parent, tmp_path / "out", limit_s=4, iterations=1)
+    first = work_on(wanted, clone.parent, tmp_path / "out", limit_s=3, iterations=1)
     assert first["cut"]
     record = work_on(wanted, clone.parent, tmp_path / "out", limit_s=200, iterations=1)
     assert work_on(wanted, clone.parent, tmp_path / "out", limit_s=0, iterations=1) == record

@@ -142,12 +142,7 @@ def _joined(known: Literal | None, literal: Literal) -> Literal:
         return literal
     names = dict.fromkeys((*known.names, *literal.names))
     assignments = dict.fromkeys((*known.assignments, *literal.assignments))
-    return replace(
-        known,
-        names=tuple(names),
-        assignments=tuple(assignments),
-        is_default=known.is_default or literal.is_default,
-    )
+    return replace(known, names=tuple(names), assignments=tuple(assignments))
 
 
 def _default(kernel: Kernel, constant: str) -> cst.BaseExpression | None:

@@ -156,10 +156,13 @@ def test_what_the_gpu_does_not_hold_twice_is_never_compared(
 
 
 class ByTheClock(ScriptedJudge):
-    """Says what a first pair takes, as a multiple of what the costs say; asks no worker."""
+    """Says what a first pair takes, as a multiple of what the costs say; asks no worker.
 
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
+    It fails for want of memory in one test, if any, as long as that may be compared.
+    """
+
+    def __init__(self, factor: float, poor: str = "") -> None:
+        self.factor, self.poor = factor, poor
         self.asked: list[tuple[str, ...] | None] = []
         self.limits: list[float] = []
 
@@ -176,32 +179,10 @@ class ByTheClock(ScriptedJudge):
         until: float = math.inf,
     ) -> Calibration | Failure:
         self.limits.append(until)
+        if self.poor in self.time_of_pair.tests_s or self.poor not in ("", *NODEIDS):
+            return Failure(Status.CRASH, True, "out of memory", lacks_memory=(self.poor,))
         after_first(self.time_of_pair)
         return Calibration(0.01, {}, band=0.1, pairs=8, pair_time=self.time_of_pair)
-
-
-class OutOfMemory(ByTheClock):
-    """Fails for want of memory in one test, as long as that is compared."""
-
-    def __init__(self, poor: str) -> None:
-        super().__init__(1.0)
-        self.poor = poor
-
-    def compare_on(self, subset: Subset | None) -> None:
-        super().compare_on(subset)
-        self.fails = subset is None or self.poor in subset.tests or self.poor not in NODEIDS
-
-    def calibrate(
-        self,
-        checkout: Checkout,
-        deadline: float,
-        after_first: Callable[[PairTime], None] = lambda _: None,
-        until: float = math.inf,
-    ) -> Calibration | Failure:
-        if self.fails:
-            self.limits.append(until)
-            return Failure(Status.CRASH, True, "out of memory", lacks_memory=(self.poor,))
-        return super().calibrate(checkout, deadline, after_first, until)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +200,7 @@ def test_what_cannot_be_left_out_ends_the_calibration(
     attempts: int,
     ends: type[Calibration | Failure],
 ) -> None:
-    judge, baseline = OutOfMemory(poor), Baselined((), 1, 1.0, costs=costs)
+    judge, baseline = ByTheClock(1.0, poor), Baselined((), 1, 1.0, costs=costs)
     budgeted = BudgetedCalibration(judge, baseline, MeasuringBudget(1e6, most_pair_s=1e9))
     assert isinstance(budgeted.measure(checkout, deadline_in(60)), ends)
     assert len(judge.limits) == attempts
