@@ -54,6 +54,34 @@ def test_a_short_kernel_is_timed_as_a_graph() -> None:
     assert 0 < estimate_ms < 0.02
 
 
+def test_launches_of_a_short_kernel_read_memory_and_the_last_one_the_tests_own() -> None:
+    """4 MiB in and out: fifty launches on the same would find most of it in the cache."""
+    import torch
+
+    from tile_agent_pytest.bench import AsColdGraph, AsGraph, open_sampler
+
+    x = torch.randn(1 << 20, device="cuda")
+    given, at = x.clone(), x.data_ptr()
+    results: list[torch.Tensor] = []
+
+    def call() -> torch.Tensor:
+        results[:] = [torch.mul(x, 2.0)]
+        return results[0]
+
+    cold, _ = open_sampler(call)
+    assert isinstance(cold, AsColdGraph)
+    cold_ms = statistics.median(cold.sample(25))
+    assert torch.equal(results[0], 2 * given)
+    assert (x.data_ptr(), torch.equal(x, given)) == (at, True)
+    x.fill_(3.0)
+    cold.sample(1)
+    assert torch.all(results[0] == 6.0)
+    warm, _ = open_sampler(call, AsGraph.__name__)
+    assert statistics.median(warm.sample(25)) < cold_ms
+    few, _ = open_sampler(lambda: torch.mul(x[:1024], 1.0))
+    assert isinstance(few, AsGraph) and not isinstance(few, AsColdGraph)
+
+
 def test_what_a_graph_cannot_hold_is_timed_without_the_hosts_time() -> None:
     """A backward pass of short kernels: the host needs longer for it than the GPU."""
     import torch

@@ -7,15 +7,18 @@ both are measured in the same seconds on inputs that are made only once.
 
 from __future__ import annotations
 
-import functools
 import statistics
 import sys
-import warnings
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
+
+from tile_agent_pytest.capturable import can_be_captured
+from tile_agent_pytest.examining.tensors import reachable, within
+from tile_agent_pytest.input_sets import InputSets, count_of_sets, that_can_lie_elsewhere
 
 WARMUP_MS = 25.0
 REP_MS = 100.0
@@ -26,8 +29,6 @@ SHORT_MS = 0.02
 GRAPH_LAUNCHES = 50
 COVERED_MS = 0.03
 """Of the host's time; overwriting the L2 cache takes longer."""
-_WAITS = "called a synchronizing"
-"""How torch's warning of what waits for the GPU begins."""
 MOST_WAIT_MS = 2.0
 """Behind a flush: a call that keeps the host for longer waits for the GPU by itself, as a rule."""
 FIRST_WAIT_MS = 1.0
@@ -133,13 +134,17 @@ def open_gpu() -> None:
             torch.empty(1, device="cuda")
 
 
-def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Sampler, float]:
+def open_sampler(
+    fn: Callable[[], Any], method: str | None = None, tensors: Iterable[Any] | None = None
+) -> tuple[Sampler, float]:
     """Choose how to time `fn` and estimate its latency; compilation is over then.
 
     Args:
         fn: what to time.
         method: the name of a sampler's class, to have both arms of a comparison timed alike;
             chosen by the estimate when not given.
+        tensors: of those that it has at hand, which may be copied: a short kernel reads others at
+            each launch. All of them when not given.
 
     Returns:
         The sampler and its estimate in ms.
@@ -154,75 +159,34 @@ def open_sampler(fn: Callable[[], Any], method: str | None = None) -> tuple[Samp
     torch.cuda.synchronize()
     events = OnGpu(fn)
     estimate_ms = _estimate(events, MIN_SAMPLES)
-    if method is None:
-        short = estimate_ms < SHORT_MS and can_be_captured(fn)
-        method = AsGraph.__name__ if short else OnGpu.__name__
+    if method is None and not (estimate_ms < SHORT_MS and can_be_captured(fn)):
+        method = OnGpu.__name__
+    if method == OnGpu.__name__:
+        return events, estimate_ms
+    if tensors is None:
+        tensors = reachable(fn, "").values()
+    graph = _open_graph(fn, method, tensors)
+    return graph, _estimate(graph, MIN_SAMPLES)
+
+
+def _open_graph(fn: Callable[[], Any], method: str | None, tensors: Iterable[Any]) -> AsGraph:
+    """With a cold cache where its launches can have sets of inputs that overflow it."""
     if method == AsGraph.__name__:
-        graph = AsGraph(fn)
-        return graph, _estimate(graph, MIN_SAMPLES)
-    return events, estimate_ms
-
-
-def can_be_captured(fn: Callable[[], Any]) -> bool:
-    """Whether a call makes neither of two steps that a CUDA graph cannot hold; looked at beforehand
-    because a capture that fails leaves torch's allocator and generators as if it went on.
-
-    A backward pass adds up gradients on the stream that its leaves were made on, which is not the
-    one that is captured. What waits for the GPU, `.item()` for instance, cannot be replayed.
-    """
-    import torch
-
-    variable: Any = torch.autograd.Variable
-    engine, mode = variable._execution_engine, torch.cuda.get_sync_debug_mode()
-    watched = variable._execution_engine = _WatchedEngine(engine)
-    waits: Any = (
-        (torch._C, "_cuda_synchronize"),
-        (torch.cuda.Event, "synchronize"),
-        (torch.cuda.Stream, "synchronize"),
-    )
-    originals = [getattr(owner, name) for owner, name in waits]
-    waited: list[str] = []
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        try:
-            for (owner, name), original in zip(waits, originals, strict=True):
-                setattr(owner, name, _noted(original, waited))
-            torch.cuda.set_sync_debug_mode("warn")
-            fn()
-        finally:
-            torch.cuda.set_sync_debug_mode(mode)
-            for (owner, name), original in zip(waits, originals, strict=True):
-                setattr(owner, name, original)
-            variable._execution_engine = engine
-    torch.cuda.synchronize()
-    waited += [str(w.message) for w in told if str(w.message).startswith(_WAITS)]
-    return not watched.ran and not waited
-
-
-def _noted(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
-    """The function, which adds its name to the calls."""
-
-    @functools.wraps(function)
-    def noted(*args: Any, **kwargs: Any) -> Any:
-        calls.append(function.__name__)
-        return function(*args, **kwargs)
-
-    return noted
-
-
-class _WatchedEngine:
-    """Autograd's, which tells whether a backward pass was run."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-        self.ran = False
-
-    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        self.ran = True
-        return self._engine.run_backward(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
+        return AsGraph(fn)
+    cache_bytes = _l2_bytes()
+    movable = that_can_lie_elsewhere(tensors, cache_bytes)
+    returned = within(fn(), "result").values()
+    count = count_of_sets([*movable, *returned], cache_bytes, GRAPH_LAUNCHES)
+    del returned
+    if count == 1 and method is None:
+        return AsGraph(fn)
+    try:
+        sets = InputSets(movable, count)
+    except RuntimeError:  # the memory is short, for one
+        if method is not None:
+            raise
+        return AsGraph(fn)
+    return AsColdGraph(fn, sets)
 
 
 def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
@@ -232,6 +196,12 @@ def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
 
 def _estimate(sampler: Sampler, count: int) -> float:
     return max(statistics.median(sampler.sample(count)), 1e-5)
+
+
+def _l2_bytes() -> int:
+    import torch
+
+    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
 
 
 class OnGpu:
@@ -252,8 +222,8 @@ class OnGpu:
 
         self._torch = torch
         self._fn = fn
-        l2_bytes = torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size
-        self._flush = torch.zeros(max(2 * l2_bytes, 1 << 26) // 4, dtype=torch.int32, device="cuda")
+        size = max(2 * _l2_bytes(), 1 << 26)
+        self._flush = torch.zeros(size // 4, dtype=torch.int32, device="cuda")
         host_ms = self._host_ms()
         self.keeps_host = host_ms > COVERED_MS
         wait_ms = min(2 * host_ms, MOST_WAIT_MS) if self.keeps_host else 0.0
@@ -308,8 +278,8 @@ class OnGpu:
 class AsGraph:
     """A CUDA graph of many launches, replayed between two events; a sample is its mean launch.
 
-    The launches follow each other without the host, so the launch time is out of the figure. The
-    inputs of so short a kernel stay in the L2 cache, which the method's name says.
+    The launches follow each other without the host, so the launch time is out of the figure. They
+    find their inputs in the L2 cache, as all of them together fit into it.
     """
 
     method = f"CUDA graph of {GRAPH_LAUNCHES} launches, warm L2"
@@ -328,9 +298,12 @@ class AsGraph:
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            for _ in range(GRAPH_LAUNCHES):
-                fn()
+            self._launch(fn)
         torch.cuda.synchronize()
+
+    def _launch(self, fn: Callable[[], Any]) -> None:
+        for _ in range(GRAPH_LAUNCHES):
+            fn()
 
     def sample(self, count: int) -> list[float]:
         """One sample a replay."""
@@ -348,6 +321,28 @@ class AsGraph:
         for _ in range(max(1, count // GRAPH_LAUNCHES)):
             self._graph.replay()
         self._torch.cuda.synchronize()
+
+
+class AsColdGraph(AsGraph):
+    """The same, where each launch reads and writes memory that the L2 cache holds no more.
+
+    The last launch is on the first set: what it computes is read there.
+    """
+
+    method = f"CUDA graph of {GRAPH_LAUNCHES} launches, cold L2"
+
+    def __init__(self, fn: Callable[[], Any], sets: InputSets) -> None:
+        self._sets = sets
+        super().__init__(fn)
+
+    def _launch(self, fn: Callable[[], Any]) -> None:
+        results: deque[Any] = deque(maxlen=len(self._sets) - 1)  # their memory is not used again
+        try:
+            for left in reversed(range(GRAPH_LAUNCHES)):
+                self._sets.use(left % len(self._sets))
+                results.append(fn())
+        finally:
+            self._sets.use(0)
 
 
 class OnCpu:

@@ -195,7 +195,9 @@ class Stepper:
             per_call = len(self._detector.launches)
             examination.calls = 0
             with self._detector.watching(), examination.holding():
-                self._sampler, estimate_ms = open_sampler(examination.call, method)
+                self._sampler, estimate_ms = open_sampler(
+                    examination.call, method, examination.inputs.to_be_moved()
+                )
         except RuntimeError as problem:
             if method is None and not self._through:
                 raise

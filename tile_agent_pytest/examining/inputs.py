@@ -79,6 +79,10 @@ class Inputs:
             if self._can_change(name):
                 self._look_at(name)
 
+    def to_be_moved(self) -> list[Any]:
+        """All of them, or none where one holds the addresses of others or a graph does."""
+        return list(self.tensors.values()) if self.may_move else []
+
     def save(self, names: Iterable[str]) -> None:
         """Keep the bytes of those that the callable writes: they cannot be computed back."""
         for name in names:
