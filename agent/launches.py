@@ -132,6 +132,18 @@ def by_cost(launches: Iterable[ObservedLaunch], latency_ms: Mapping[str, float])
     return tuple(sorted(longest, key=lambda kernel: -longest[kernel]))
 
 
+def of_one_timing(
+    launches: Iterable[ObservedLaunch], timings: Mapping[str, int]
+) -> tuple[ObservedLaunch, ...]:
+    """Those of tests that time one thing alone: the others' may be of any of their timings.
+
+    Args:
+        launches: what was seen.
+        timings: node id -> how many timings the test takes, where that is known.
+    """
+    return tuple(launch for launch in launches if timings.get(launch.test, 1) == 1)
+
+
 def power_of_two(size: int) -> int:
     """The smallest one that a size is not above, as `triton.next_power_of_2` has it."""
     return 1 << (size - 1).bit_length() if size > 0 else 0

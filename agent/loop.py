@@ -48,6 +48,7 @@ from agent.harness.measuring.judge import Judge, as_at_baseline
 from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
+from agent.launches import of_one_timing
 from agent.least_time import LeastTimes
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
@@ -372,7 +373,9 @@ class Effects:
             self.candidates.checkout(run, sha),
             levels_ms,
             self.candidates.compiled(run, sha, until),
-            run.launches if is_known else run.candidate_launches,
+            of_one_timing(
+                run.launches if is_known else run.candidate_launches, run.timings_of_tests
+            ),
             until if profiles else UNPROFILED,
         )
 
@@ -384,7 +387,7 @@ class Effects:
             self.candidates.checkout(run, run.incumbent_sha),
             levels_ms,
             self.candidates.known(run.incumbent_sha),
-            run.launches,
+            of_one_timing(run.launches, run.timings_of_tests),
         )
 
     def _deadline(self, run: Run) -> float:

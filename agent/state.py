@@ -176,6 +176,12 @@ class Run:
     spent_by_phase_s: dict[str, float] = field(default_factory=dict)
 
     @property
+    def timings_of_tests(self) -> dict[str, int]:
+        """Node id -> how many timings the perf test takes, as the baseline saw it."""
+        costs = self.baseline.costs if self.baseline else ()
+        return {cost.nodeid: len(cost.latencies_ms) for cost in costs}
+
+    @property
     def options(self) -> Options:
         """The options of the run; the defaults before it has started."""
         return self.started.options if self.started else Options()

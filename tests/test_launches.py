@@ -13,9 +13,11 @@ from agent.launches import (
     TunedConfig,
     by_cost,
     configs_shown,
+    of_one_timing,
     tuning_costs,
     tunings_of,
 )
+from agent.measuring.subset import PerfTestCost
 from agent.report import progress
 from agent.state import Run
 from agent.transitions import advance
@@ -43,6 +45,15 @@ def test_kernels_come_in_the_order_of_their_longest_test() -> None:
     assert by_cost(launches, {"t1": 0.1, "t2": 0.5, "t3": 0.7}) == ("a", "b", "d", "c")
     assert replay([STARTED, BASELINED]).timed_kernels == ("k",)
     assert Run().timed_kernels == ()
+
+
+def test_a_test_of_two_timings_tells_of_neither() -> None:
+    """Also where comparisons measure one of them: both have launched what was seen."""
+    cost = PerfTestCost(LAUNCH.test, 1.0, {"forward": 0.1, "backward": 0.2}, stepped=True)
+    run = replay([STARTED, replace(BASELINED, costs=(cost,))])
+    other = replace(LAUNCH, test="tests/test_other.py::test_perf")
+    assert of_one_timing((LAUNCH, other), run.timings_of_tests) == (other,)
+    assert of_one_timing((LAUNCH, other), {}) == (LAUNCH, other)
 
 
 def test_a_kept_candidate_s_are_the_incumbent_s() -> None:

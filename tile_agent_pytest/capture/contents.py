@@ -19,6 +19,23 @@ MOST_LOOKED_AT = 1 << 22
 def contents(tensor: Any) -> Message:
     """What others like it have to have in them."""
     plain = tensor.detach()
+    try:
+        return _contents(plain)
+    except Exception:
+        # A library of operators puts its own in the place of torch's, and they may fail. What it
+        # replaces on the GPU it leaves alone on the CPU, but for the copy to there.
+        return _contents(_bytes_on_cpu(plain))
+
+
+def _bytes_on_cpu(tensor: Any) -> Any:
+    """The same elements, copied by no operator."""
+    memory = tensor.untyped_storage()
+    copied = torch().UntypedStorage(memory.nbytes()).copy_(memory)
+    elements = torch().empty(0, dtype=tensor.dtype)
+    return elements.set_(copied, tensor.storage_offset(), tensor.size(), tensor.stride())
+
+
+def _contents(plain: Any) -> Message:
     if not plain.numel():
         return {"kind": "empty"}
     if plain.is_complex():
