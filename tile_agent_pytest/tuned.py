@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.compiled_ahead import compile_ahead
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 
 
@@ -40,6 +41,7 @@ def hold(folder: Path, running: Callable[[], str], log: TuningLog) -> dict[str, 
     tuner = _triton_tuner()
     if tuner is not None:
         tuner.check_disk_cache = log.watched(_held_with_hooks(tuner.check_disk_cache, folder))
+        compile_ahead(tuner)
     return chosen
 
 

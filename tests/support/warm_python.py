@@ -84,7 +84,13 @@ if kind:
         socket.send_fds(warm, [json.dumps(job).encode()], files)
         for file in files[3:]:
             os.close(file)
-        code = int(warm.recv(100) or b"1")
+        try:
+            answer = warm.recv(100)
+        except KeyboardInterrupt:  # the fork is ended, and has something to put away
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            warm.shutdown(socket.SHUT_WR)
+            answer = warm.recv(100)
+        code = int(answer or b"1")
         if code < 0:
             os.kill(os.getpid(), -code)
         sys.exit(code)
@@ -190,19 +196,23 @@ _kept: list[subprocess.Popen[bytes]] = []
 def serve(listener: socket.socket, kind: str) -> None:
     """Fork for everyone who calls; end whom nobody waits for any more."""
     callers: dict[int, socket.socket] = {}
+    gone: set[int] = set()
+    """Forks that were told to end; their callers may still wait for that."""
     wakeup = wake_on_child_exit()
     has_imported = False
     while True:
-        ready, _, _ = select.select([listener, 0, wakeup, *callers.values()], [], [])
+        waiting = [caller for pid, caller in callers.items() if pid not in gone]
+        ready, _, _ = select.select([listener, 0, wakeup, *waiting], [], [])
         if 0 in ready:  # nothing comes there but its end
             break
         for pid, caller in list(callers.items()):
             if caller in ready:  # nor from a caller
                 _end(pid)
-                callers.pop(pid).close()
+                gone.add(pid)
         if wakeup in ready:
             os.read(wakeup, 4096)
             for pid, code in _ended():
+                gone.discard(pid)
                 if (caller := callers.pop(pid, None)) is not None:
                     with contextlib.suppress(OSError):
                         caller.send(str(code).encode())
@@ -245,8 +255,11 @@ def _modules(package: str) -> Iterator[str]:
 
 
 def _end(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    try:
         os.killpg(pid, signal.SIGTERM)
+    except ProcessLookupError:  # it has no group of its own yet, if it is there
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def _ended() -> Iterator[tuple[int, int]]:
