@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest import compiled_ahead_cutile
 from tile_agent_pytest.compiled_ahead import compile_ahead
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 
@@ -110,6 +111,7 @@ def _held(
             best = tune.Measurement(config=space[held.pop("index")], **held)
             chosen[name] = str(best.config)
             return tune.TuningResult(best=best, successes=[best], failures=[])
+        compiled_ahead_cutile.compile_ahead(search, space, *args, **kwargs)
         result = search(space, *args, **kwargs)
         best = result.best
         chosen[name] = str(best.config)

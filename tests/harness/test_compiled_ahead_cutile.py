@@ -1,0 +1,137 @@
+"""Configs of cuTile's search are compiled side by side, into the cache where it looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.environment import probe
+from tests.support.warm_python import run_python
+
+pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+
+KERNEL = """
+    import cuda.tile as ct
+
+
+    @ct.kernel
+    def scale(x, y, TILE: ct.Constant[int]):
+        block = ct.bid(0)
+        ct.store(y, (block,), ct.load(x, (block,), (TILE,)) * 2)
+"""
+PROGRAM = """
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import cuda.tile as ct
+from cuda.tile import _compile
+from cuda.tile._cext import default_tile_context
+from cuda.tile.compilation import KernelSignature
+from tile_agent_pytest.compile_cutile import Compiler
+from tile_agent_pytest.compiled_ahead_cutile import PendingCompilation, compile_side_by_side
+
+import kernel
+
+compiler = Compiler.installed()
+array = {"kind": "array", "dtype": "float32", "ndim": 1, "index_dtype": "int32"}
+wanted = []
+for tile in json.loads(sys.argv[2]):
+    constraints = compiler.constraints(
+        kernel.scale, [array, array, {"kind": "constant", "value": tile}]
+    )
+    signature = KernelSignature(constraints, compiler._convention)
+    wanted.append(PendingCompilation(kernel.scale, signature, default_tile_context, (9, 0)))
+compile_side_by_side(wanted)
+
+compiled = []
+original = _compile.compile_cubin
+_compile.compile_cubin = lambda *args, **kwargs: compiled.append(1) or original(*args, **kwargs)
+failed = []
+for each in wanted:
+    try:
+        each.into_cache()
+    except Exception as problem:
+        failed.append(type(problem).__name__)
+print(json.dumps({"compiled": len(compiled), "failed": failed}))
+"""
+
+
+def compiled_on(tmp_path: Path, tiles: list[int], cache: str) -> dict[str, Any]:
+    (tmp_path / "kernel.py").write_text(textwrap.dedent(KERNEL))
+    ended = run_python(
+        PROGRAM,
+        str(tmp_path),
+        json.dumps(tiles),
+        environment={"CUDA_TILE_CACHE_DIR": cache},
+        kind="compiler",
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def test_the_search_finds_all_of_them(tmp_path: Path) -> None:
+    seen = compiled_on(tmp_path, [64, 128, 256], str(tmp_path / "cache"))
+    assert seen == {"compiled": 0, "failed": []}
+
+
+def test_what_does_not_compile_is_left_to_the_search(tmp_path: Path) -> None:
+    seen = compiled_on(tmp_path, [64, 100, 128], str(tmp_path / "cache"))
+    assert seen["compiled"] == 0
+    assert len(seen["failed"]) == 1  # no tile of 100
+
+
+def test_without_a_cache_nothing_is_compiled_in_vain(tmp_path: Path) -> None:
+    assert compiled_on(tmp_path, [64, 128], "0") == {"compiled": 2, "failed": []}
+
+
+ON_GPU = """
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import cuda.tile as ct
+import torch
+from cuda.tile import _compile
+from tile_agent_pytest.compiled_ahead_cutile import compile_ahead
+
+import kernel
+
+x = torch.ones(4096, device="cuda")
+y = torch.zeros(4096, device="cuda")
+given = (
+    json.loads(sys.argv[2]),
+    torch.cuda.current_stream(),
+    lambda tile: (4096 // tile,),
+    kernel.scale,
+    lambda tile: (x, y, tile),
+    lambda tile: {"occupancy": 2},
+)
+compile_ahead(ct.tune.exhaustive_search, *given)
+nothing_was_launched = int((y == 0).all())
+compiled = []
+original = _compile.compile_cubin
+_compile.compile_cubin = lambda *args, **kwargs: compiled.append(1) or original(*args, **kwargs)
+found = ct.tune.exhaustive_search(*given, quiet=True)
+right = int((y == 2).all())
+print(json.dumps([len(compiled), len(found.successes), nothing_was_launched, right]))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(probe().gpu is None, reason="needs an NVIDIA GPU, and NVML sees none")
+def test_a_search_on_a_gpu_compiles_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(textwrap.dedent(KERNEL))
+    environment = {**os.environ, "CUDA_TILE_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", ON_GPU, str(tmp_path), "[64, 128, 256]"]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == [0, 3, 1, 1]
