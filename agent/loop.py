@@ -190,7 +190,8 @@ class Effects:
         )
 
     def _tests_done(self, run: Run, done: int, nodeid: str) -> None:
-        self.doing(run, f"{done} done, now {nodeid}")
+        total = len(started(run).tests.correctness)
+        self.doing(run, f"{done} of {total} done, now {nodeid}")
 
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.

@@ -11,7 +11,7 @@ import os
 import shlex
 import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -107,7 +107,7 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
 
     Raises:
         UsageError: there is no such program.
-        CommandFailed: it ended with an error.
+        CommandFailed: it ended with an error, and launched nothing.
         NothingCaptured: it launched no kernel of Triton's or cuTile's.
     """
     gpu = machine.probe().gpu
@@ -116,17 +116,21 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     variables = interpreting if gpu is None else {}
     end = run_recorded(command, LAUNCHES, {}, variables, also_on_path=(root, root / "src"))
     shown = redact(shlex.join(command), os.environ)
-    if end.code:
-        hint = other_python(command)
-        how = how_it_ended(end.code)
-        raise CommandFailed(f"the command failed ({how}): mend it: {shown}{hint}")
     told = [messages[-1] for messages in end.records if messages]
-    if not any(message["launches"] for message in told):
+    launched = any(message["launches"] for message in told)
+    failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
+    if failed and not launched:
+        raise CommandFailed(f"{failed}: mend it: {shown}{other_python(command)}")
+    if not launched:
         raise NothingCaptured(
             "the command launched no kernel of Triton's or cuTile's: run one that does, "
             "in this environment's Python (not with -I, -E or -S)"
         )
-    return profile_of(told, shown, root, peaks_of(gpu.name) if gpu else None)
+    found = profile_of(told, shown, root, peaks_of(gpu.name) if gpu else None)
+    if failed:  # as a test does that is off for want of a GPU
+        notes = (*found.notes, f"{failed}: what it launched until then is ranked")
+        return replace(found, notes=notes)
+    return found
 
 
 def profile_of(
@@ -206,7 +210,10 @@ def _uncaptured(told: Iterable[Mapping[str, Any]], file: Path) -> str:
             "is itself what Python runs, and no test can import it so: call it from another script"
         )
     if not any(str(file) in message["callable"] for message in launching):
-        return "is launched by code of other files alone: name a test that times it, with --tests"
+        return (
+            "is launched by no function of its project that can be called: name a test that times "
+            "it, with --tests"
+        )
     return ""
 
 

@@ -139,7 +139,7 @@ def one_shape(
         },
         "first_call_s": first_s,
         "found": searches[before:],
-        "method": samplers["A"].method,
+        "method": samplers["A"].label,
         "fixed_ms": blocks["A"],
         "tuned_ms": blocks["B"],
     }

@@ -20,7 +20,7 @@ from tile_agent_pytest.bench import OnGpu, count_for, open_sampler
 WARMUP_MS = 15.0
 BLOCKS = 3
 BLOCK_MS = 12.0
-METHOD = f"{OnGpu.method}; the median of {BLOCKS} blocks' medians, {BLOCK_MS:.0f} ms each"
+METHOD = f"{OnGpu.label}; the median of {BLOCKS} blocks' medians, {BLOCK_MS:.0f} ms each"
 PREPARE_S = 60.0
 """For a version to import, compile, tune itself and run once, and again to be timed."""
 

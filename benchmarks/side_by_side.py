@@ -99,7 +99,7 @@ def time_config(
         "config": describe(config),
         "work": amount,
         "unit": unit,
-        "method": " and ".join({version.sampler.method for version in ready.values()}),
+        "method": " and ".join({version.sampler.label for version in ready.values()}),
         "rounds": turns,
         "experts": {name: version for name in EXPERT_PACKAGES if (version := installed(name))},
         "versions": versions,

@@ -288,7 +288,7 @@ def machine() -> str:
 def markdown(report: Mapping[str, Any]) -> str:
     """The table of all cases, with what they were measured on."""
     head = (
-        f"{report['machine']}. `{report['command']}`: {OnGpu.method}, each case in processes of "
+        f"{report['machine']}. `{report['command']}`: {OnGpu.label}, each case in processes of "
         f"its own, blocks {ORDER}; speedup over the first arm, the median over the processes, with "
         f"a {1 - 2 * ALPHA:.0%} interval."
     )

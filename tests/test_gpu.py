@@ -32,7 +32,8 @@ pytestmark = [
 def test_events_and_graph_agree_on_a_kernel_of_middling_length() -> None:
     import torch
 
-    from tile_agent_pytest.bench import AsGraph, OnGpu, open_sampler
+    from tile_agent_pytest.bench import OnGpu, open_sampler
+    from tile_agent_pytest.graphs import AsGraph
 
     x = torch.randn(8192, 8192, device="cuda")
     events, estimate_ms = open_sampler(lambda: torch.mul(x, 2.0, out=x))
@@ -46,7 +47,8 @@ def test_events_and_graph_agree_on_a_kernel_of_middling_length() -> None:
 def test_a_short_kernel_is_timed_as_a_graph() -> None:
     import torch
 
-    from tile_agent_pytest.bench import AsGraph, open_sampler
+    from tile_agent_pytest.bench import open_sampler
+    from tile_agent_pytest.graphs import AsGraph
 
     x = torch.randn(1024, device="cuda")
     sampler, estimate_ms = open_sampler(lambda: torch.mul(x, 1.0, out=x))
@@ -58,7 +60,8 @@ def test_launches_of_a_short_kernel_read_memory_and_the_last_one_the_tests_own()
     """4 MiB in and out: fifty launches on the same would find most of it in the cache."""
     import torch
 
-    from tile_agent_pytest.bench import AsColdGraph, AsGraph, open_sampler
+    from tile_agent_pytest.bench import open_sampler
+    from tile_agent_pytest.graphs import AsColdGraph, AsGraph
 
     x = torch.randn(1 << 20, device="cuda")
     given, at = x.clone(), x.data_ptr()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,16 +16,15 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from tile_agent_pytest.capturable import can_be_captured
-from tile_agent_pytest.examining.tensors import reachable, within
-from tile_agent_pytest.input_sets import InputSets, count_of_sets, that_can_lie_elsewhere
+from tile_agent_pytest.examining.tensors import reachable
+from tile_agent_pytest.graphs import l2_bytes, open_graph
 
 WARMUP_MS = 25.0
 REP_MS = 100.0
 MIN_SAMPLES = 5
 MAX_SAMPLES = 1000
-SHORT_MS = 0.02
+SHORT_MS = 0.05
 """A kernel below this is timed as a graph: between two events its own time drowns in theirs."""
-GRAPH_LAUNCHES = 50
 COVERED_MS = 0.03
 """Of the host's time; overwriting the L2 cache takes longer."""
 MOST_WAIT_MS = 2.0
@@ -55,6 +53,9 @@ class Sampler(Protocol):
     """A way to time a callable."""
 
     method: str
+    """What the other arm is told, to be timed alike."""
+    label: str
+    """What is told to a person."""
     calls: bool
     """Whether a sample calls it; else it replays what was captured, at the same addresses."""
 
@@ -114,7 +115,7 @@ class TileBench:
             sampler, estimate_ms = open_sampler(fn)
             sampler.sample(count_for(warmup_ms, estimate_ms, at_least=1))
             samples = sampler.sample(count_for(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
-            timing = Timing(config, tuple(samples), sampler.method)
+            timing = Timing(config, tuple(samples), sampler.label)
         self._emit(replace(timing, weight=weight))
         return timing.median_ms
 
@@ -141,13 +142,16 @@ def open_sampler(
 
     Args:
         fn: what to time.
-        method: the name of a sampler's class, to have both arms of a comparison timed alike;
-            chosen by the estimate when not given.
-        tensors: of those that it has at hand, which may be copied: a short kernel reads others at
-            each launch. All of them when not given.
+        method: that of a sampler, to have both arms of a comparison timed alike; chosen by the
+            estimate when not given.
+        tensors: those that may be copied, so that launches of a short kernel take turns with the
+            copies; all that it has at hand when not given.
 
     Returns:
         The sampler and its estimate in ms.
+
+    Raises:
+        RuntimeError: it cannot be timed by that method.
     """
     if not has_gpu():
         fn()
@@ -160,33 +164,13 @@ def open_sampler(
     events = OnGpu(fn)
     estimate_ms = _estimate(events, MIN_SAMPLES)
     if method is None and not (estimate_ms < SHORT_MS and can_be_captured(fn)):
-        method = OnGpu.__name__
-    if method == OnGpu.__name__:
+        method = events.method
+    if method == events.method:
         return events, estimate_ms
     if tensors is None:
         tensors = reachable(fn, "").values()
-    graph = _open_graph(fn, method, tensors)
+    graph = open_graph(fn, method, tensors)
     return graph, _estimate(graph, MIN_SAMPLES)
-
-
-def _open_graph(fn: Callable[[], Any], method: str | None, tensors: Iterable[Any]) -> AsGraph:
-    """With a cold cache where its launches can have sets of inputs that overflow it."""
-    if method == AsGraph.__name__:
-        return AsGraph(fn)
-    cache_bytes = _l2_bytes()
-    movable = that_can_lie_elsewhere(tensors, cache_bytes)
-    returned = within(fn(), "result").values()
-    count = count_of_sets([*movable, *returned], cache_bytes, GRAPH_LAUNCHES)
-    del returned
-    if count == 1 and method is None:
-        return AsGraph(fn)
-    try:
-        sets = InputSets(movable, count)
-    except RuntimeError:  # the memory is short, for one
-        if method is not None:
-            raise
-        return AsGraph(fn)
-    return AsColdGraph(fn, sets)
 
 
 def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
@@ -196,12 +180,6 @@ def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
 
 def _estimate(sampler: Sampler, count: int) -> float:
     return max(statistics.median(sampler.sample(count)), 1e-5)
-
-
-def _l2_bytes() -> int:
-    import torch
-
-    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).L2_cache_size)
 
 
 class OnGpu:
@@ -214,7 +192,8 @@ class OnGpu:
     longer than any, more so where its inputs are new: the GPU waits for that one in any case.
     """
 
-    method = "CUDA events, cold L2"
+    method = "OnGpu"
+    label = "CUDA events, cold L2"
     calls = True
 
     def __init__(self, fn: Callable[[], Any]) -> None:
@@ -222,7 +201,7 @@ class OnGpu:
 
         self._torch = torch
         self._fn = fn
-        size = max(2 * _l2_bytes(), 1 << 26)
+        size = max(2 * l2_bytes(), 1 << 26)
         self._flush = torch.zeros(size // 4, dtype=torch.int32, device="cuda")
         host_ms = self._host_ms()
         self.keeps_host = host_ms > COVERED_MS
@@ -275,80 +254,11 @@ class OnGpu:
         self._torch.cuda.synchronize()
 
 
-class AsGraph:
-    """A CUDA graph of many launches, replayed between two events; a sample is its mean launch.
-
-    The launches follow each other without the host, so the launch time is out of the figure. They
-    find their inputs in the L2 cache, as all of them together fit into it.
-    """
-
-    method = f"CUDA graph of {GRAPH_LAUNCHES} launches, warm L2"
-    calls = False
-    keeps_host = False
-
-    def __init__(self, fn: Callable[[], Any]) -> None:
-        import torch
-
-        self._torch = torch
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                fn()
-        torch.cuda.current_stream().wait_stream(side)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._launch(fn)
-        torch.cuda.synchronize()
-
-    def _launch(self, fn: Callable[[], Any]) -> None:
-        for _ in range(GRAPH_LAUNCHES):
-            fn()
-
-    def sample(self, count: int) -> list[float]:
-        """One sample a replay."""
-        event = self._torch.cuda.Event
-        pairs = [(event(enable_timing=True), event(enable_timing=True)) for _ in range(count)]
-        for start, end in pairs:
-            start.record()
-            self._graph.replay()
-            end.record()
-        self._torch.cuda.synchronize()
-        return [start.elapsed_time(end) / GRAPH_LAUNCHES for start, end in pairs]
-
-    def burst(self, count: int) -> None:
-        """So many launches' worth of replays, and at least one."""
-        for _ in range(max(1, count // GRAPH_LAUNCHES)):
-            self._graph.replay()
-        self._torch.cuda.synchronize()
-
-
-class AsColdGraph(AsGraph):
-    """The same, where each launch reads and writes memory that the L2 cache holds no more.
-
-    The last launch is on the first set: what it computes is read there.
-    """
-
-    method = f"CUDA graph of {GRAPH_LAUNCHES} launches, cold L2"
-
-    def __init__(self, fn: Callable[[], Any], sets: InputSets) -> None:
-        self._sets = sets
-        super().__init__(fn)
-
-    def _launch(self, fn: Callable[[], Any]) -> None:
-        results: deque[Any] = deque(maxlen=len(self._sets) - 1)  # their memory is not used again
-        try:
-            for left in reversed(range(GRAPH_LAUNCHES)):
-                self._sets.use(left % len(self._sets))
-                results.append(fn())
-        finally:
-            self._sets.use(0)
-
-
 class OnCpu:
     """Wall time of each call."""
 
-    method = "CPU wall time"
+    method = "OnCpu"
+    label = "CPU wall time"
     calls = True
     keeps_host = False
 

@@ -2,7 +2,8 @@
 
 Triton compiles a config when it times it, on one processor: thirty configs of a kernel of a few
 lines keep fifteen others waiting for a quarter of a minute, for each value of the tuner's key and
-once more for each candidate. What is timed is the same: the tuner finds the code in Triton's cache.
+once more for each candidate. What is timed is the same: the tuner finds the code in the kernel's
+own cache.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tile_agent_pytest.launch_functions import unwrapped
 
-_waiting: dict[int, Sequence[Any]] = {}
+_waiting: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
 """Tuner -> the configs that it is about to time, if it does not find its choice on disk."""
 
 
-def compile_ahead(tuner: Any) -> None:
+def compile_configs_first(tuner: Any) -> None:
     """Have a class of Triton's, its `Autotuner`, compile all configs before it times the first.
 
     A Triton that cannot compile several kernels at once, before 3.5, is left as it is, and so is
@@ -35,10 +37,10 @@ def compile_ahead(tuner: Any) -> None:
         tuner._bench = _after_compiling(tuner._bench)
 
 
-def _announced(prune_configs: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+def _announced(prune_configs: Callable[..., Any]) -> Callable[..., list[Any]]:
     @functools.wraps(prune_configs)
     def announced(tuner: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        configs = _waiting[id(tuner)] = prune_configs(tuner, *args, **kwargs)
+        configs = _waiting[tuner] = list(prune_configs(tuner, *args, **kwargs))
         return configs
 
     return announced
@@ -47,7 +49,7 @@ def _announced(prune_configs: Callable[..., list[Any]]) -> Callable[..., list[An
 def _after_compiling(bench: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(bench)
     def after_compiling(tuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
-        if configs := _waiting.pop(id(tuner), None):
+        if configs := _waiting.pop(tuner, None):
             _compile(tuner, configs, args, meta)
         return bench(tuner, *args, config=config, **meta)
 
@@ -63,14 +65,34 @@ def _compile(
     if asynchronous.active_mode.get() is not None:
         return
     workers = min(len(configs), len(os.sched_getaffinity(0)))
-    with (
-        unwrapped(),
-        ThreadPoolExecutor(workers) as pool,
-        asynchronous.AsyncCompileMode(pool, ignore_errors=True),
-    ):
-        for config in configs:
-            given = {**meta, **config.all_kwargs(), "warmup": True}
-            with contextlib.suppress(Exception):
-                if config.pre_hook:  # it may give a descriptor its shape, which is compiled in
-                    config.pre_hook({**tuner.nargs, **given})
-                tuner.fn.run(*args, **given)
+    try:
+        with (
+            unwrapped(),
+            ThreadPoolExecutor(workers) as pool,
+            asynchronous.AsyncCompileMode(pool, ignore_errors=True),
+        ):
+            for config in configs:
+                with contextlib.suppress(Exception):
+                    _begin(tuner, config, args, meta)
+    finally:
+        asynchronous.active_mode.set(None)  # Triton 3.6 leaves it where something raises
+        for cache in _caches(tuner):
+            for key in [k for k, v in cache.items() if isinstance(v, asynchronous.FutureKernel)]:
+                del cache[key]  # of a compilation that failed: nothing to launch comes of it
+
+
+def _begin(tuner: Any, config: Any, args: tuple[Any, ...], meta: Mapping[str, Any]) -> None:
+    given = {**meta, **config.all_kwargs(), "warmup": True}
+    if config.pre_hook and any(hasattr(x, "block_shape") for x in (*args, *meta.values())):
+        # A hook gives a descriptor its shape, which is compiled in; what else it does can wait.
+        config.pre_hook({**tuner.nargs, **given})
+    tuner.fn.run(*args, **given)
+
+
+def _caches(tuner: Any) -> Iterator[dict[Any, Any]]:
+    """Those in which the kernel's function keeps what it was compiled to, one a device."""
+    function = tuner.fn
+    while function is not None and not hasattr(function, "device_caches"):
+        function = getattr(function, "fn", None)
+    for cache, *_ in getattr(function, "device_caches", {}).values():
+        yield cache

@@ -10,15 +10,21 @@ import contextlib
 import importlib
 import inspect
 import os
-import signal
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from unittest import mock
 
+from tile_agent_pytest.process_tree import kill_tree
+from tile_agent_pytest.watchdog import allowed_bytes, memory_of
+
 MOST_S = 120.0
 """Who has not compiled its configs by then is ended; the search compiles what is left."""
+MOST_FORKS = 16
+_SHARE = 0.25
+"""Of the memory that workers may take: what a fork shares with this process counts as its own."""
 _LOOK_S = 0.01
 
 
@@ -37,7 +43,7 @@ class PendingCompilation:
         type(self.kernel)._compile(self.kernel, self.signature, self.context, self.capability)
 
 
-def compile_ahead(search: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def compile_search_first(search: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Compile a kernel for each config of a search. What fails is left to the search.
 
     Args:
@@ -47,13 +53,16 @@ def compile_ahead(search: Callable[..., Any], *args: Any, **kwargs: Any) -> None
     """
     with contextlib.suppress(Exception):
         given = inspect.signature(search).bind(*args, **kwargs).arguments
-        compile_side_by_side(_compilations(given))
+        if _forks(len(given["search_space"])) > 1:
+            compile_side_by_side(_compilations(given))
 
 
 def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:
     """What the first launch of each config asks for. It ends there: nothing is launched."""
     found: list[PendingCompilation] = []
     tile: Any = importlib.import_module("cuda.tile")
+    if tile._cext.default_tile_context.config.cache_dir is None:
+        return []
     capability = tuple(tile._cext.get_compute_capability())
 
     def asked(kernel: Any, signature: Any, context: Any, *_: Any) -> NoReturn:
@@ -61,7 +70,7 @@ def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:
         raise _Asked
 
     kernel, hints = given["kernel"], given.get("hints_fn")
-    with mock.patch.object(tile.kernel, "_compile", asked):
+    with mock.patch.object(tile.kernel, "_compile", asked), _same_random_numbers():
         for config in given["search_space"]:
             with contextlib.suppress(Exception):  # an argument that the search will refuse, too
                 chosen = kernel if isinstance(kernel, tile.kernel) else kernel(config)
@@ -76,22 +85,44 @@ class _Asked(Exception):
     """A launch has said what it needs compiled."""
 
 
+@contextlib.contextmanager
+def _same_random_numbers() -> Iterator[None]:
+    """Whoever makes arguments by them finds those that it would have found."""
+    torch: Any = importlib.import_module("torch")
+    with torch.random.fork_rng():
+        yield
+
+
 def compile_side_by_side(wanted: Sequence[PendingCompilation]) -> None:
     """Have kernels compiled into the cache on disk, where there is one."""
-    count = min(len(wanted), len(os.sched_getaffinity(0)))
+    count = _forks(len(wanted))
     if count < 2 or wanted[0].context.config.cache_dir is None:
         return
     running = {_fork(wanted[first::count]) for first in range(count)}
     deadline = time.monotonic() + MOST_S
     try:
         while running and time.monotonic() < deadline:
-            running -= {pid for pid in running if os.waitpid(pid, os.WNOHANG)[0]}
+            for pid in list(running):
+                if _has_ended(pid, os.WNOHANG):
+                    running.discard(pid)
             time.sleep(_LOOK_S)
     finally:
         for pid in running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            kill_tree(pid)  # with the compiler that it has started
+            _has_ended(pid, 0)
+
+
+def _forks(wanted: int) -> int:
+    """How many for so many compilations: each counts with all of this process's memory."""
+    room = int(_SHARE * allowed_bytes() / max(memory_of(os.getpid()), 1))
+    return min(wanted, len(os.sched_getaffinity(0)), MOST_FORKS, room)
+
+
+def _has_ended(pid: int, options: int) -> bool:
+    try:
+        return os.waitpid(pid, options)[0] != 0
+    except ChildProcessError:  # somebody else has waited for it
+        return True
 
 
 def _fork(share: Sequence[PendingCompilation]) -> int:
@@ -99,6 +130,8 @@ def _fork(share: Sequence[PendingCompilation]) -> int:
     if pid := os.fork():
         return pid
     try:
+        compiling: Any = importlib.import_module("cuda.tile._compile")
+        compiling._compiler_lock = threading.RLock()  # who held it is not in this process
         for compilation in share:
             with contextlib.suppress(Exception):
                 compilation.into_cache()

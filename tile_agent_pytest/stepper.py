@@ -119,7 +119,7 @@ class Stepper:
             if self._launched is None:
                 self._first_ms = self._one_call_ms()
             return Timing(self._config, (max(self._first_ms, 1e-6),), "its first call")
-        return Timing(self._config, tuple(thinned(self._samples_ms)), self._sampler.method)
+        return Timing(self._config, tuple(thinned(self._samples_ms)), self._sampler.label)
 
     def _last_ms(self) -> float:
         """A call on the test's own bytes, after the first one where that has compiled it."""
@@ -205,10 +205,10 @@ class Stepper:
         if self._sampler.calls:
             examination.rest()
         else:
-            examination.captured()
+            examination.captured(getattr(self._sampler, "turns", None))
         return {
-            "method": type(self._sampler).__name__,
-            "label": self._sampler.method,
+            "method": self._sampler.method,
+            "label": self._sampler.label,
             "estimate_ms": estimate_ms,
             "launched": launched > 0,
             "processor": stays,

@@ -186,7 +186,7 @@ def _sampled(config: str, function: Callable[[], Any], warmup_ms: float, rep_ms:
     sampler, estimate_ms = _opened(function)
     sampler.sample(count_for(warmup_ms, estimate_ms, at_least=1))
     samples = sampler.sample(count_for(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
-    return Timing(config, tuple(thinned(samples)), sampler.method)
+    return Timing(config, tuple(thinned(samples)), sampler.label)
 
 
 def _opened(function: Callable[[], Any]) -> tuple[Sampler, float]:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tile_agent_pytest import compiled_ahead_cutile
-from tile_agent_pytest.compiled_ahead import compile_ahead
+from tile_agent_pytest.compiled_ahead import compile_configs_first
+from tile_agent_pytest.compiled_ahead_cutile import compile_search_first
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 
 
@@ -42,7 +42,7 @@ def hold(folder: Path, running: Callable[[], str], log: TuningLog) -> dict[str, 
     tuner = _triton_tuner()
     if tuner is not None:
         tuner.check_disk_cache = log.watched(_held_with_hooks(tuner.check_disk_cache, folder))
-        compile_ahead(tuner)
+        compile_configs_first(tuner)
     return chosen
 
 
@@ -111,7 +111,7 @@ def _held(
             best = tune.Measurement(config=space[held.pop("index")], **held)
             chosen[name] = str(best.config)
             return tune.TuningResult(best=best, successes=[best], failures=[])
-        compiled_ahead_cutile.compile_ahead(search, space, *args, **kwargs)
+        compile_search_first(search, space, *args, **kwargs)
         result = search(space, *args, **kwargs)
         best = result.best
         chosen[name] = str(best.config)

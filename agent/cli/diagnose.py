@@ -79,6 +79,7 @@ def _compiled(
     """From the source and the compiler."""
     from dataclasses import replace
 
+    from agent.cli.still import recording_launches
     from agent.evidence.duplicates import CompiledCommit
     from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import Diagnostician
@@ -87,7 +88,8 @@ def _compiled(
     wanted = replace(subject.wanted, has_gpu=False)
     with ExitStack() as stack:
         checkout, nodeids = checkout_of(stack, subject, tests, None)
-        evidence = collect(checkout, nodeids, wanted, timeout_s)
+        with recording_launches(nodeids, timeout_s):
+            evidence = collect(checkout, nodeids, wanted, timeout_s)
         complete = not (evidence.left_out or evidence.failures)
         compiled = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
         found = Diagnostician(wanted, None).diagnose(checkout, {}, compiled)

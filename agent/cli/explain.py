@@ -57,6 +57,7 @@ def explain(
     output.use_json(as_json)
     from agent.analysis.triton.tuners import shown_of_tuned
     from agent.analysis.triton.wrapped import decorated
+    from agent.cli.still import recording_launches
     from agent.evidence import text
     from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import multiplying
@@ -64,11 +65,14 @@ def explain(
 
     found = look_at(kernel, python, sm or [], timed_only=not everything)
     with ExitStack() as stack:
-        evidence = collect(*checkout_of(stack, found, tests or [], None), found.wanted, timeout_s)
+        now = checkout_of(stack, found, tests or [], None)
+        with recording_launches(now[1], timeout_s):
+            evidence = collect(*now, found.wanted, timeout_s)
         base = None
         if against is not None:
             old = checkout_of(stack, found, tests or [], against)
-            base = collect(*old, found.wanted, timeout_s)
+            with recording_launches(old[1], timeout_s):
+                base = collect(*old, found.wanted, timeout_s)
     seen = by_newest_run(kernel)
     lines = [
         *_notes(evidence),

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from agent.state import Run
 
 NOT_BEGUN = "not begun; nothing was changed"
+FEWER_TESTS = (
+    "each candidate has them run, too; fewer: --correctness-k EXPRESSION, of captured ones alone: "
+    "--correctness-k captured"
+)
 
 
 def announce(session: Session, *, ask: bool) -> None:
@@ -105,8 +109,9 @@ def _told(session: Session, run: Run, observe: Observer) -> Iterator[Observer]:
     from agent.cli.still import Still
     from agent.report.view import Moment, in_a_line
     from agent.runs import activity
+    from agent.state import Phase
 
-    still, seen = Still(), [(run, time.monotonic())]
+    still, seen, hints = Still(), [(run, time.monotonic())], [FEWER_TESTS]
 
     def told(run: Run, event: Event) -> None:
         seen[0] = run, time.monotonic()
@@ -117,6 +122,8 @@ def _told(session: Session, run: Run, observe: Observer) -> Iterator[Observer]:
         run, since = seen[0]
         moment = Moment(time.monotonic() - since, activity(session.folder, run))
         output.progress(f"still      {in_a_line(run, moment)}")
+        if run.phase is Phase.BASELINE and hints:
+            output.progress(f"           {hints.pop()}")
 
     with still.telling(tell):
         yield told

@@ -39,7 +39,8 @@ def profile(
     Of each it says how near it is to what the GPU's memory or tensor cores need for the same work,
     and what the whole would gain if it took half the time. Nothing is written.
 
-    Exit code 3: the command failed. 4: it launched no kernel of Triton's or cuTile's.
+    Exit code 3: the command failed, and launched nothing. 4: it launched no kernel of Triton's or
+    cuTile's.
     """
     output.use_json(as_json)
     from agent.errors import CommandFailed, NothingCaptured

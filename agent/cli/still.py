@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+
+from agent.cli import output
 
 SILENT_S = 60.0
 """After so long without a line, one says where the run is."""
+SOON_S = 15.0
+"""The same of a command that answers in seconds, as a rule."""
 _LOOK_S = 0.5
 
 
@@ -47,3 +51,27 @@ class Still:
         finally:
             over.set()
             thread.join()
+
+
+@contextmanager
+def recording_launches(
+    tests: Sequence[str], timeout_s: float, silent_s: float = SOON_S
+) -> Iterator[None]:
+    """While the block records what tests launch, say so whenever nothing was shown for long.
+
+    Args:
+        tests: node ids of those that run, or files.
+        timeout_s: after so long they are given up.
+        silent_s: a line is due after so long.
+    """
+    begin = time.monotonic()
+
+    def tell() -> None:
+        output.progress(
+            f"still running {', '.join(tests)} to see what is launched, "
+            f"{time.monotonic() - begin:.0f} s; given up after {timeout_s:g} s; "
+            "fewer: --tests FILE::TEST"
+        )
+
+    with Still(silent_s).telling(tell):
+        yield

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.measuring.blocks import Block, ConfigBlocks, RawPair
-from agent.measuring.statistics import geometric_mean
+from agent.measuring.statistics import middle_ms
 
 THROTTLE_REASONS = {
     0x8: "hardware slowdown",
@@ -52,7 +52,7 @@ def _clock_problem(config: ConfigBlocks) -> str | None:
     """
     known_ms = 0.0
     for incumbent in (True, False):
-        reported_ms = geometric_mean(config.arm(incumbent=incumbent))
+        reported_ms = middle_ms(config.arm(incumbent=incumbent))
         warm_ms = config.warm_ms.get(incumbent, 0.0)
         if incumbent and config.keeps_host:
             known_ms = hosts_ms(reported_ms, warm_ms)
@@ -159,7 +159,7 @@ def level_problem(raw: RawPair, levels_ms: Mapping[str, float], band: float) -> 
 def incumbent_ms(raw: RawPair) -> dict[str, float]:
     """Config -> the incumbent's latency in a pair, of those that ran on a GPU."""
     on_gpu = (config for config in raw.configs if config.blocks[0].telemetry is not None)
-    return {config.config: geometric_mean(config.arm(incumbent=True)) for config in on_gpu}
+    return {config.config: middle_ms(config.arm(incumbent=True)) for config in on_gpu}
 
 
 def _block_problem(block: Block) -> str | None:

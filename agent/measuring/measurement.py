@@ -36,6 +36,7 @@ from agent.measuring.statistics import (
     Comparison,
     Pair,
     geometric_mean,
+    middle_ms,
     minimum_detectable_effect,
     noise_floor,
     weighted_mean,
@@ -295,7 +296,7 @@ def _spread(pairs: Sequence[Pair]) -> float:
 
 
 def _level(blocks: Sequence[Blocks]) -> float:
-    return geometric_mean([t for b in blocks for t in (*b.incumbent_ms, *b.candidate_ms)])
+    return geometric_mean([middle_ms(a) for b in blocks for a in (b.incumbent_ms, b.candidate_ms)])
 
 
 def unmeasured(reason: str) -> Failure:

@@ -101,6 +101,10 @@ class Scaler(torch.nn.Module):
         return Scale.apply(x * self.weight, self.factor)
 
 
+class Into:
+    forward = scale_into
+
+
 class Table:
     def __init__(self, width):
         self.width = width
@@ -143,7 +147,7 @@ from kernels.operators import Scaler, Table, gather, scale
 for n in (100, 100, 100, 64):
     operators.scale_(torch.randn(n))
 operators.scale_into(x := torch.rand(30), out=torch.empty(30), factor=3.0)
-operators.scale_into(x, x, factor=-1.0)
+operators.Into.forward(x, x, factor=-1.0)
 scale(torch.randn(8, 32, requires_grad=True), 1.5).sum().backward()
 operators.Scale.apply(torch.randn(4), 0.5)
 Scaler(16, factor=4.0)(torch.randn(3, 16)).sum().backward()

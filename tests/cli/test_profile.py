@@ -127,6 +127,12 @@ def test_files_of_others_are_told_and_get_no_run(repo: Path) -> None:
 def test_a_command_that_fails_or_launches_nothing_is_told_so(repo: Path) -> None:
     failed = profile(repo, "sh", "-c", "exit 7")
     assert (failed.code, "exit code 7" in failed.json["error"]) == (COMMAND_FAILED, True)
+    code = "import torch; from kernels.one import add; add(torch.ones(64)); raise SystemExit(1)"
+    half = profile(repo, sys.executable, "-c", code)
+    assert (half.code, [kernel["launches"] for kernel in half.json["kernels"]]) == (0, [1])
+    assert half.json["notes"] == [
+        "the command failed (exit code 1): what it launched until then is ranked"
+    ]
     nothing = profile(repo, "true")
     assert (nothing.code, "launched no kernel" in nothing.json["error"]) == (NO_LAUNCH, True)
     absent = profile(repo, "no-such-program")
@@ -192,9 +198,22 @@ def test_what_cannot_be_captured_is_said_in_place_of_its_run(repo: Path) -> None
     done = profile(repo, sys.executable, "elsewhere.py")
     assert done.json["run"] == []
     assert done.json["notes"] == [
-        "kernels/many.py is launched by code of other files alone: name a test that times it, "
-        "with --tests"
+        "kernels/many.py is launched by no function of its project that can be called: name a test "
+        "that times it, with --tests"
     ]
+    (repo / "kernels" / "launchers.py").write_text(
+        "import torch\n"
+        "from kernels.many import add_kernel\n\n\n"
+        "def added(x):\n"
+        "    add_kernel[(1,)](x, torch.ones(64), 64, BLOCK=64)\n"
+    )
+    (repo / "elsewhere.py").write_text(
+        "import torch\nfrom kernels.launchers import added\n\nadded(torch.ones(64))\n"
+    )
+    done = profile(repo, sys.executable, "elsewhere.py")
+    assert done.json["notes"] == []
+    (line,) = done.json["run"]
+    assert "--kernel kernels/many.py --capture" in line
     (repo / "itself.py").write_text(f"{KERNELS}\nadd(torch.ones(64))\n")
     done = profile(repo, sys.executable, "itself.py", options=())
     assert "tile-agent run" not in done.out

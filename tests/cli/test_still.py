@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 
-from agent.cli.still import Still
+import pytest
+
+from agent.cli.still import Still, recording_launches
 from agent.report.view import Moment, in_a_line
 from agent.state import Run
 from agent.transitions import advance
@@ -47,3 +49,12 @@ def test_the_line_says_where_the_run_is() -> None:
         "tests/test_x.py::test_y[3]"
     )
     assert "compared with itself" in in_a_line(advance(run, BASELINED), Moment(5.0))
+
+
+def test_who_waits_for_what_tests_launch_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with recording_launches(["tests/test_a.py"], 600.0, silent_s=0.05):
+        time.sleep(0.3)
+    said = capsys.readouterr().err
+    assert (
+        "still running tests/test_a.py to see what is launched, 0 s; given up after 600 s" in said
+    )

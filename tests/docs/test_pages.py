@@ -120,7 +120,8 @@ def test_the_guides_give_the_numbers_of_the_code() -> None:
     from agent.measuring.decision import Rules
     from agent.measuring.looks import ComparisonPlan
     from agent.options import Options
-    from tile_agent_pytest.bench import GRAPH_LAUNCHES, SHORT_MS
+    from tile_agent_pytest.bench import SHORT_MS
+    from tile_agent_pytest.graphs import GRAPH_LAUNCHES
 
     told = " ".join(" ".join(map(text, GUIDES)).split())
     rules, defaults, plan = Rules(), Options(), ComparisonPlan()

@@ -25,17 +25,24 @@ KERNEL = """
     def scale(x, y, TILE: ct.Constant[int]):
         block = ct.bid(0)
         ct.store(y, (block,), ct.load(x, (block,), (TILE,)) * 2)
+
+
+    def tuned(search, wanted):
+        search(wanted)
 """
 PROGRAM = """
 import json
+import os
 import sys
 
+os.sched_getaffinity = lambda _: {0, 1}
 sys.path.insert(0, sys.argv[1])
 import cuda.tile as ct
 from cuda.tile import _compile
 from cuda.tile._cext import default_tile_context
 from cuda.tile.compilation import KernelSignature
 from tile_agent_pytest.compile_cutile import Compiler
+from tile_agent_pytest.examining.programs import StartedPrograms
 from tile_agent_pytest.compiled_ahead_cutile import PendingCompilation, compile_side_by_side
 
 import kernel
@@ -49,7 +56,8 @@ for tile in json.loads(sys.argv[2]):
     )
     signature = KernelSignature(constraints, compiler._convention)
     wanted.append(PendingCompilation(kernel.scale, signature, default_tile_context, (9, 0)))
-compile_side_by_side(wanted)
+programs = StartedPrograms("kernel.py")
+kernel.tuned(compile_side_by_side, wanted)
 
 compiled = []
 original = _compile.compile_cubin
@@ -60,7 +68,10 @@ for each in wanted:
         each.into_cache()
     except Exception as problem:
         failed.append(type(problem).__name__)
-print(json.dumps({"compiled": len(compiled), "failed": failed}))
+started = programs.found()
+kernel.tuned(lambda _: os.fork() or os._exit(0), [])
+print(json.dumps({"compiled": len(compiled), "failed": failed, "started": started}))
+assert programs.found() == ["os.fork"]
 """
 
 
@@ -80,7 +91,7 @@ def compiled_on(tmp_path: Path, tiles: list[int], cache: str) -> dict[str, Any]:
 
 def test_the_search_finds_all_of_them(tmp_path: Path) -> None:
     seen = compiled_on(tmp_path, [64, 128, 256], str(tmp_path / "cache"))
-    assert seen == {"compiled": 0, "failed": []}
+    assert seen == {"compiled": 0, "failed": [], "started": []}
 
 
 def test_what_does_not_compile_is_left_to_the_search(tmp_path: Path) -> None:
@@ -90,7 +101,7 @@ def test_what_does_not_compile_is_left_to_the_search(tmp_path: Path) -> None:
 
 
 def test_without_a_cache_nothing_is_compiled_in_vain(tmp_path: Path) -> None:
-    assert compiled_on(tmp_path, [64, 128], "0") == {"compiled": 2, "failed": []}
+    assert compiled_on(tmp_path, [64, 128], "0")["compiled"] == 2
 
 
 ON_GPU = """
@@ -101,7 +112,7 @@ sys.path.insert(0, sys.argv[1])
 import cuda.tile as ct
 import torch
 from cuda.tile import _compile
-from tile_agent_pytest.compiled_ahead_cutile import compile_ahead
+from tile_agent_pytest.compiled_ahead_cutile import compile_search_first
 
 import kernel
 
@@ -115,7 +126,7 @@ given = (
     lambda tile: (x, y, tile),
     lambda tile: {"occupancy": 2},
 )
-compile_ahead(ct.tune.exhaustive_search, *given)
+compile_search_first(ct.tune.exhaustive_search, *given)
 nothing_was_launched = int((y == 0).all())
 compiled = []
 original = _compile.compile_cubin

@@ -89,6 +89,7 @@ if kind:
         except KeyboardInterrupt:  # the fork is ended, and has something to put away
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             warm.shutdown(socket.SHUT_WR)
+            warm.settimeout(60)
             answer = warm.recv(100)
         code = int(answer or b"1")
         if code < 0:

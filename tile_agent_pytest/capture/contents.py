@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tile_agent_pytest.examining.monotone import monotone
-from tile_agent_pytest.examining.tensors import torch
+from tile_agent_pytest.examining.tensors import span_bytes, torch
 
 Message = dict[str, Any]
 
@@ -21,18 +21,21 @@ def contents(tensor: Any) -> Message:
     plain = tensor.detach()
     try:
         return _contents(plain)
+    except torch().OutOfMemoryError:
+        raise
     except Exception:
         # A library of operators puts its own in the place of torch's, and they may fail. What it
-        # replaces on the GPU it leaves alone on the CPU, but for the copy to there.
+        # replaces on the GPU it leaves alone on the CPU.
         return _contents(_bytes_on_cpu(plain))
 
 
 def _bytes_on_cpu(tensor: Any) -> Any:
-    """The same elements, copied by no operator."""
-    memory = tensor.untyped_storage()
-    copied = torch().UntypedStorage(memory.nbytes()).copy_(memory)
-    elements = torch().empty(0, dtype=tensor.dtype)
-    return elements.set_(copied, tensor.storage_offset(), tensor.size(), tensor.stride())
+    """The same elements on the CPU, by a copy of the memory that they span."""
+    begin = tensor.storage_offset() * tensor.element_size()
+    spanned = tensor.untyped_storage()[begin : begin + span_bytes(tensor)]
+    copied = torch().UntypedStorage(spanned.nbytes(), device="cpu").copy_(spanned)
+    elements = torch().empty(0, dtype=tensor.dtype, device="cpu")
+    return elements.set_(copied, 0, tensor.size(), tensor.stride())
 
 
 def _contents(plain: Any) -> Message:

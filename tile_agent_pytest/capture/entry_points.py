@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from collections.abc import Collection
 from typing import Any
 
 from tile_agent_pytest.capture.call_recorder import EntryPoint, ProcessRecorder
@@ -30,6 +31,7 @@ def watch_entry_points(
         kernels: what it holds of the file, where `module` is another.
     """
     operators: set[Any] = set()
+    functions: dict[Any, Any] = {}
     of_device = device_functions([module])
     for name, value in list(vars(module).items()):
         if getattr(value, "__module__", None) != module.__name__ and not _decorates(
@@ -39,12 +41,16 @@ def watch_entry_points(
         if isinstance(value, types.FunctionType):
             if value not in of_device:
                 entry = EntryPoint(module.__name__, name, kernels=kernels)
-                setattr(module, name, recorder.watched(entry, value))
+                functions[value] = recorder.watched(entry, value)
+                setattr(module, name, functions[value])
         elif isinstance(value, type) and issubclass(value, torch().autograd.Function):
             _watch_operator(value, module.__name__, recorder, kernels)
             operators.add(value)
         elif isinstance(value, type):
-            _watch_methods(value, module.__name__, recorder, kernels)
+            for held, function in list(vars(value).items()):
+                if isinstance(function, types.FunctionType) and function in functions:
+                    setattr(value, held, functions[function])  # `forward = gemv_forward`
+            _watch_methods(value, module.__name__, recorder, kernels, set(functions.values()))
     for name, value in list(vars(module).items()):
         owner = getattr(value, "__self__", None)
         if isinstance(owner, type) and owner in operators and value.__name__ == "apply":
@@ -127,10 +133,16 @@ def _tag(ctx: Any, recorder: ProcessRecorder) -> None:
 
 
 def _watch_methods(
-    owner: type, module: str, recorder: ProcessRecorder, kernels: HeldKernels | None
+    owner: type,
+    module: str,
+    recorder: ProcessRecorder,
+    kernels: HeldKernels | None,
+    watched: Collection[Any],
 ) -> None:
     is_layer = issubclass(owner, torch().nn.Module)
     for name, value in list(vars(owner).items()):
+        if isinstance(value, types.FunctionType) and value in watched:
+            continue  # a function of the module that the class holds
         called = f"{owner.__qualname__}.{name}"
         if name == "__init__" and isinstance(value, types.FunctionType):
             setattr(owner, name, recorder.remembering(value))

@@ -17,7 +17,7 @@ from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
 from tile_agent_pytest.capture.elsewhere import held_kernels
 from tile_agent_pytest.capture.entry_points import watch_entry_points
-from tile_agent_pytest.compiled_ahead import compile_ahead
+from tile_agent_pytest.compiled_ahead import compile_configs_first
 from tile_agent_pytest.launch_functions import LaunchFunction
 from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
 from tile_agent_pytest.recording.loading import when_loaded
@@ -38,7 +38,7 @@ def install(setting: Mapping[str, Any]) -> None:
         if module.__name__ in mended_interpreter.NEEDED:
             mended_interpreter.mend()
         if module.__name__ == "triton.runtime.autotuner":
-            compile_ahead(module.Autotuner)
+            compile_configs_first(module.Autotuner)
         if module.__name__ in LAUNCHING_MODULES:
             watch_launches(telling)
         elif _is(path, kernel):

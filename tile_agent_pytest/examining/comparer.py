@@ -63,7 +63,7 @@ def _filling_ms(count: int, method: str) -> float:
     device = "cuda" if torch().cuda.is_available() else "cpu"
     try:
         octets = torch().empty(count, dtype=torch().uint8, device=device)
-        sampler, _ = open_sampler(lambda: octets.fill_(1), method)
+        sampler, _ = open_sampler(lambda: octets.fill_(1), method, tensors=())
         return min(sampler.sample(_FILLS))
     except torch().OutOfMemoryError:
         return 0.0

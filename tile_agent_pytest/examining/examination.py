@@ -30,6 +30,7 @@ from tile_agent_pytest.examining.tensors import (
     torch,
     within,
 )
+from tile_agent_pytest.input_sets import Turns
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.launch_functions import unwrapped
 
@@ -71,6 +72,7 @@ class Examination:
         self._held: Any = None
         self._holds = False
         self._is_captured = False
+        self._turns: Turns | None = None
         self._lacks_memory = False
         self.calls = 0
         """How often it was called by a sampler."""
@@ -237,8 +239,13 @@ class Examination:
             synchronize()
 
     def pick(self, seed: int, sample: Callable[[], list[float]]) -> Message:
-        """Have a few calls timed on fresh bytes and keep the last one's result."""
+        """Have a few calls timed on fresh bytes and keep the last one's result; where calls take
+        turns with several sets of inputs, the last one's on a set that the seed draws."""
+        if self._turns:
+            self._held = self._turns.look_at(seed)
         self._fitting(lambda: self._fresh(seed, ()))
+        if self._turns:
+            self._turns.spread()
         with self._detector.watching(), self.holding():
             samples_ms = sample()
         return {"launches": len(self._detector.launches), "samples_ms": samples_ms}
@@ -263,6 +270,8 @@ class Examination:
         if not self._is_captured:
             self._held = None
         self._fitting(self._given_back)
+        if self._turns:
+            self._turns.spread()
         synchronize()
 
     def _given_back(self) -> bool:
@@ -280,10 +289,15 @@ class Examination:
         finally:
             self._holds = False
 
-    def captured(self) -> None:
-        """A graph was captured: its tensors stay where they are, its result is the last one."""
+    def captured(self, turns: Turns | None = None) -> None:
+        """A graph was captured: its tensors stay where they are, its result is the last one.
+
+        Args:
+            turns: what its calls take turns with, where they do.
+        """
         self.inputs.may_move = False
         self._is_captured = True
+        self._turns = turns
 
     def close(self) -> None:
         """Give the test its bytes back; first the memory of results, which that may take."""
@@ -293,6 +307,10 @@ class Examination:
         give_back_cached()
         self.inputs.move_back()
         self.inputs.restore()
+        if self._turns:
+            self._turns.spread()
+            self._turns.end()
+            self._turns = None
         give_back_cached()
 
     def _fitting(self, do: Callable[[], _Seen]) -> _Seen | None:

@@ -1,7 +1,8 @@
 """Which programs and processes the code of a file starts: a kernel has no need of any.
 
 Python tells of them by audit events, and who is told cannot be sent away again. What Triton or
-cuTile start to compile it (`ptxas`, a C compiler) is their own affair.
+cuTile start to compile it (`ptxas`, a C compiler) is their own affair, and so are the processes in
+which a search's configs are compiled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import os
 import sys
 from types import FrameType
 from typing import Any
+
+from tile_agent_pytest import compiled_ahead_cutile
 
 EVENTS = frozenset(
     {
@@ -30,6 +33,7 @@ class StartedPrograms:
         self._file_name = file_name
         self._found: set[str] = set()
         self._compilers = tuple(folder + os.sep for name in _COMPILERS for folder in _folders(name))
+        self._ahead = compiled_ahead_cutile.compile_side_by_side.__code__
         sys.addaudithook(self._told)
 
     def found(self) -> list[str]:
@@ -46,7 +50,7 @@ class StartedPrograms:
             path = frame.f_code.co_filename
             if path.rpartition(os.sep)[2] == self._file_name:
                 return True
-            if path.startswith(self._compilers):
+            if path.startswith(self._compilers) or frame.f_code is self._ahead:
                 return False
             frame = frame.f_back
         return False

@@ -9,18 +9,23 @@ import json
 import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
+from tile_agent_pytest.capture.elsewhere import held_kernels
 from tile_agent_pytest.launch_functions import LaunchFunction
 from tile_agent_pytest.launches import tensors_of
 from tile_agent_pytest.profiling.gpu_times import BETWEEN_READINGS_S, GpuTimes, is_initialised
 
 MOST_KINDS = 4096
 """Kinds of launches that a process tells apart; further ones are counted without their tensors."""
+
+MOST_LOOKS = 16
+"""Launches of a file's kernels of which it is looked at where they come from."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class ProcessProfile:
         self._lock = threading.RLock()
         self._counts: dict[LaunchKind, LaunchCount] = {}
         self._callable: set[str] = set()
+        self._looks: Counter[str] = Counter()
         self._main = ""
         self._told = monotonic()
         self._path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
@@ -77,8 +83,10 @@ class ProcessProfile:
                 return original(*args, **kwargs)
             file = os.path.realpath(code.co_filename)
             self._main = self._main or _main()  # at the end Python has forgotten it
-            if file not in self._callable and _launches_itself(code.co_filename):
-                self._callable.add(file)
+            if file not in self._callable and self._looks[file] < MOST_LOOKS:
+                self._looks[file] += 1
+                if _is_in_a_function_that_launches(code.co_filename):
+                    self._callable.add(file)
             begun = perf_counter()
             result = original(*args, **kwargs)
             took_ms = (perf_counter() - begun) * 1e3
@@ -130,11 +138,18 @@ def _main() -> str:
     return os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
 
 
-def _launches_itself(file: str) -> bool:
-    """Whether a function of the file is at work: a test can call that, and have it launch."""
+def _is_in_a_function_that_launches(file: str) -> bool:
+    """Whether a function of the file is at work, or one of another file of its project that holds
+    its kernels: `capture` can call that, and have it launch."""
+    modules = [m for m in list(sys.modules.values()) if getattr(m, "__file__", None) == file]
     frame = sys._getframe(1)
     while frame:
-        if frame.f_code.co_filename == file and frame.f_code.co_name != "<module>":
-            return True
+        path = frame.f_code.co_filename
+        if frame.f_code.co_name != "<module>":
+            if path == file:
+                return True
+            module = sys.modules.get(frame.f_globals.get("__name__", ""))
+            if modules and module is not None and held_kernels(module, path, modules):
+                return True
         frame = frame.f_back  # type: ignore[assignment]
     return False

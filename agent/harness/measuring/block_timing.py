@@ -7,12 +7,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+MOST_SAMPLES = 1000
+"""Of a block."""
 MANY, MANY_QUADS = 5, 2
 """From so many configs of a pair on, so many ABBA orders of each."""
 SEVERAL, LEAST_OF_SEVERAL = 3, 15
 """From so many on, so many samples of a block at least."""
 BURST_MS = 10.0
 """Of launches behind each other, which the parent times by its own clock."""
+LEAST_REPLAYS = 8
+"""Samples of a block that are each the mean of a graph's launches."""
 LEAST_ON_CPU = 10
 """Samples of a block without a GPU; fewer of slow kernels."""
 
@@ -56,9 +60,16 @@ class BlockTiming:
             count = int((self.settle_ms - spent_ms) * taken / max(spent_ms, 1e-3))
         return max(spent_ms, 1e-3) / taken
 
-    def count(self, estimate_ms: float, sample_ms: float) -> int:
-        """How many samples a block takes, where a launch and a sample take so long."""
-        return max(self._least(estimate_ms), min(1000, int(self.block_ms / sample_ms)))
+    def count(self, estimate_ms: float, sample_ms: float, *, replays: bool = False) -> int:
+        """How many samples a block takes, where a launch and a sample take so long.
+
+        Args:
+            estimate_ms: of a launch.
+            sample_ms: wall time of a sample.
+            replays: whether a sample is a replay of a graph, which is many launches.
+        """
+        least = min(self._least(estimate_ms), LEAST_REPLAYS if replays else MOST_SAMPLES)
+        return max(least, min(MOST_SAMPLES, int(self.block_ms / sample_ms)))
 
     def _least(self, estimate_ms: float) -> int:
         return self.least_slow_samples if estimate_ms > self.slow_ms else self.least_samples

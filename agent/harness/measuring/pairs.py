@@ -317,7 +317,8 @@ class WorkerPairs:
             with at_arm(whose), self.spent.on("settle"):
                 take = partial(arms[whose].block, deadline=deadline)
                 sample_ms = timing.settle(take, estimate_ms[whose])
-            count[whose] = timing.count(estimate_ms[whose], sample_ms)
+            replays = not prepared[whose].calls
+            count[whose] = timing.count(estimate_ms[whose], sample_ms, replays=replays)
         blocks = []
         block = partial(timed_block, deadline=deadline, watch=self.watch, spent=self.spent)
         quads = 1 if max(estimate_ms.values()) > timing.slow_ms else timing.quads

