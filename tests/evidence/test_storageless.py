@@ -83,3 +83,32 @@ def test_what_the_gpu_is() -> None:
 def test_on_the_cpu_all_is_as_ever() -> None:
     assert torch.ones(4).sum().item() == 4
     assert torch.equal(torch.ones(4), torch.ones(4))
+
+
+def test_what_an_operator_of_the_project_launches_is_launched() -> None:
+    """On meta PyTorch would ask what stands in for it: its gradient and its shapes stay that."""
+    called: list[str] = []
+
+    @torch.library.custom_op("tile_agent_tests::fill", mutates_args={"y"})
+    def fill(y: torch.Tensor, x: torch.Tensor) -> None:
+        called.append(f"fill {tuple(y.shape)} {x.is_cuda}")
+
+    @torch.library.custom_op("tile_agent_tests::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x, device="cuda")
+        fill(y, x)
+        return y
+
+    @torch.library.custom_op("tile_agent_tests::bare", mutates_args=())
+    def bare(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty(x.shape[0], device=x.device)
+
+    twice.register_fake(torch.empty_like)
+    twice.register_autograd(lambda _, gradient: gradient * 2)
+    x = torch.randn(8, 4, device="cuda", requires_grad=True)
+    twice(x).sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+    torch.ops.tile_agent_tests.fill(torch.empty(3, device="cuda"), x)
+    assert bare(x.detach()).shape == (8,)
+    assert called == ["fill (8, 4) True", "fill (3,) True"]
