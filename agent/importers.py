@@ -262,6 +262,9 @@ def _imports(path: str, source: bytes, tops: Collection[PurePosixPath]) -> _Impo
     modules: set[PurePosixPath] = set()
     names: set[tuple[PurePosixPath, str, str]] = set()
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    if any(map(_takes_by_name, nodes)):
+        constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+        attributes |= {value for value in constants if isinstance(value, str)}
     for node in nodes:
         match node:
             case ast.Import():
@@ -279,6 +282,14 @@ def _imports(path: str, source: bytes, tops: Collection[PurePosixPath]) -> _Impo
             ):
                 modules |= {top / _path(name) for top in tops}
     return _Imports(frozenset(modules), frozenset(names), frozenset(attributes))
+
+
+def _takes_by_name(node: ast.AST) -> bool:
+    """Whether it is `getattr(package, name)`: the name may be any that the file spells."""
+    match node:
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, _, *_]):
+            return True
+    return False
 
 
 def _path(dotted: str) -> PurePosixPath:

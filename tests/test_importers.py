@@ -58,6 +58,8 @@ def test_through_a_module(tmp_path: Path, *, statement: str, test: str, init: bo
         ("from pkg.kernels import softmax as s", "import pkg.ops\npkg.ops.s.softmax(1)", True),
         (OPS, "from pkg import ops\nops.fast(1)", True),
         (OPS, "from pkg.ops import *", True),
+        (OPS, "import pkg.ops\ndef test(name='fast'):\n    getattr(pkg.ops, name)(1)", True),
+        (OPS, "import pkg.ops\ndef test(name='slow'):\n    getattr(pkg.ops, name)(1)", False),
         (OPS, "from pkg.ops import gelu", False),
         (OPS, "from pkg.ops.gelu import gelu", False),
         ("# from ..kernels.softmax import softmax", "from pkg.ops import softmax", False),

@@ -124,8 +124,7 @@ def discover(
             raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
         items_by_k = {k: found.items for k, found in by_k.items()}
     except WorkerError as problem:
-        told = with_remedy(str(problem), checkout.has_module)
-        raise UsageError(f"the tests cannot be collected: {told}") from problem
+        raise UsageError(_uncollected(str(problem), selection.files, checkout)) from problem
     scripts = selection.bench_ids
     tests = [item for item in everything.items if item.nodeid not in scripts]
     perf = _perf(tests, selection, framework, items_by_k)
@@ -157,6 +156,18 @@ def discover(
             )
     notes += _timed_through(everything.items, perf)
     return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))
+
+
+_TOO_LONG = re.compile(r"a message of \d+ bytes")
+"""How a worker's channel refuses a list of some hundred thousand tests."""
+
+
+def _uncollected(problem: str, files: Sequence[str], checkout: Checkout) -> str:
+    """Why the tests cannot be collected, and what to do."""
+    if _TOO_LONG.search(problem):
+        held = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
+        return f"{held} more tests than can be listed: choose some with --tests FILE::TEST"
+    return f"the tests cannot be collected: {with_remedy(problem, checkout.has_module)}"
 
 
 def _collectable(

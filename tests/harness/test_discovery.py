@@ -394,3 +394,15 @@ def test_an_expression_that_pytest_refuses(project: Project, server: ForkServer)
 def test_a_test_file_that_ends_the_process(project: Project, server: ForkServer) -> None:
     message = refusal(project, server, "import os\nos._exit(3)\n")
     assert message == ("the tests cannot be collected: the worker ended by itself with exit code 3")
+
+
+def test_more_tests_than_can_be_listed(project: Project, server: ForkServer) -> None:
+    """As three hundred thousand of a library have it, by fewer and longer names."""
+    body = """
+        import kernel, pytest
+
+        @pytest.mark.parametrize("n", range(70), ids=lambda n: f"{n}" * 600_000)
+        def test_right(n): pass
+    """
+    told = "test_kernel.py holds more tests than can be listed: choose some with --tests FILE::TEST"
+    assert refusal(project, server, body) == told
