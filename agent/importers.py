@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+MOST_BETWEEN = 4
+"""Modules between a kernel and the tests that reach it, where none are nearer."""
+
 
 @dataclass(frozen=True)
 class Tree:
@@ -38,6 +41,8 @@ class _Imports:
     names: frozenset[tuple[PurePosixPath, str, str]]
     """(module, name, name it is given here) of `from module import name`."""
     attributes: frozenset[str]
+    spelled: frozenset[str]
+    """Strings of a file that takes attributes by name: `getattr(package, name)`."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +55,19 @@ class _Way:
     file: str
     """The file that the way leads through."""
 
-    def is_taken(self, imports: _Imports) -> bool:
-        """Whether a file that imports this goes the way."""
+    def is_taken(self, imports: _Imports, *, by_name: bool = False) -> bool:
+        """Whether a file that imports this goes the way.
+
+        Args:
+            imports: what it imports.
+            by_name: whether a name that it only spells counts.
+        """
+        used = imports.attributes | imports.spelled if by_name else imports.attributes
         if self.names is None:
             return self.module in imports.modules
         taken = {name for origin, name, _ in imports.names if origin == self.module}
         return bool(taken & {*self.names, "*"}) or (
-            self.module in imports.modules and bool(imports.attributes & self.names)
+            self.module in imports.modules and bool(used & self.names)
         )
 
     def may_be_taken(self, source: bytes, statements: bytes) -> bool:
@@ -91,25 +102,40 @@ class Importers:
         ways += [] if itself else self._handed_on(kernel)
         yield from (path for path, _ in self._taking(ways, among))
 
-    def through(self, kernel: str, among: Collection[str]) -> dict[str, str]:
+    def through(self, kernel: str, among: Collection[str], *, far: bool = False) -> dict[str, str]:
         """Those of some files that import a module which imports the kernel's, and its file.
 
         No file of `among` is such a module. Of a package's `__init__` only what it defines, or
         hands on of the kernel, counts.
+
+        Args:
+            kernel: the file.
+            among: the files.
+            far: where there are none, those that import a module which imports such a module, and
+                so on; and those that take what a package hands on by its name.
         """
-        module = module_of(kernel)
-        others = {path for path in self._tree.files if path.endswith(".py")}
-        ways: list[_Way] = []
-        for path, imports in self._mentioning(module, others - {*among, kernel}):
-            if module not in imports.modules:
-                continue
-            names = None
-            if PurePosixPath(path).name == "__init__.py":
-                given = {a for o, n, a in imports.names if module in (o, o / n)} - {"*"}
-                names = _defined(self._tree.read([path])[path]) | given
-            if names is None or names:
-                ways += [_Way(module_of(path), names, path), *self._handed_on(path, names)]
-        return dict(self._taking(ways, among)) if ways else {}
+        left = {path for path in self._tree.files if path.endswith(".py")} - {*among, kernel}
+        ways = [_Way(module_of(kernel), None, kernel)]
+        for _ in range(MOST_BETWEEN if far else 1):
+            between = [path for path, _ in self._taking(ways, sorted(left))]
+            origins = {way.module for way in ways}
+            ways = [way for path in between for way in self._ways_through(path, origins)]
+            if found := dict(self._taking(ways, among, by_name=far)):
+                return found
+            left -= {*between}
+        return {}
+
+    def _ways_through(self, path: str, origins: Collection[PurePosixPath]) -> Iterator[_Way]:
+        """The ways by a file that imports one of some modules."""
+        source = self._tree.read([path])[path]
+        names = None
+        if PurePosixPath(path).name == "__init__.py":
+            imported = self._imports(path, source).names
+            given = {a for o, n, a in imported if not {o, o / n}.isdisjoint(origins)} - {"*"}
+            names = _defined(source) | given
+        if names is None or names:
+            yield _Way(module_of(path), names, path)
+            yield from self._handed_on(path, names)
 
     def imported(self, path: str) -> list[str]:
         """The files of the commit that one of it imports from, in order.
@@ -132,17 +158,9 @@ class Importers:
                 if file in self._tree.files:
                     yield file
 
-    def _mentioning(
-        self, module: PurePosixPath, among: Iterable[str]
-    ) -> Iterator[tuple[str, _Imports]]:
-        """The files whose import statements hold the module's last name, and what they import."""
-        name = module.name.encode()
-        word = re.compile(rb"\b%s\b" % re.escape(name))
-        for path, source in self._tree.read(sorted(among)).items():
-            if name in source and word.search(source) and word.search(_statements(source)):
-                yield path, self._imports(path, source)
-
-    def _taking(self, ways: Collection[_Way], among: Collection[str]) -> Iterator[tuple[str, str]]:
+    def _taking(
+        self, ways: Collection[_Way], among: Collection[str], *, by_name: bool = False
+    ) -> Iterator[tuple[str, str]]:
         """Each file that goes one of the ways, and the file that its first one leads through."""
         words = {way.module.name.encode() for way in ways}
         for path, source in self._tree.read(among).items():
@@ -152,7 +170,7 @@ class Importers:
             likely = [way for way in ways if way.may_be_taken(source, statements)]
             imports = self._imports(path, source) if likely else None
             for way in likely:
-                if imports and way.is_taken(imports):
+                if imports and way.is_taken(imports, by_name=by_name):
                     yield path, way.file
                     break
 
@@ -262,9 +280,9 @@ def _imports(path: str, source: bytes, tops: Collection[PurePosixPath]) -> _Impo
     modules: set[PurePosixPath] = set()
     names: set[tuple[PurePosixPath, str, str]] = set()
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    if any(map(_takes_by_name, nodes)):
-        constants = (node.value for node in nodes if isinstance(node, ast.Constant))
-        attributes |= {value for value in constants if isinstance(value, str)}
+    constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
+    by_name = any(map(_takes_by_name, nodes))
+    spelled = {value for value in constants if by_name and isinstance(value, str)}
     for node in nodes:
         match node:
             case ast.Import():
@@ -281,7 +299,7 @@ def _imports(path: str, source: bytes, tops: Collection[PurePosixPath]) -> _Impo
                 args=[ast.Constant(value=str(name)), *_],
             ):
                 modules |= {top / _path(name) for top in tops}
-    return _Imports(frozenset(modules), frozenset(names), frozenset(attributes))
+    return _Imports(frozenset(modules), frozenset(names), frozenset(attributes), frozenset(spelled))
 
 
 def _takes_by_name(node: ast.AST) -> bool:

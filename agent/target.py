@@ -97,7 +97,8 @@ def find_target(
         files = list(_given(tree, tests))
     else:
         files, through = _found(tree, kernel, importers, needed=needs_tests)
-        notes += _how_found(kernel, files, through)
+        does = {*through} == {*importers.importing(kernel, through)}
+        notes += _how_found(kernel, files, through, "does" if does else "leads to it")
         files, apart = loaded_together(tree, files)
         notes += _left_out(apart)
         whole = {
@@ -268,6 +269,8 @@ def _found(
         found = [p for p in importers.importing(kernel, loose) if _has_tests(tree, p)]
     if _all_captured(found):
         through = importers.through(kernel, tests)
+        if not (found or through):
+            through = importers.through(kernel, tests, far=True)
         found = sorted({*found, *through})
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
@@ -303,13 +306,22 @@ def _all_captured(tests: Collection[str]) -> bool:
     return all(test.endswith(CAPTURED) for test in tests)
 
 
-def _how_found(kernel: str, tests: Iterable[str], through: Collection[str]) -> Iterator[str]:
-    """A line on the modules through which the tests reach the kernel, where they do."""
+def _how_found(
+    kernel: str, tests: Iterable[str], through: Collection[str], does: str
+) -> Iterator[str]:
+    """A line on the modules through which the tests reach the kernel, where they do.
+
+    Args:
+        kernel: the file.
+        tests: those that were found.
+        through: the modules that they import.
+        does: what each of these does, of the kernel.
+    """
     if through:
         captured = any(test.endswith(CAPTURED) for test in tests)
         none = "no test but captured ones" if captured else "no test"
-        do = "which does" if len(through) == 1 else "which do"
-        yield f"{none} imports {kernel}: taken are those that import {_listed(through)}, {do}"
+        do = does if len(through) == 1 else {"does": "do", "leads to it": "lead to it"}[does]
+        yield f"{none} imports {kernel}: taken are those that import {_listed(through)}, which {do}"
 
 
 def _left_out(tests: Collection[str]) -> Iterator[str]:

@@ -60,6 +60,7 @@ def test_through_a_module(tmp_path: Path, *, statement: str, test: str, init: bo
         (OPS, "from pkg.ops import *", True),
         (OPS, "import pkg.ops\ndef test(name='fast'):\n    getattr(pkg.ops, name)(1)", True),
         (OPS, "import pkg.ops\ndef test(name='slow'):\n    getattr(pkg.ops, name)(1)", False),
+        (OPS, "import pkg.ops\nname = 'fast'", False),
         (OPS, "from pkg.ops import gelu", False),
         (OPS, "from pkg.ops.gelu import gelu", False),
         ("# from ..kernels.softmax import softmax", "from pkg.ops import softmax", False),
@@ -110,6 +111,21 @@ def test_a_module_in_between_counts_only_where_no_other_test_is_found(tmp_path: 
     found, said = indirect(tmp_path / "captured", {**through, **captured})
     assert found == both
     assert said.startswith("no test but captured ones imports pkg/kernels/softmax.py: taken are")
+
+
+def test_the_nearest_tests_are_taken_however_many_modules_lie_between(tmp_path: Path) -> None:
+    files = {
+        "pkg/__init__.py": "from . import experts, kernels",
+        "pkg/kernels/__init__.py": "from . import softmax",
+        "pkg/experts.py": "from . import kernels\n\n\ndef f(x):\n    kernels.softmax.softmax(x)\n",
+        "pkg/mlp.py": "from .experts import f\n",
+        "pkg/unused.py": "import pkg.mlp\n",
+    }
+    tests = {"tests/test_mlp.py": "from pkg.mlp import f", "tests/test_far.py": "import pkg.unused"}
+    found, said = indirect(tmp_path, {**files, **tests})
+    assert found == "tests/test_mlp.py"
+    leads = "import pkg/mlp.py, which leads to it"
+    assert said == f"no test imports pkg/kernels/softmax.py: taken are those that {leads}"
 
 
 def test_what_is_no_python_in_between_is_passed_over(tmp_path: Path) -> None:
