@@ -53,6 +53,7 @@ def test_operators_that_fail_hide_nothing(name: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Warning only once for all operators")
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 def test_a_librarys_operators_on_a_gpu_hide_nothing() -> None:
     tensor = torch.randn(1000, device="cuda").abs()
