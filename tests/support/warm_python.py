@@ -73,6 +73,8 @@ elif "TILE_AGENT_RECORDER" in os.environ:
 elif "TRITON_INTERPRET" in os.environ if program == "-m" else is_program:
     kind = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "compiler"
     files += [int(first)] if first.isdigit() else []
+if kind == "command-line":  # it ends by it also where a shell has its background ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 if kind:
     warm = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:

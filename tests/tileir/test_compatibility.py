@@ -100,6 +100,17 @@ def test_in_place_through_a_pointer_of_its_own_and_a_helper() -> None:
     assert "writes x_ptr" in stop(text)
 
 
+def test_what_two_pointers_are_advanced_by_is_no_pointer() -> None:
+    text = ADD.replace("    x = tl.load(x_ptr + offsets, mask=mask)\n", "").replace(
+        "    tl.store(out_ptr + offsets, x + tl.load(y_ptr + offsets, mask=mask), mask=mask)\n",
+        "    here = x_ptr + offsets\n    there = out_ptr + offsets\n"
+        "    for _ in range(4):\n"
+        "        tl.store(there, tl.load(here, mask=mask), mask=mask)\n"
+        "        here += BLOCK * 1\n        there += BLOCK * 1\n",
+    )
+    assert not findings(text)
+
+
 def test_one_tensor_for_two_pointers() -> None:
     same = ADD.replace("(x, y, out, x", "(x, y, x, x")
     assert "out_ptr and x_ptr are the same tensor, x" in stop(same)

@@ -266,9 +266,14 @@ class Operations:
             todo += [
                 (where, behind)
                 for where, behind in self.definitions(inside, node.value)
-                if not isinstance(behind, cst.AugAssign)
+                if not (isinstance(behind, cst.AugAssign) or self._is_added(behind))
             ]
         return frozenset(found)
+
+    def _is_added(self, value: cst.CSTNode) -> bool:
+        """Whether it is what an address is advanced by: `p += value` begins where `p` does."""
+        around = next(iter(self.source.ancestors(value)), None)
+        return isinstance(around, cst.AugAssign) and around.value is value
 
     def _leftmost(self, node: cst.CSTNode) -> cst.CSTNode:
         while True:
