@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from tile_agent_pytest.capturable import can_be_captured
 from tile_agent_pytest.examining.tensors import reachable
 from tile_agent_pytest.graphs import l2_bytes, open_graph
+from tile_agent_pytest.input_sets import Turns
 
 WARMUP_MS = 25.0
 REP_MS = 100.0
@@ -58,6 +59,8 @@ class Sampler(Protocol):
     """What is told to a person."""
     calls: bool
     """Whether a sample calls it; else it replays what was captured, at the same addresses."""
+    turns: Turns | None
+    """What the captured calls take turns with, where they do."""
 
     def sample(self, count: int) -> list[float]:
         """So many samples, in ms."""
@@ -195,6 +198,7 @@ class OnGpu:
     method = "OnGpu"
     label = "CUDA events, cold L2"
     calls = True
+    turns: Turns | None = None
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
@@ -260,6 +264,7 @@ class OnCpu:
     method = "OnCpu"
     label = "CPU wall time"
     calls = True
+    turns: Turns | None = None
     keeps_host = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:

@@ -79,6 +79,7 @@ class AsGraph:
     method = "AsGraph"
     label = f"CUDA graph of {GRAPH_LAUNCHES} launches, same inputs"
     calls = False
+    turns: Turns | None = None
     keeps_host = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:
@@ -127,16 +128,16 @@ class AsColdGraph(AsGraph):
     label = f"CUDA graph of {GRAPH_LAUNCHES} launches, copies of the inputs in turn"
 
     def __init__(self, fn: Callable[[], Any], sets: InputSets) -> None:
-        self.turns = Turns(sets)
+        self._turns = self.turns = Turns(sets)
         self.method = f"{type(self).__name__} {len(sets)}"
         super().__init__(fn)
 
     def _launch(self, fn: Callable[[], Any]) -> None:
         try:
             for left in reversed(range(self._launches)):
-                self.turns.take(left, fn)
+                self._turns.take(left, fn)
         finally:
-            self.turns.end()
+            self._turns.end()
 
 
 def l2_bytes() -> int:

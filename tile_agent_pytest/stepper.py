@@ -205,7 +205,7 @@ class Stepper:
         if self._sampler.calls:
             examination.rest()
         else:
-            examination.captured(getattr(self._sampler, "turns", None))
+            examination.captured(self._sampler.turns)
         return {
             "method": self._sampler.method,
             "label": self._sampler.label,

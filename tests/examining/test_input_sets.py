@@ -8,7 +8,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 
-from tile_agent_pytest.input_sets import InputSets, count_of_sets  # noqa: E402
+from tile_agent_pytest.input_sets import InputSets, Turns, count_of_sets  # noqa: E402
 
 MIB = 1 << 20
 
@@ -72,3 +72,25 @@ def test_as_many_sets_as_overflow_the_cache(elements: int, expected: int) -> Non
 def test_what_shares_its_memory_counts_once() -> None:
     x = torch.zeros(MIB)
     assert count_of_sets([x, x[1:], x.view(-1, 2)], 50 * MIB, 50) == 38
+
+
+def test_calls_take_turns_and_any_of_their_sets_can_be_looked_at() -> None:
+    x = torch.ones(4)
+    at, seen = x.data_ptr(), []
+    turns = Turns(InputSets([x], 3))
+
+    def call() -> Any:
+        seen.append(x.data_ptr())
+        return x * len(seen)
+
+    for left in reversed(range(7)):
+        turns.take(left, call)
+    turns.end()
+    assert (seen[-1], len(set(seen)), x.data_ptr()) == (at, 3, at)
+    assert [turns.look_at(draw)[0] for draw in (0, 1, 2, 4)] == [7, 6, 5, 6]
+    x.fill_(5.0)  # as a check has it: the bytes of the set that it looks at are those of all
+    turns.spread()
+    turns.end()
+    assert (x.data_ptr(), x[0]) == (at, 5.0)
+    turns.look_at(2)
+    assert x[0] == 5.0
