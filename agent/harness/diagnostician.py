@@ -271,7 +271,7 @@ def _missing(compiled: CompiledCommit | None) -> Iterator[str]:
 
 def _several(facts: Facts, source: Source) -> Iterator[str]:
     """Of a kernel that compiles to one thing alone its occupancy is told."""
-    tuned = {k.name for k in TRITON.kernels(source) if why_tuned(source, k, "it")}
+    tuned = {k.name for k in TRITON.kernels(source) if why_tuned(source, k, "what it is given")}
     tuned |= {k.name for k in CUTILE.kernels(source) if CUTILE.tuned(source, k)}
     for name, artifacts in view_of(facts).kernels.items():
         if len(artifacts) < 2:

@@ -34,9 +34,9 @@ def check_untuned(source: Source, kernels: Sequence[Kernel], what: str) -> None:
 
 
 def why_tuned(source: Source, kernel: Kernel, what: str) -> str:
-    """What a tuner chooses of a kernel, in words; empty where nothing tunes it."""
+    """That a kernel has a tuner, which may choose this, in words; empty where nothing tunes it."""
     if TRITON.autotuned(source, kernel.function):
-        return f"Triton tunes {what} itself: {kernel.name} is autotuned"
+        return f"{kernel.name} is autotuned: {what} stay as its tuner and its launches have them"
     return other_tuner(source, kernel)
 
 

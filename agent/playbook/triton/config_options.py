@@ -21,7 +21,7 @@ from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.tuners import config_lists, why_tuned
+from agent.analysis.triton.tuners import config_lists, other_tuner, why_tuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
@@ -120,8 +120,9 @@ def _tuned(subject: Subject) -> list[tuple[Kernel, tuple[cst.BaseExpression, ...
     launched = TRITON.chosen(source)
     found = [(kernel, lists) for kernel in launched if (lists := config_lists(source, kernel))]
     if not found:
-        hidden = filter(None, (why_tuned(source, kernel, "it") for kernel in launched))
-        reasons = [f"{why}, which does not show its configs" for why in hidden]
+        tuned = [kernel for kernel in launched if why_tuned(source, kernel, "the options")]
+        whose = (other_tuner(source, k) or f"a tuner tunes {k.name}" for k in tuned)
+        reasons = [f"{tunes}, which does not show its configs" for tunes in whose]
         raise all_refuse(reasons, "no launched kernel is autotuned")
     return found
 
