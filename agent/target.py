@@ -97,8 +97,8 @@ def find_target(
         files = list(_given(tree, tests))
     else:
         files, through = _found(tree, kernel, importers, needed=needs_tests)
-        does = {*through} == {*importers.importing(kernel, through)}
-        notes += _how_found(kernel, files, through, "does" if does else "leads to it")
+        are_near = {*through} == {*importers.importing(kernel, through)}
+        notes += _how_found(kernel, files, through, are_near=are_near)
         files, apart = loaded_together(tree, files)
         notes += _left_out(apart)
         whole = {
@@ -307,7 +307,7 @@ def _all_captured(tests: Collection[str]) -> bool:
 
 
 def _how_found(
-    kernel: str, tests: Iterable[str], through: Collection[str], does: str
+    kernel: str, tests: Iterable[str], through: Collection[str], *, are_near: bool
 ) -> Iterator[str]:
     """A line on the modules through which the tests reach the kernel, where they do.
 
@@ -315,12 +315,13 @@ def _how_found(
         kernel: the file.
         tests: those that were found.
         through: the modules that they import.
-        does: what each of these does, of the kernel.
+        are_near: whether these import the kernel themselves.
     """
     if through:
         captured = any(test.endswith(CAPTURED) for test in tests)
         none = "no test but captured ones" if captured else "no test"
-        do = does if len(through) == 1 else {"does": "do", "leads to it": "lead to it"}[does]
+        one, several = ("does", "do") if are_near else ("leads to it", "lead to it")
+        do = one if len(through) == 1 else several
         yield f"{none} imports {kernel}: taken are those that import {_listed(through)}, which {do}"
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 NOT_BEGUN = "not begun; nothing was changed"
 FEWER_TESTS = (
-    "each candidate has them run, too; fewer: --correctness-k EXPRESSION, of captured ones alone: "
-    "--correctness-k captured"
+    "each candidate has the tests run, too; fewer: --correctness-k EXPRESSION, as 'captured' of a "
+    "run with --capture"
 )
 
 
@@ -111,7 +111,7 @@ def _told(session: Session, run: Run, observe: Observer) -> Iterator[Observer]:
     from agent.runs import activity
     from agent.state import Phase
 
-    still, seen, hints = Still(), [(run, time.monotonic())], [FEWER_TESTS]
+    still, seen, hinted = Still(), [(run, time.monotonic())], False
 
     def told(run: Run, event: Event) -> None:
         seen[0] = run, time.monotonic()
@@ -119,11 +119,13 @@ def _told(session: Session, run: Run, observe: Observer) -> Iterator[Observer]:
         still.shown()
 
     def tell() -> None:
+        nonlocal hinted
         run, since = seen[0]
         moment = Moment(time.monotonic() - since, activity(session.folder, run))
         output.progress(f"still      {in_a_line(run, moment)}")
-        if run.phase is Phase.BASELINE and hints:
-            output.progress(f"           {hints.pop()}")
+        if run.phase is Phase.BASELINE and not hinted:
+            output.progress(f"           {FEWER_TESTS}")
+            hinted = True
 
     with still.telling(tell):
         yield told

@@ -8,9 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from agent.cli import output
+from agent.measuring.subset import in_brief
 
 SILENT_S = 60.0
 """After so long without a line, one says where the run is."""
+MOST_NAMED = 2
+"""Tests, in a line."""
 SOON_S = 15.0
 """The same of a command that answers in seconds, as a rule."""
 _LOOK_S = 0.5
@@ -68,7 +71,7 @@ def recording_launches(
 
     def tell() -> None:
         output.progress(
-            f"still running {', '.join(tests)} to see what is launched, "
+            f"still running {in_brief(tests, MOST_NAMED)} to see what is launched, "
             f"{time.monotonic() - begin:.0f} s; given up after {timeout_s:g} s; "
             "fewer: --tests FILE::TEST"
         )

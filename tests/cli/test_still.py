@@ -52,9 +52,8 @@ def test_the_line_says_where_the_run_is() -> None:
 
 
 def test_who_waits_for_what_tests_launch_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    with recording_launches(["tests/test_a.py"], 600.0, silent_s=0.05):
+    with recording_launches(["a.py::test_a", "a.py::test_b", "b.py"], 600.0, silent_s=0.05):
         time.sleep(0.3)
     said = capsys.readouterr().err
-    assert (
-        "still running tests/test_a.py to see what is launched, 0 s; given up after 600 s" in said
-    )
+    named = "a.py::test_a, a.py::test_b, 1 more"
+    assert f"still running {named} to see what is launched, 0 s; given up after 600 s" in said

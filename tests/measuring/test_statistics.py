@@ -15,6 +15,7 @@ from agent.measuring.statistics import (
     chained,
     compare,
     geometric_mean,
+    middle_ms,
     minimum_detectable_effect,
     paired_effect,
     student_t,
@@ -117,6 +118,21 @@ def test_a_linear_drift_cancels_within_abba_and_baab() -> None:
     assert abba.log_ratio() == pytest.approx(0, abs=1e-12)
     assert baab.log_ratio() == pytest.approx(0, abs=1e-12)
     assert aabb.log_ratio() == pytest.approx(-0.06)
+
+
+def test_a_block_of_the_hosts_counts_for_neither_arm() -> None:
+    """Sevenfold, as one of an H100 was; what differs by a tenth is the kernel's own."""
+    quiet = one([1.0, 1.01, 0.99, 1.0, 1.0, 1.0], [0.95] * 6)
+    for spike in (0.4, 7.0):
+        for at in range(6):
+            ours, theirs = list(quiet.incumbent_ms), list(quiet.candidate_ms)
+            ours[at] *= spike
+            theirs[(at + 2) % 6] *= spike
+            found = one(ours, theirs)
+            assert found.log_ratio() == pytest.approx(quiet.log_ratio(), abs=0.004)
+            assert middle_ms(ours) == pytest.approx(1.0, abs=0.011)
+    tenth = one([1.0, 1.1, 1.0, 1.1, 1.0, 1.1], [1.0] * 6)
+    assert tenth.log_ratio() == pytest.approx(np.log(1.1) / 2)
 
 
 def test_a_real_effect_survives_the_drift() -> None:

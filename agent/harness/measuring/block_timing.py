@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-MOST_SAMPLES = 1000
-"""Of a block."""
 MANY, MANY_QUADS = 5, 2
 """From so many configs of a pair on, so many ABBA orders of each."""
 SEVERAL, LEAST_OF_SEVERAL = 3, 15
@@ -68,8 +66,8 @@ class BlockTiming:
             sample_ms: wall time of a sample.
             replays: whether a sample is a replay of a graph, which is many launches.
         """
-        least = min(self._least(estimate_ms), LEAST_REPLAYS if replays else MOST_SAMPLES)
-        return max(least, min(MOST_SAMPLES, int(self.block_ms / sample_ms)))
+        least = min(LEAST_REPLAYS, self.least_samples) if replays else self._least(estimate_ms)
+        return max(least, min(1000, int(self.block_ms / sample_ms)))
 
     def _least(self, estimate_ms: float) -> int:
         return self.least_slow_samples if estimate_ms > self.slow_ms else self.least_samples

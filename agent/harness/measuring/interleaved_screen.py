@@ -13,7 +13,6 @@ screen; a process pair will say what is wrong with it.
 from __future__ import annotations
 
 import json
-import math
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -34,7 +33,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.screening import Look
-from agent.measuring.statistics import geometric_mean, weighted_latency_ms, weighted_mean
+from agent.measuring.statistics import Blocks, middle_ms, weighted_latency_ms, weighted_mean
 
 INCUMBENT = ""
 """The incumbent's name in a screen; the variants have those of their commits."""
@@ -252,9 +251,9 @@ class InterleavedScreen:
                         block_ms[name].append(statistics.median(taken.samples_ms))
         for name, _ in self._each():
             if name != INCUMBENT:
-                ours, theirs = map(geometric_mean, (block_ms[INCUMBENT], block_ms[name]))
-                self._log_ratios[name][self._met[-1]] = math.log(ours / theirs)
-                self._latencies_ms[name][self._met[-1]] = theirs
+                seen = Blocks(tuple(block_ms[INCUMBENT]), tuple(block_ms[name]))
+                self._log_ratios[name][self._met[-1]] = seen.log_ratio()
+                self._latencies_ms[name][self._met[-1]] = middle_ms(seen.candidate_ms)
 
     def _call_first(self) -> None:
         """Have all compiled, at once where there is room, but for those that tune themselves.

@@ -53,7 +53,7 @@ from agent.measuring.blocks import ConfigBlocks, RawPair
 from agent.measuring.disturbance import hosts_ms, is_too_little
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairTime
-from agent.measuring.statistics import geometric_mean
+from agent.measuring.statistics import middle_ms
 
 ABBA = (True, False, False, True)
 BAAB = (False, True, True, False)
@@ -334,7 +334,7 @@ class WorkerPairs:
                 self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
         warm_ms, keeps_host, known_ms = {}, False, 0.0
         for whose in (True, False) if self.watch else ():
-            reported_ms = geometric_mean([b.latency_ms for b in blocks if b.incumbent is whose])
+            reported_ms = middle_ms([b.latency_ms for b in blocks if b.incumbent is whose])
             with at_arm(whose), self.spent.on("warm launches"):
                 size = timing.burst(estimate_ms[whose], count[whose])
                 warm = self._warm(arms[whose], size, reported_ms + known_ms)

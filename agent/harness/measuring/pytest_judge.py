@@ -48,7 +48,7 @@ from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
 from agent.measuring.statistics import (
     Comparison,
-    geometric_mean,
+    middle_ms,
     weighted_latency_ms,
     weighted_mean,
 )
@@ -261,7 +261,7 @@ class PytestJudge:
         try:
             seen, weights = raw.blocks(), self._plan.weights
             log_ratio = weighted_mean({n: b.log_ratio() for n, b in seen.items()}, weights)
-            latencies_ms = {n: geometric_mean(b.candidate_ms) for n, b in seen.items()}
+            latencies_ms = {n: middle_ms(b.candidate_ms) for n, b in seen.items()}
             return Look(log_ratio, weighted_latency_ms(latencies_ms, weights))
         except ValueError as problem:
             return unmeasured(str(problem))

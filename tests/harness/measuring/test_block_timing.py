@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from agent.harness.measuring.block_timing import BlockTiming
+from agent.harness.measuring.block_timing import LEAST_REPLAYS, BlockTiming
 from agent.harness.measuring.timed_calls import FEWEST_FRESH, checked_orders
 from agent.measuring.looks import ComparisonPlan
 
@@ -76,3 +76,5 @@ def test_slow_launches_settle_in_the_fewest_samples() -> None:
     assert taken == [timing.least_slow_samples]
     assert timing.count(7.0, 7.1) == timing.least_slow_samples
     assert timing.count(0.9, 1.0) == timing.least_samples
+    assert timing.count(0.04, 4.0, replays=True) == LEAST_REPLAYS  # each is many launches
+    assert timing.count(0.004, 0.2, replays=True) == timing.block_ms / 0.2
