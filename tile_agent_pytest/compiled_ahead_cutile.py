@@ -39,8 +39,9 @@ class PendingCompilation:
     """Of the GPU: a fork cannot ask it."""
 
     def into_cache(self) -> None:
-        """Compile it, which leaves the code on disk."""
-        type(self.kernel)._compile(self.kernel, self.signature, self.context, self.capability)
+        """Compile it, by cuda.tile's own function, which leaves the code on disk."""
+        tile: Any = importlib.import_module("cuda.tile")
+        tile.kernel._compile(self.kernel, self.signature, self.context, self.capability)
 
 
 def compile_search_first(search: Callable[..., Any], *args: Any, **kwargs: Any) -> None:

@@ -33,7 +33,7 @@ class StartedPrograms:
         self._file_name = file_name
         self._found: set[str] = set()
         self._compilers = tuple(folder + os.sep for name in _COMPILERS for folder in _folders(name))
-        self._ahead = compiled_ahead_cutile.compile_side_by_side.__code__
+        self._ahead = compiled_ahead_cutile.compile_search_first.__code__
         sys.addaudithook(self._told)
 
     def found(self) -> list[str]:
