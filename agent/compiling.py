@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.environment import Environment
 from agent.harness.compiling.artifacts import Wanted
-from agent.harness.compiling.candidate_compiler import ForkedCompiler
+from agent.harness.compiling.candidate_compiler import AHEAD, ForkedCompiler
 from agent.harness.compiling.kept_compiles import FOLDER, KeptCompiles
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.variables import worker_environment
@@ -22,7 +22,8 @@ def compiler_for(
     """Compiles for the GPU of the run; without one nothing is worth sorting out."""
     if environment.gpu is None:
         return None
-    wanted = Wanted(backend, (environment.gpu.sm,), python=python, has_gpu=False)
+    ahead = AHEAD if backend == "triton" else 0
+    wanted = Wanted(backend, (environment.gpu.sm,), python=python, has_gpu=False, ahead=ahead)
     return ForkedCompiler(server, wanted, logs)
 
 

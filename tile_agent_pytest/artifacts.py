@@ -15,6 +15,8 @@ The job is one JSON object:
     targets          such as 'sm_90'
     timed_only       leave out what no perf test launches, unless no perf test launches anything
     most             launches to compile at most, see `chosen`
+    ahead            how many of the others are compiled too, of which nothing is told: the packages
+                     keep them for later processes
     compile_s        seconds for one compile
     at_once          how many compiles run at a time
     assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
@@ -39,10 +41,12 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path
@@ -60,6 +64,8 @@ PACKAGES = {
 }
 """What is needed -> its distribution and its module."""
 TOOLS = ("cuobjdump", "nvdisasm", "tileirdisasm")
+AHEAD_S = 10.0
+"""For the launches of which nothing is told."""
 TIMING = {"tile_bench", "benchmark"}
 """Fixtures that make a test a perf test."""
 
@@ -100,13 +106,27 @@ def main(job: Message) -> None:
         work=[work.describe() for work in recorder.work],
     )
     launches = timed or list(seen) or list(assumed(job))
-    tasks = _tasks(chosen(launches, job["most"]), job, tell)
+    told = chosen(launches, job["most"])
+    tasks = _tasks(told, job, tell)
     with closing(in_own_processes(tasks, job["at_once"], job["compile_s"])) as answered:
         for task, answer in answered:
             if "tileiras' compiler not found" in answer.get("error", ""):
                 tell(event="missing", what="tileiras", text=answer["error"])
                 return
             tell(event="done", index=task.index, target=task.target, **answer)
+    known = set(map(id, told))
+    left = [launch for launch in launches if id(launch) not in known]
+    _compile_ahead(left[: job["ahead"]], len(told), job)
+
+
+def _compile_ahead(launches: Sequence[RecordedLaunch], first: int, job: Message) -> None:
+    """Compile launches from some index on, as far as `AHEAD_S` go."""
+    until = time.monotonic() + AHEAD_S
+    tasks = itertools.takewhile(
+        lambda _: time.monotonic() < until, _tasks(launches, job, lambda **_: None, first)
+    )
+    for _ in in_own_processes(tasks, job["at_once"], AHEAD_S):
+        pass
 
 
 def chosen(launches: Sequence[RecordedLaunch], most: int) -> list[RecordedLaunch]:
@@ -123,10 +143,10 @@ def chosen(launches: Sequence[RecordedLaunch], most: int) -> list[RecordedLaunch
 
 
 def _tasks(
-    launches: Sequence[RecordedLaunch], job: Message, tell: Callable[..., None]
+    launches: Sequence[RecordedLaunch], job: Message, tell: Callable[..., None], first: int = 0
 ) -> Iterator[CompileTask]:
     """What is to be compiled; a launch is told of when the first compile of it begins."""
-    for index, launch in enumerate(launches):
+    for index, launch in enumerate(launches, first):
         tell(event="launch", index=index, **launch.describe())
         for target in job["targets"]:
             folder = Path(job["folder"]) / f"{index}-{target}"

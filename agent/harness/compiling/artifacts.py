@@ -76,6 +76,8 @@ class Wanted:
     most: int = MOST_LAUNCHES
     compile_s: float = COMPILE_S
     most_at_once: int = MOST_AT_ONCE
+    ahead: int = 0
+    """How many launches more are compiled and not read, where what compiles them keeps them."""
 
     @property
     def at_once(self) -> int:
@@ -211,6 +213,7 @@ def prepare(
         "targets": [f"sm_{sm}" for sm in wanted.targets],
         "timed_only": wanted.timed_only,
         "most": wanted.most,
+        "ahead": wanted.ahead,
         "compile_s": min(wanted.compile_s, timeout_s),
         "at_once": wanted.at_once,
         "assumed": _assumed(file, checkout) if wanted.backend == "cutile" else None,

@@ -32,6 +32,10 @@ LEAST_S = 5.0
 """In less, nothing is compiled that would be worth its start."""
 READING_SHARE = 1 / 4
 """Of a time that is limited, what is left for reading what was compiled."""
+AHEAD = 64
+"""Launches of a candidate that are compiled for the workers alone: a kernel that tunes itself has
+thirty for each value of its key."""
+TRITON_CACHE = "TRITON_CACHE_DIR"
 FEWEST_AT_ONCE, MOST_AT_ONCE = 8, 16
 """Each is a process; several take turns on a processor where there are few."""
 
@@ -168,6 +172,9 @@ def fork(
 ) -> WorkerProcess:
     """Start compiling what the tests of a checkout launch, in a process that has imported it all.
 
+    What Triton compiles lies where the workers over the same text of the kernel look for it, so
+    that none of them compiles it again.
+
     Args:
         server: is forked.
         checkout: where the kernel and its tests lie.
@@ -180,14 +187,20 @@ def fork(
     job, variables = prepare(checkout, tests, wanted, timeout_s, scratch)
     kept = KeptFolders(scratch / "tuned", scratch / "caches")  # packages make theirs when imported
     job["answers"] = str(scratch / "answers")
+    write, found = [scratch], {}
+    if wanted.backend == "triton":
+        file = checkout.root / checkout.kernel
+        workers = KeptFolders.of(log.parent, file, server.environment)
+        write.append(workers.caches)
+        found = {TRITON_CACHE: workers.variables()[TRITON_CACHE]}
     return server.fork(
         {
             "cwd": str(checkout.root),
             "log": str(log),
-            "env": kept.variables() | variables | {"TMPDIR": str(scratch)},
+            "env": kept.variables() | variables | {"TMPDIR": str(scratch)} | found,
             "artifacts": job,
         },
-        write=[scratch],
+        write=write,
     )
 
 

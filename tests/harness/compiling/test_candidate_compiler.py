@@ -13,9 +13,11 @@ from agent.errors import UnreadableCode
 from agent.evidence.duplicates import CompiledCommit, DuplicateFilter
 from agent.evidence.model import Artifact, NotCompiled
 from agent.harness.compiling.artifacts import Wanted, read
-from agent.harness.compiling.candidate_compiler import LEAST_S, ForkedCompiler, end, fork
+from agent.harness.compiling.candidate_compiler import AHEAD, LEAST_S, ForkedCompiler, end, fork
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.worker_session import Checkout
+from tests.support.warm_python import run_python
 from tests.support.workers import start_server
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -130,6 +132,84 @@ def test_code_that_no_tool_here_reads_says_nothing_of_the_rest(
         cubin.write_bytes(b"of a newer compiler")
     with pytest.raises(UnreadableCode, match="another version of it may read this"):
         read(root, wanted, ended, deadline)
+
+
+TUNED = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": b}, num_warps=w) for b in (64, 128) for w in (1, 4)], ["n"]
+)
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places, mask=places < n)
+    tl.store(y_ptr + places, factor * x, mask=places < n)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    grid = lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)
+    scale_kernel[grid](x, y, x.numel(), 0.5)
+    return y
+"""
+TUNED_TEST = """
+import pytest
+import torch
+from softmax import scale
+
+
+@pytest.mark.parametrize("n", [1000, 4096])
+def test_perf_scale(n, tile_bench):
+    x = torch.zeros(n, device="cuda")
+    tile_bench(lambda: scale(x))
+"""
+LAUNCHING = """
+import sys
+import torch
+import triton
+
+from tile_agent_pytest.record_triton import StandInDriver
+
+triton.runtime.driver.set_active(StandInDriver(90))
+sys.path.insert(0, sys.argv[1])
+from softmax import scale_kernel
+
+factor = float(sys.argv[2]) if "." in sys.argv[2] else int(sys.argv[2])
+
+for n in (1000, 4096):
+    for config in scale_kernel.configs:
+        x, y = torch.zeros(n), torch.zeros(n)
+        scale_kernel.fn.run(x, y, n, factor, grid=(1,), warmup=True, **config.all_kwargs())
+"""
+
+
+def test_workers_find_what_triton_compiled(compiling_server: ForkServer, tmp_path: Path) -> None:
+    """All configs of a tuner, of which one is read; what it would choose here is not kept."""
+    pytest.importorskip("triton")
+    root = checkout(tmp_path, "triton_softmax", "tuned")
+    (root.root / root.kernel).write_text(TUNED)
+    (root.root / "tests" / "test_softmax.py").write_text(TUNED_TEST)
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False, most=1, ahead=AHEAD)
+    (found,) = ForkedCompiler(compiling_server, wanted, tmp_path).compile([root], ("tests",))
+    assert found is not None and len(found.results) == 1 and not found.complete
+    kept = KeptFolders.of(tmp_path, root.root / root.kernel, compiling_server.environment)
+    variables = kept.variables() | {"TRITON_INTERPRET": "0"}
+    folder = Path(variables["TRITON_CACHE_DIR"])
+
+    def codes() -> set[Path]:
+        return set(folder.rglob("*.cubin"))
+
+    compiled = codes()
+    assert len(compiled) == 8
+    assert not list(folder.rglob("*.autotune.json"))
+    run_python(LAUNCHING, str(root.root), "0.5", environment=variables)
+    assert codes() == compiled
+    run_python(LAUNCHING, str(root.root), "1", environment=variables)
+    assert len(codes()) == 16  # for another type, which shows that all was looked for here
 
 
 def test_what_cannot_be_compiled_is_not_filtered_out(
