@@ -8,7 +8,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +43,9 @@ class TuningLog:
             took_s: list[float] = []
 
             def tune() -> None:
-                begin, self.is_tuning = time.perf_counter(), True
-                try:
+                begin = time.perf_counter()
+                with self.tuning():
                     bench_fn()
-                finally:
-                    self.is_tuning = False
                 took_s.append(time.perf_counter() - begin)
 
             was_held = check_disk_cache(tuner, tuning_key, configs, tune)
@@ -60,6 +58,15 @@ class TuningLog:
             return was_held
 
         return check
+
+    @contextlib.contextmanager
+    def tuning(self) -> Iterator[None]:
+        """While the block lasts a tuner times configs."""
+        self.is_tuning = True
+        try:
+            yield
+        finally:
+            self.is_tuning = False
 
     def before(self, function: Any, arguments: Mapping[str, Any]) -> Message | None:
         """What chose the config that a kernel's function is launched with, if a tuner did."""

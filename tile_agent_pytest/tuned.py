@@ -21,15 +21,19 @@ from typing import Any
 from tile_agent_pytest.compiled_ahead import compile_configs_first
 from tile_agent_pytest.compiled_ahead_cutile import compile_search_first
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
+from tile_agent_pytest.rough_tuning import RoughTuning
 
 
-def hold(folder: Path, running: Callable[[], str], log: TuningLog) -> dict[str, str]:
+def hold(
+    folder: Path, running: Callable[[], str], log: TuningLog, rough: RoughTuning
+) -> dict[str, str]:
     """Wrap the tuners of cuTile and of Triton, where they are installed.
 
     Args:
         folder: where the choices of one commit are kept.
         running: the node id of the test that is running; a choice is held for a test.
         log: notes what Triton's tuner does.
+        rough: chooses where nothing is timed, for Triton's tuner.
 
     Returns:
         What cuTile has chosen in this process, filled as it happens; for Triton's choices see
@@ -41,7 +45,8 @@ def hold(folder: Path, running: Callable[[], str], log: TuningLog) -> dict[str, 
         tune.exhaustive_search = _held(tune, folder, running, chosen)
     tuner = _triton_tuner()
     if tuner is not None:
-        tuner.check_disk_cache = log.watched(_held_with_hooks(tuner.check_disk_cache, folder))
+        held = _held_with_hooks(tuner.check_disk_cache, folder)
+        tuner.check_disk_cache = rough.around(log.watched(held))
         compile_configs_first(tuner)
     return chosen
 

@@ -54,6 +54,7 @@ from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.observed_tunings import TuningLog
 from tile_agent_pytest.outcomes import account, clipped, described, outcome_of
 from tile_agent_pytest.preloading import InstalledImports
+from tile_agent_pytest.rough_tuning import RoughTuning
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.stepper import Stepper, seed_generators
 from tile_agent_pytest.timed_through import TimingNames
@@ -161,11 +162,13 @@ class PytestSession:
         self._takeover.watch = self._originals.watch
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
-        self._tunings = TuningLog(Path(job["tuned"]))
+        choices = Path(job["tuned"])
+        self._tunings = TuningLog(choices)
+        self._rough = RoughTuning(choices / "rough", self._tunings, lambda: self._is_timed)
         self._imports: InstalledImports | None = None
         if self._wanted is None:  # who asks for all tests asks what they import, too
             self._imports = InstalledImports([job["cwd"], *job["sys_path"]], job["env"])
-        self._chosen = tuned.hold(Path(job["tuned"]), lambda: self._running, self._tunings)
+        self._chosen = tuned.hold(choices, lambda: self._running, self._tunings, self._rough)
         self._pid = os.getpid()
         self._ended = 0
         self.scratch = tempfile.mkdtemp(prefix="pytest-")
@@ -227,11 +230,11 @@ class PytestSession:
                     continue
                 plugin.gate = self._step if request.get("stepped") else None
                 self._is_timed = bool(request.get("stepped") or request.get("timed"))
+                if self._is_timed:
+                    self._rough.forget()
                 wanted = [items[nodeid] for nodeid in request["nodeids"]]
-                observes = bool(request.get("observes"))
-                self._observer = None
-                if observes:
-                    self._observer = LaunchObserver(self._kernel_name, self._tunings)
+                observer = LaunchObserver(self._kernel_name, self._tunings)
+                self._observer = observer if request.get("observes") else None
                 self._within_s = float(request.get("within_s", math.inf))
                 self._tells = bool(request.get("tells"))
                 self._channel.send(self._run(wanted, records=bool(request.get("records"))))

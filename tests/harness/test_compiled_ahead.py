@@ -55,6 +55,7 @@ sys.path.insert(0, sys.argv[1])
 from tile_agent_pytest import tuned
 from tile_agent_pytest.observed_tunings import TuningLog
 from tile_agent_pytest.record_triton import StandInDriver
+from tile_agent_pytest.rough_tuning import RoughTuning
 from pathlib import Path
 
 triton.runtime.driver.set_active(StandInDriver(90))
@@ -88,7 +89,9 @@ def bench(self, *args, config, **meta):
 
 Autotuner._bench = bench
 folder = Path(sys.argv[2])
-tuned.hold(folder / "tuned", lambda: "test", TuningLog(folder / "tuned"))
+log = TuningLog(folder / "tuned")
+rough = RoughTuning(folder / "tuned" / "rough", log, lambda: True)
+tuned.hold(folder / "tuned", lambda: "test", log, rough)
 import kernel
 
 triton.compiler.compile = compile_

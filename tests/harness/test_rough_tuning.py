@@ -1,0 +1,159 @@
+"""Where nothing is timed Triton's tuner launches each config a few times, and that is forgotten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.warm_python import run_python
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    [triton.Config({"BLOCK": block}, pre_hook=HOOK) for block in (1024, 128, 512)], key=["n"]
+)
+@triton.jit
+def scale(x_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places, mask=places < n)
+    tl.store(x_ptr + places, 2 * x, mask=places < n)
+"""
+# A driver and its events stand in for the GPU, on which an element takes a microsecond; compiler,
+# cache and tuner are Triton's own.
+PROGRAM = """
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+import triton
+import triton.runtime.autotuner
+
+from tile_agent_pytest import tuned
+from tile_agent_pytest.observed_tunings import TuningLog
+from tile_agent_pytest.record_triton import StandInDriver
+from tile_agent_pytest.rough_tuning import RoughTuning
+
+now_ms, launched, measured, waits = 0.0, [], [], 0
+
+
+class Event:
+    def __init__(self, *, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        self.at_ms, self.waits = now_ms, waits
+
+    def elapsed_time(self, later):
+        assert waits > later.waits, "asked before the GPU had come to it"
+        return later.at_ms - self.at_ms
+
+
+def synchronize():
+    global waits
+    waits += 1
+
+
+class Driver(StandInDriver):
+    def get_device_interface(self):
+        return SimpleNamespace(Event=Event, synchronize=synchronize)
+
+    def get_benchmarker(self):
+        def do_bench(kernel_call, quantiles):
+            assert log.is_tuning
+            kernel_call()
+            measured.append(launched[-1])
+            return [float(launched[-1] != 512)] * 3  # the one that is worse by a few launches
+
+        return do_bench
+
+
+triton.runtime.driver.set_active(Driver(90))
+folder, passes = Path(sys.argv[1]), sys.argv[2]
+is_timed = False
+log = TuningLog(folder / "tuned")
+rough = RoughTuning(folder / "tuned" / "rough", log, lambda: is_timed)
+tuned.hold(folder / "tuned", lambda: "test", log, rough)
+sys.path.insert(0, sys.argv[1])
+import kernel
+
+run = triton.runtime.jit.JITFunction.run
+
+
+def counted(self, *args, **kwargs):
+    global now_ms
+    if not kwargs["warmup"]:
+        launched.append(kwargs["BLOCK"])
+        now_ms += kwargs["BLOCK"] / 1000
+    return run(self, *args, **{**kwargs, "warmup": True})
+
+
+triton.runtime.jit.JITFunction.run = counted
+seen = []
+for name in passes.split():
+    is_timed = name == "timed"
+    if is_timed:
+        rough.forget()
+    launched.clear(), measured.clear()
+    x = triton.runtime.jit.MockTensor(torch.float32, [1000])
+    kernel.scale.run(x, 1000, grid=(1,), warmup=False)
+    assert not log.is_tuning
+    best = kernel.scale.best_config.kwargs["BLOCK"]
+    seen.append({"best": best, "launched": list(launched), "measured": list(measured)})
+print(json.dumps(seen))
+"""
+
+
+@pytest.fixture(params=["None", "lambda arguments: None"], ids=["plain", "hooked"])
+def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    (tmp_path / "kernel.py").write_text(KERNEL.replace("HOOK", request.param))
+    return tmp_path
+
+
+def passes(folder: Path, names: str) -> list[dict[str, Any]]:
+    ended = run_python(
+        PROGRAM,
+        str(folder),
+        names,
+        environment={"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_AUTOTUNING": "1"},
+        kind="compiler",
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: list[dict[str, Any]] = json.loads(ended.stdout.splitlines()[-1])
+    return found
+
+
+def notes(folder: Path) -> list[Path]:
+    """What timings wrote down."""
+    return [*(folder / "tuned").glob("*.json"), *(folder / "cache").rglob("*.autotune.json")]
+
+
+def test_a_rough_choice_takes_few_launches_and_is_none_of_what_is_timed(folder: Path) -> None:
+    first, again, timed, after = passes(folder, "tested tested timed tested")
+    assert first["best"] == again["best"] == 128
+    assert first["launched"].count(128) == 1 + 1 + 15 + 1  # 2 ms of it, and the test's own launch
+    assert first["launched"].count(1024) == 1 + 1
+    assert not first["measured"] and again["launched"] == [128]
+    assert timed["best"] == after["best"] == 512
+    assert sorted(timed["measured"]) == [128, 512, 1024]
+    assert after["launched"] == [512]
+
+
+def test_workers_share_rough_choices_and_take_better_ones(folder: Path) -> None:
+    passes(folder, "tested")
+    assert not notes(folder)
+    (shared,) = passes(folder, "tested")
+    assert shared["launched"] == [128]
+    (timed,) = passes(folder, "timed")
+    assert len(timed["measured"]) == 3 and notes(folder)
+    (later,) = passes(folder, "tested")
+    assert later == {"best": 512, "launched": [512], "measured": []}
