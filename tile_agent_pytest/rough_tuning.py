@@ -8,6 +8,7 @@ get: twenty launches do. What is chosen so is forgotten before anything is timed
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -106,9 +107,7 @@ def _launched_ms(kernel_call: Callable[[], Any], times: int) -> float:
 @contextlib.contextmanager
 def _events() -> Iterator[tuple[Any, Any]]:
     """Two events of the GPU, which has come to the second one when the block is over."""
-    from triton.runtime import driver
-
-    device: Any = driver.active.get_device_interface()
+    device: Any = importlib.import_module("triton.runtime").driver.active.get_device_interface()
     events = device.Event(enable_timing=True), device.Event(enable_timing=True)
     yield events
     device.synchronize()

@@ -34,10 +34,10 @@ def failing_cases(
         (test, case) -> why, in a line; None where pytest did not come to its end.
     """
     environment = machine.probe()
-    variables = BACKENDS[backend].worker_environment(environment) if not environment.gpu else {}
+    variables = BACKENDS[backend].worker_environment(environment)
     variables = {**variables, "PYTHONDONTWRITEBYTECODE": "1"}  # nothing of ours is left there
     # as where they were captured, and in a run
-    mended = [] if environment.gpu else ["-p", "tile_agent_pytest.mending_plugin"]
+    ours = "tuning_plugin" if environment.gpu else "mending_plugin"
     if sys_path:
         theirs = filter(None, [os.environ.get("PYTHONPATH")])
         variables = {**variables, "PYTHONPATH": os.pathsep.join([*map(str, sys_path), *theirs])}
@@ -46,7 +46,7 @@ def failing_cases(
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts=", "-o", "log_file="]
         run_script(
-            [*command, *mended, *bare, f"--junitxml={report}"],
+            [*command, "-p", f"tile_agent_pytest.{ours}", *bare, f"--junitxml={report}"],
             {},
             cwd=cwd,
             variables=variables,
