@@ -36,6 +36,9 @@ BUDGET_SHARE = 1 / 3
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
 """In less, too little is seen to be worth it."""
+SHORT_TUNING_S = 1.5
+"""What a tuner of Triton's takes in a short look for fifty configs that are compiled already, see
+`tile_agent_pytest.tuning_effort`: some ten ms each, and an eighth of a second for the best."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +107,12 @@ class Scouting:
 
     def _tuning_s(self, run: Run) -> float:
         """What each variant of a kernel that tunes itself takes more than the incumbent, whose
-        choice is known: as long as all of the incumbent's took to be compiled."""
-        checkout = self.candidates.checkout(run, run.incumbent_sha)
-        return (run.compile_s or 0.0) if tunes_itself(checkout) else 0.0
+        choice is known: where its configs are not compiled ahead, as long as all of the
+        incumbent's took to be compiled."""
+        if not tunes_itself(self.candidates.checkout(run, run.incumbent_sha)):
+            return 0.0
+        is_triton = run.started is not None and run.started.backend == "triton"
+        return SHORT_TUNING_S if is_triton else run.compile_s or 0.0
 
     def _seen(
         self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None

@@ -30,6 +30,7 @@ class TuningLog:
         self._found: dict[tuple[str, str], tuple[Any, dict[Any, Message]]] = {}
         self.is_tuning = False
         """Whether a tuner times configs right now: its launches are none of a test's own."""
+        self._spent_s = 0.0
 
     def watched(self, check_disk_cache: Callable[..., bool]) -> Callable[..., bool]:
         """Triton's look for a choice on disk, which tunes where there is none, with a note of it.
@@ -62,11 +63,17 @@ class TuningLog:
     @contextlib.contextmanager
     def tuning(self) -> Iterator[None]:
         """While the block lasts a tuner times configs."""
-        self.is_tuning = True
+        begin, self.is_tuning = time.perf_counter(), True
         try:
             yield
         finally:
             self.is_tuning = False
+            self._spent_s += time.perf_counter() - begin
+
+    def take_s(self) -> float:
+        """What tuning took since this was asked last, in seconds."""
+        spent_s, self._spent_s = self._spent_s, 0.0
+        return spent_s
 
     def before(self, function: Any, arguments: Mapping[str, Any]) -> Message | None:
         """What chose the config that a kernel's function is launched with, if a tuner did."""

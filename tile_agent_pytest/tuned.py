@@ -15,40 +15,45 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.compiled_ahead import compile_configs_first
 from tile_agent_pytest.compiled_ahead_cutile import compile_search_first
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
-from tile_agent_pytest.rough_tuning import RoughTuning
+from tile_agent_pytest.tuning_effort import TuningInLess
 
 
-def hold(
-    folder: Path, running: Callable[[], str], log: TuningLog, rough: RoughTuning
-) -> dict[str, str]:
+@dataclass(frozen=True)
+class HeldTuning:
+    """What the tuners of a process have chosen, and how they choose."""
+
+    log: TuningLog
+    """Of what they did, and what that took."""
+    in_less: TuningInLess
+    chosen: dict[str, str] = field(default_factory=dict)
+    """By cuTile, filled as it happens; for Triton's choices see `triton_choices`."""
+
+
+def hold(folder: Path, running: Callable[[], str]) -> HeldTuning:
     """Wrap the tuners of cuTile and of Triton, where they are installed.
 
     Args:
         folder: where the choices of one commit are kept.
         running: the node id of the test that is running; a choice is held for a test.
-        log: notes what Triton's tuner does.
-        rough: chooses where nothing is timed, for Triton's tuner.
-
-    Returns:
-        What cuTile has chosen in this process, filled as it happens; for Triton's choices see
-        `triton_choices`.
     """
-    chosen: dict[str, str] = {}
+    log = TuningLog(folder)
+    held = HeldTuning(log, TuningInLess(folder, log))
     tune = getattr(sys.modules.get("cuda.tile"), "tune", None)
     if tune is not None:
-        tune.exhaustive_search = _held(tune, folder, running, chosen)
+        tune.exhaustive_search = _held(tune, folder, running, held)
     tuner = _triton_tuner()
     if tuner is not None:
-        held = _held_with_hooks(tuner.check_disk_cache, folder)
-        tuner.check_disk_cache = rough.around(log.watched(held))
+        with_hooks = _held_with_hooks(tuner.check_disk_cache, folder)
+        tuner.check_disk_cache = held.in_less.around(log.watched(with_hooks))
         compile_configs_first(tuner)
-    return chosen
+    return held
 
 
 def triton_choices(modules: Iterable[Any]) -> dict[str, str]:
@@ -101,9 +106,9 @@ def _held_with_hooks(check_disk_cache: Callable[..., bool], folder: Path) -> Cal
 
 
 def _held(
-    tune: Any, folder: Path, running: Callable[[], str], chosen: dict[str, str]
+    tune: Any, folder: Path, running: Callable[[], str], held_tuning: HeldTuning
 ) -> Callable[..., Any]:
-    search, calls = tune.exhaustive_search, dict[str, int]()
+    search, calls, chosen = tune.exhaustive_search, dict[str, int](), held_tuning.chosen
 
     def exhaustive_search(search_space: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
         space = list(search_space)
@@ -116,8 +121,9 @@ def _held(
             best = tune.Measurement(config=space[held.pop("index")], **held)
             chosen[name] = str(best.config)
             return tune.TuningResult(best=best, successes=[best], failures=[])
-        compile_search_first(search, space, *args, **kwargs)
-        result = search(space, *args, **kwargs)
+        with held_tuning.log.tuning():
+            compile_search_first(search, space, *args, **kwargs)
+            result = search(space, *args, **kwargs)
         best = result.best
         chosen[name] = str(best.config)
         index = next(i for i, config in enumerate(space) if config is best.config)

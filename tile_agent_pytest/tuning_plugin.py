@@ -12,13 +12,9 @@ import tempfile
 from pathlib import Path
 
 from tile_agent_pytest import tuned
-from tile_agent_pytest.observed_tunings import TuningLog
-from tile_agent_pytest.rough_tuning import RoughTuning
 
 for name in ("triton.runtime.autotuner", "cuda.tile.tune"):
     with contextlib.suppress(ImportError):
         importlib.import_module(name)
 _choices = tempfile.TemporaryDirectory(prefix="tile-agent-tuned-")
-_folder = Path(_choices.name)
-_log = TuningLog(_folder)
-tuned.hold(_folder, lambda: "", _log, RoughTuning(_folder / "rough", _log, lambda: False))
+tuned.hold(Path(_choices.name), lambda: "")

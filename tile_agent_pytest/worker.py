@@ -5,8 +5,8 @@ once, a perf test many times. Nothing is read from terminal text; every test's o
 captured output and pytest-benchmark data travel as a structure.
 
     parent -> worker   the job, then {"nodeids": [...], "stepped": bool, "timed": bool,
-                       "records": bool, "observes": bool, "tells": bool} as often as wanted; it
-                       ends by closing
+                       "records": bool, "observes": bool, "tells": bool, "short": bool} as often as
+                       wanted; it ends by closing
                        {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int}
                        a recorded call in another layout, stepped: see `CallRecorder`
     worker -> parent   {"event": "ready", "items": [...], "errors": [...], "installed": {...}}
@@ -51,14 +51,13 @@ from tile_agent_pytest.examining.programs import StartedPrograms
 from tile_agent_pytest.examining.tensors import give_back_cached
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
-from tile_agent_pytest.observed_tunings import TuningLog
 from tile_agent_pytest.outcomes import account, clipped, described, outcome_of
 from tile_agent_pytest.preloading import InstalledImports
-from tile_agent_pytest.rough_tuning import RoughTuning
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.stepper import Stepper, seed_generators
 from tile_agent_pytest.timed_through import TimingNames
 from tile_agent_pytest.timing_takeover import TimingTakeover
+from tile_agent_pytest.tuning_effort import TuningEffort
 from tile_agent_pytest.wire import Channel, Closed, Message
 from tile_agent_pytest.worker_folders import link_cache, user_cache
 
@@ -162,13 +161,10 @@ class PytestSession:
         self._takeover.watch = self._originals.watch
         self._programs = StartedPrograms(self._kernel_name)
         self._watches = bool(job.get("detect_launches"))
-        choices = Path(job["tuned"])
-        self._tunings = TuningLog(choices)
-        self._rough = RoughTuning(choices / "rough", self._tunings, lambda: self._is_timed)
         self._imports: InstalledImports | None = None
         if self._wanted is None:  # who asks for all tests asks what they import, too
             self._imports = InstalledImports([job["cwd"], *job["sys_path"]], job["env"])
-        self._chosen = tuned.hold(choices, lambda: self._running, self._tunings, self._rough)
+        self._tuning = tuned.hold(Path(job["tuned"]), lambda: self._running)
         self._pid = os.getpid()
         self._ended = 0
         self.scratch = tempfile.mkdtemp(prefix="pytest-")
@@ -230,10 +226,9 @@ class PytestSession:
                     continue
                 plugin.gate = self._step if request.get("stepped") else None
                 self._is_timed = bool(request.get("stepped") or request.get("timed"))
-                if self._is_timed:
-                    self._rough.forget()
+                self._tuning.in_less.begin(TuningEffort.of(request))
                 wanted = [items[nodeid] for nodeid in request["nodeids"]]
-                observer = LaunchObserver(self._kernel_name, self._tunings)
+                observer = LaunchObserver(self._kernel_name, self._tuning.log)
                 self._observer = observer if request.get("observes") else None
                 self._within_s = float(request.get("within_s", math.inf))
                 self._tells = bool(request.get("tells"))
@@ -282,6 +277,7 @@ class PytestSession:
             outcome = outcome_of(item.nodeid, self._reports)
             outcome["launched"] = watches and self._detector.seen
             outcome["seconds"] = time.perf_counter() - started
+            outcome["tuned_s"] = self._tuning.log.take_s()
             tests.append(
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
@@ -292,7 +288,7 @@ class PytestSession:
             "event": "ran",
             "tests": tests,
             "modules": sorted({os.path.realpath(module.__file__) for module in modules}),
-            "chosen": self._chosen | tuned.triton_choices(modules),
+            "chosen": self._tuning.chosen | tuned.triton_choices(modules),
             "notes": list(guards.notes) if guards else [],
             "replaced": self._originals.replaced(),
             "programs": self._programs.found(),

@@ -24,7 +24,7 @@ class PerfTestCost:
 
     nodeid: str
     seconds: float
-    """Wall time of the test in one pass."""
+    """Wall time of the test in one pass that is handed what the kernel's tuner has chosen."""
     latencies_ms: dict[str, float]
     """Config -> its latency."""
     stepped: bool

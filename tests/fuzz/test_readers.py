@@ -147,6 +147,7 @@ RESULT: dict[str, Any] = {
     "benchmark_s": [0.1],
     "seconds": 0.1,
     "launched": True,
+    "tuned_s": 0.0,
 }
 RAN: dict[str, Any] = {
     "event": "ran",

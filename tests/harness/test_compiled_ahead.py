@@ -53,9 +53,8 @@ from triton.runtime.autotuner import Autotuner
 
 sys.path.insert(0, sys.argv[1])
 from tile_agent_pytest import tuned
-from tile_agent_pytest.observed_tunings import TuningLog
 from tile_agent_pytest.record_triton import StandInDriver
-from tile_agent_pytest.rough_tuning import RoughTuning
+from tile_agent_pytest.tuning_effort import TuningEffort
 from pathlib import Path
 
 triton.runtime.driver.set_active(StandInDriver(90))
@@ -89,9 +88,7 @@ def bench(self, *args, config, **meta):
 
 Autotuner._bench = bench
 folder = Path(sys.argv[2])
-log = TuningLog(folder / "tuned")
-rough = RoughTuning(folder / "tuned" / "rough", log, lambda: True)
-tuned.hold(folder / "tuned", lambda: "test", log, rough)
+tuned.hold(folder / "tuned", lambda: "test").in_less.begin(TuningEffort.WHOLE)
 import kernel
 
 triton.compiler.compile = compile_

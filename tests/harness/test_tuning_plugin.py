@@ -16,7 +16,7 @@ from tile_agent_pytest import tuning_plugin
 
 after = autotuner.Autotuner.check_disk_cache, autotuner.Autotuner._bench
 assert all(one is not other for one, other in zip(before, after)), after
-assert after[0].__qualname__.startswith("RoughTuning."), after
+assert after[0].__qualname__.startswith("TuningInLess."), after
 """
 
 

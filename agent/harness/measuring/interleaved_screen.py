@@ -166,7 +166,7 @@ class InterleavedScreen:
                 self._collect()
         self._await_room()
         self._met, self._measured = [], 0
-        stop = self._to_the_next(lambda arm: arm.begin(self._plan.perf, self._deadline))
+        stop = self._to_the_next(lambda arm: arm.begin(self._plan.perf, self._deadline, short=True))
         while stop is not None:
             self._met.append(config_name(stop, self._names, self._met))
             if self._only is None or self._met[-1] in self._only:

@@ -41,6 +41,8 @@ class TestResult:
     """Wall time of the test with its setup and teardown."""
     launched: bool = False
     """Whether it launched a kernel of the file, where that was looked at."""
+    tuned_s: float = 0.0
+    """Of its wall time, what tuners took: a later pass is handed their choices."""
 
     @property
     def missing_module(self) -> str:
@@ -227,6 +229,7 @@ def read_pass(message: Message) -> Pass:
                 benchmark_s=tuple(map(float, test["benchmark_s"])),
                 seconds=float(test["seconds"]),
                 launched=bool(test["launched"]),
+                tuned_s=float(test["tuned_s"]),
             )
             for test in message["tests"]
         ),

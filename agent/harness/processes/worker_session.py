@@ -37,6 +37,8 @@ class PassLooks(TypedDict, total=False):
     """What the kernels were launched with."""
     timed: bool
     """What the tests time with functions that are known."""
+    short: bool
+    """What tunes itself takes less for a choice, see `tile_agent_pytest.tuning_effort`."""
     within_s: float
     """After how long no further test is begun; the answer then lacks the others. One is begun in
     any case."""
@@ -281,8 +283,6 @@ def deadline_in(seconds: float) -> float:
 
 TUNERS = (b"autotune", b"exhaustive_search", b"libtuner")
 """What the text of a kernel holds that tunes itself: nothing else may run while it times that."""
-TEST_BY_TEST = (b"exhaustive_search",)
-"""Those whose choice is held for the test that it was made in, see `tile_agent_pytest.tuned`."""
 
 
 def tunes_itself(checkout: Checkout) -> bool:
@@ -292,8 +292,13 @@ def tunes_itself(checkout: Checkout) -> bool:
 
 
 def tunes_for_other_tests(checkout: Checkout) -> bool:
-    """Whether what it chooses in one test may be what another is timed with."""
+    """Whether what it chooses in one test may be what another is timed with.
+
+    What cuTile's search chooses is held for the test that it was made in, and what Triton's tuner
+    chooses in a correctness test is forgotten, see `tile_agent_pytest.tuned`. FlagGems' has a
+    database of its own.
+    """
     text = (checkout.root / checkout.kernel).read_bytes()
-    return tunes_itself(checkout) and not (
-        any(tuner in text for tuner in TEST_BY_TEST) and b"triton" not in text
-    )
+    of_cutile, of_triton = b"exhaustive_search" in text, b"triton" in text
+    ours = of_cutile is not of_triton and b"libtuner" not in text
+    return tunes_itself(checkout) and not ours

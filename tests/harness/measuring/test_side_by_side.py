@@ -263,9 +263,11 @@ def test_what_found_no_memory_beside_others_runs_again_alone(
     assert (origin.root.parent / "waited").exists()
 
 
-def test_what_triton_tunes_has_the_machine_for_itself(judge: PytestJudge, origin: Checkout) -> None:
-    """Its choice in a correctness test is what a perf test is timed with."""
-    found = judged(judge, origin, ("HERE = ", "# as triton.autotune would\nHERE = "))
+def test_what_tunes_for_what_is_timed_has_the_machine_for_itself(
+    judge: PytestJudge, origin: Checkout
+) -> None:
+    """FlagGems' choice in a correctness test is what a perf test is timed with."""
+    found = judged(judge, origin, ("HERE = ", "# as triton with a libtuner\nHERE = "))
     assert isinstance(found, Verification), found
     assert len(sizes_by_worker(origin.root.parent, "candidate")) == 1
 
@@ -273,7 +275,8 @@ def test_what_triton_tunes_has_the_machine_for_itself(judge: PytestJudge, origin
 @pytest.mark.parametrize(
     ("text", "for_others"),
     [
-        ("import triton\n@triton.autotune(configs, key=[])", True),
+        ("import triton\n@triton.autotune(configs, key=[])", False),
+        ("from own import autotune", True),
         ("import triton\n@libentry()\n@libtuner(configs=[], key=[])", True),
         ("import cuda.tile as ct\nfrom cuda.tile.tune import exhaustive_search", False),
         ("from tilegym.autotune import off\nfrom cuda.tile.tune import exhaustive_search", False),

@@ -10,8 +10,9 @@ import pytest
 
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.pytest_judge import PytestJudge
-from agent.harness.measuring.timed_pass import PassLimit, TimedPass
+from agent.harness.measuring.timed_pass import PassLimit, TimedPass, costs_of
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.results import TestResult
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.decision import Rules
 from agent.measuring.measurement import Failure
@@ -106,3 +107,10 @@ def test_a_failure_ends_it(timed: Timed) -> None:
     found = timed(PassLimit(0.0), sleep_s=0.0, launch="assert n, 'nothing to do'")
     assert isinstance(found, Failure)
     assert "nothing to do" in found.reason
+
+
+def test_what_a_tuner_took_is_no_cost_of_a_later_pass() -> None:
+    record = ("benchmark", {"triton": {"forward": {"median": 1.0}}})
+    test = TestResult("t.py::test_perf", "passed", "", "", (record,), "", (), 9.0, tuned_s=7.5)
+    (cost,) = costs_of([test], "triton", {"t.py::test_perf": "test_perf"})
+    assert cost.seconds == 1.5

@@ -66,6 +66,7 @@ def _speak():
                     "exception": "",
                     "launched": True,
                     "seconds": 0.1,
+                    "tuned_s": 0.0,
                 }
                 for nodeid in one._wanted
             ]

@@ -1,4 +1,4 @@
-"""Where nothing is timed Triton's tuner launches each config a few times, and that is forgotten."""
+"""Where nothing is timed Triton's tuner launches each config a few times; in a look, once more."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ KERNEL = """
 import triton
 import triton.language as tl
 
+BLOCKS = 1024, 4096, 128, 512, 2048
+
 
 @triton.autotune(
-    [triton.Config({"BLOCK": block}, pre_hook=HOOK) for block in (1024, 128, 512)], key=["n"]
+    [triton.Config({"BLOCK": block}, pre_hook=HOOK) for block in BLOCKS], key=["n"]
 )
 @triton.jit
 def scale(x_ptr, n, BLOCK: tl.constexpr):
@@ -39,9 +41,8 @@ import triton
 import triton.runtime.autotuner
 
 from tile_agent_pytest import tuned
-from tile_agent_pytest.observed_tunings import TuningLog
 from tile_agent_pytest.record_triton import StandInDriver
-from tile_agent_pytest.rough_tuning import RoughTuning
+from tile_agent_pytest.tuning_effort import TuningEffort
 
 now_ms, launched, measured, waits = 0.0, [], [], 0
 
@@ -69,7 +70,7 @@ class Driver(StandInDriver):
 
     def get_benchmarker(self):
         def do_bench(kernel_call, quantiles):
-            assert log.is_tuning
+            assert held.log.is_tuning
             kernel_call()
             measured.append(launched[-1])
             return [float(launched[-1] != 512)] * 3  # the one that is worse by a few launches
@@ -79,10 +80,7 @@ class Driver(StandInDriver):
 
 triton.runtime.driver.set_active(Driver(90))
 folder, passes = Path(sys.argv[1]), sys.argv[2]
-is_timed = False
-log = TuningLog(folder / "tuned")
-rough = RoughTuning(folder / "tuned" / "rough", log, lambda: is_timed)
-tuned.hold(folder / "tuned", lambda: "test", log, rough)
+held = tuned.hold(folder / "tuned", lambda: "test")
 sys.path.insert(0, sys.argv[1])
 import kernel
 
@@ -99,14 +97,12 @@ def counted(self, *args, **kwargs):
 
 triton.runtime.jit.JITFunction.run = counted
 seen = []
-for name in passes.split():
-    is_timed = name == "timed"
-    if is_timed:
-        rough.forget()
+for request in json.loads(passes):
+    held.in_less.begin(TuningEffort.of(request))
     launched.clear(), measured.clear()
     x = triton.runtime.jit.MockTensor(torch.float32, [1000])
     kernel.scale.run(x, 1000, grid=(1,), warmup=False)
-    assert not log.is_tuning
+    assert not held.log.is_tuning
     best = kernel.scale.best_config.kwargs["BLOCK"]
     seen.append({"best": best, "launched": list(launched), "measured": list(measured)})
 print(json.dumps(seen))
@@ -119,11 +115,15 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path
 
 
-def passes(folder: Path, names: str) -> list[dict[str, Any]]:
+TESTED, TIMED, STEPPED = {"nodeids": []}, {"timed": True}, {"stepped": True}
+LOOKED_AT = {"stepped": True, "short": True}
+
+
+def passes(folder: Path, *requests: dict[str, Any]) -> list[dict[str, Any]]:
     ended = run_python(
         PROGRAM,
         str(folder),
-        names,
+        json.dumps(requests),
         environment={"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_AUTOTUNING": "1"},
         kind="compiler",
     )
@@ -138,22 +138,35 @@ def notes(folder: Path) -> list[Path]:
 
 
 def test_a_rough_choice_takes_few_launches_and_is_none_of_what_is_timed(folder: Path) -> None:
-    first, again, timed, after = passes(folder, "tested tested timed tested")
+    first, again, timed, after = passes(folder, TESTED, TESTED, TIMED, TESTED)
     assert first["best"] == again["best"] == 128
     assert first["launched"].count(128) == 1 + 1 + 15 + 1  # 2 ms of it, and the test's own launch
-    assert first["launched"].count(1024) == 1 + 1
+    assert first["launched"].count(2048) == 1 + 1
     assert not first["measured"] and again["launched"] == [128]
     assert timed["best"] == after["best"] == 512
-    assert sorted(timed["measured"]) == [128, 512, 1024]
+    assert sorted(timed["measured"]) == [128, 512, 1024, 2048, 4096]
     assert after["launched"] == [512]
 
 
 def test_workers_share_rough_choices_and_take_better_ones(folder: Path) -> None:
-    passes(folder, "tested")
+    passes(folder, TESTED)
     assert not notes(folder)
-    (shared,) = passes(folder, "tested")
+    (shared,) = passes(folder, TESTED)
     assert shared["launched"] == [128]
-    (timed,) = passes(folder, "timed")
-    assert len(timed["measured"]) == 3 and notes(folder)
-    (later,) = passes(folder, "tested")
+    (timed,) = passes(folder, STEPPED)
+    assert len(timed["measured"]) == 5 and notes(folder)
+    (later,) = passes(folder, TESTED)
     assert later == {"best": 512, "launched": [512], "measured": []}
+
+
+def test_a_look_has_the_best_timed_and_keeps_that_for_other_looks(folder: Path) -> None:
+    first, again = passes(folder, LOOKED_AT, LOOKED_AT)
+    assert first["best"] == again["best"] == 512  # the second by few launches
+    assert sorted(first["measured"]) == [128, 512, 1024]
+    assert again["launched"] == [512] and not notes(folder)
+    (other,) = passes(folder, LOOKED_AT)
+    assert other["launched"] == [512]
+    tested, timed = passes(folder, TESTED, STEPPED)
+    assert tested["best"] == 128 and len(timed["measured"]) == 5
+    (known,) = passes(folder, LOOKED_AT)
+    assert known == {"best": 512, "launched": [512], "measured": []}

@@ -1,0 +1,165 @@
+"""How well Triton's tuner chooses: as its author has it where that is timed, else in less time.
+
+`do_bench` takes an eighth of a second a config, for each value of a tuner's key and once more for
+each candidate. A correctness test only needs a choice that the user may get, too: a few launches of
+each config do. A short look only ranks candidates: those few launches say which three configs the
+tuner has to tell apart. What was chosen in less time is forgotten before anything else is timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import importlib
+import json
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
+
+MOST_LAUNCHES = 20
+"""Of one config where it is timed roughly, after the first, which may load the code."""
+MOST_MS = 2.0
+"""Fewer where they would take longer."""
+BEST = 3
+"""Configs that a short look has timed as the tuner's author has it."""
+
+
+class TuningEffort(enum.Enum):
+    """What a pass takes for a choice that is not on disk."""
+
+    WHOLE = "whole"
+    """The tuner is left alone."""
+    SHORT = "short"
+    """The best of a rough choice are timed as the tuner's author has it."""
+    ROUGH = "rough"
+    """A few launches of each config."""
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> TuningEffort:
+        """That of a pass that the parent orders."""
+        if not (request.get("stepped") or request.get("timed")):
+            return cls.ROUGH
+        return cls.SHORT if request.get("short") else cls.WHOLE
+
+
+class TuningInLess:
+    """Chooses in less time where a pass allows it, and remembers what it has chosen so."""
+
+    def __init__(self, folder: Path, log: TuningLog) -> None:
+        """Take what the choices depend on; until a pass begins they are rough.
+
+        Args:
+            folder: where such choices of one text of the kernel are kept for other workers.
+            log: is told that a tuner is at work; what is found out here is not noted.
+        """
+        self._folder, self._log = folder, log
+        self._effort = TuningEffort.ROUGH
+        self._chosen: list[tuple[Any, Any]] = []
+
+    def begin(self, effort: TuningEffort) -> None:
+        """A pass begins: what was chosen with another effort is chosen anew when it is needed."""
+        if effort is self._effort:
+            return
+        self._effort = effort
+        while self._chosen:
+            tuner, tuning_key = self._chosen.pop()
+            tuner.cache.pop(tuning_key, None)
+
+    def around(self, check_disk_cache: Callable[..., bool]) -> Callable[..., bool]:
+        """Triton's look for a choice on disk; where it has none, it may take less to choose."""
+
+        def check(
+            tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
+        ) -> bool:
+            interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+            if self._effort is TuningEffort.WHOLE or interpreted:
+                return check_disk_cache(tuner, tuning_key, configs, bench_fn)
+            with contextlib.suppress(_NotHeldError):
+                return check_disk_cache(tuner, tuning_key, configs, _not_held)
+            self._chosen.append((tuner, tuning_key))
+            return self._choose(tuner, tuning_key, configs, bench_fn)
+
+        return check
+
+    def _choose(
+        self, tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
+    ) -> bool:
+        file = file_of(self._folder / self._effort.value, of_tuner(tuner, tuning_key, configs))
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            best = configs[json.loads(file.read_text())["index"]]
+            tuner.configs_timings = {}
+            tuner.cache[tuning_key] = best
+            return True
+        with self._log.tuning():
+            self._tune(tuner, bench_fn)
+        best = tuner.cache[tuning_key]
+        index = next(i for i, config in enumerate(configs) if config is best)
+        write(file, {"index": index})
+        return False
+
+    def _tune(self, tuner: Any, bench_fn: Callable[[], None]) -> None:
+        """Have the tuner time its configs, which it does one after the other in their order."""
+        took_ms: list[float] = []
+
+        def briefly(kernel_call: Callable[[], Any], *, quantiles: Sequence[float]) -> list[float]:
+            took_ms.append(math.inf)  # unless it comes to its end
+            took_ms[-1] = _rough_ms(kernel_call)
+            return [took_ms[-1]] * len(quantiles)
+
+        with mock.patch.object(tuner, "do_bench", briefly):
+            bench_fn()
+        if self._effort is not TuningEffort.SHORT:
+            return
+        best = set(sorted(range(len(took_ms)), key=took_ms.__getitem__)[:BEST])
+        places, whole = iter(range(len(took_ms))), tuner.do_bench
+
+        def of_the_best(
+            kernel_call: Callable[[], Any], *, quantiles: Sequence[float]
+        ) -> Sequence[float]:
+            if next(places, None) not in best:
+                return [math.inf] * len(quantiles)
+            timed: Sequence[float] = whole(kernel_call, quantiles=quantiles)
+            return timed
+
+        with mock.patch.object(tuner, "do_bench", of_the_best):
+            bench_fn()
+
+
+class _NotHeldError(Exception):
+    """There is no choice on disk."""
+
+
+def _not_held() -> None:
+    raise _NotHeldError
+
+
+def _rough_ms(kernel_call: Callable[[], Any]) -> float:
+    """What a launch takes, by few of them."""
+    kernel_call()
+    took_ms = _launched_ms(kernel_call, 1)
+    times = int(min(MOST_LAUNCHES, MOST_MS / max(took_ms, MOST_MS / MOST_LAUNCHES)))
+    return _launched_ms(kernel_call, times) / times if times > 1 else took_ms
+
+
+def _launched_ms(kernel_call: Callable[[], Any], times: int) -> float:
+    with _events() as (began, ended):
+        began.record()
+        for _ in range(times):
+            kernel_call()
+        ended.record()
+    took_ms: float = began.elapsed_time(ended)
+    return took_ms
+
+
+@contextlib.contextmanager
+def _events() -> Iterator[tuple[Any, Any]]:
+    """Two events of the GPU, which has come to the second one when the block is over."""
+    device: Any = importlib.import_module("triton.runtime").driver.active.get_device_interface()
+    events = device.Event(enable_timing=True), device.Event(enable_timing=True)
+    yield events
+    device.synchronize()
