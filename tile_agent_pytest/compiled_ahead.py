@@ -2,8 +2,8 @@
 
 Triton compiles a config when it times it, on one processor: thirty configs of a kernel of a few
 lines keep fifteen others waiting for a quarter of a minute, for each value of the tuner's key and
-once more for each candidate. What is timed is the same: the tuner finds the code in the kernel's
-own cache.
+once more for each candidate. Forks of the process compile them all into Triton's cache on disk.
+What is timed is the same: the tuner finds the code in the kernel's own cache.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import importlib
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any
 
+from tile_agent_pytest.forked_work import done_in_forks, forks
 from tile_agent_pytest.launch_functions import unwrapped
 
 _waiting: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
@@ -64,21 +65,46 @@ def _compile(
     asynchronous = importlib.import_module("triton.runtime._async_compile")
     if asynchronous.active_mode.get() is not None:
         return
-    workers = min(len(configs), len(os.sched_getaffinity(0)))
+    if forks(len(configs)) < 2:
+        return
+    asked = _Compilations()
     try:
-        with (
-            unwrapped(),
-            ThreadPoolExecutor(workers) as pool,
-            asynchronous.AsyncCompileMode(pool, ignore_errors=True),
-        ):
+        with unwrapped(), asynchronous.AsyncCompileMode(asked, ignore_errors=True), asked:
             for config in configs:
                 with contextlib.suppress(Exception):
                     _begin(tuner, config, args, meta)
+            asked.compile()
     finally:
         asynchronous.active_mode.set(None)  # Triton 3.6 leaves it where something raises
         for cache in _caches(tuner):
             for key in [k for k, v in cache.items() if isinstance(v, asynchronous.FutureKernel)]:
                 del cache[key]  # of a compilation that failed: nothing to launch comes of it
+
+
+class _Compilations(Executor):
+    """Takes what is to be compiled, and has it done at the end. Use it in a `with`."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Take a compilation."""
+        future: Future[Any] = Future()
+        self._asked.append((future, functools.partial(fn, *args, **kwargs)))
+        return future
+
+    def compile(self) -> None:
+        """Compile in forks; this process then reads from disk what they have left there."""
+        done = done_in_forks([compiling for _, compiling in self._asked])
+        for place in done:
+            future, compiling = self._asked[place]
+            future.set_result(compiling())
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Fail what is not there: who asked waits for all of it."""
+        for future, _ in self._asked:
+            if not future.done():
+                future.set_exception(RuntimeError("not compiled ahead"))
 
 
 def _begin(tuner: Any, config: Any, args: tuple[Any, ...], meta: Mapping[str, Any]) -> None:

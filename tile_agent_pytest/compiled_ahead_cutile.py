@@ -9,23 +9,13 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 from unittest import mock
 
-from tile_agent_pytest.process_tree import kill_tree
-from tile_agent_pytest.watchdog import allowed_bytes, memory_of
-
-MOST_S = 120.0
-"""Who has not compiled its configs by then is ended; the search compiles what is left."""
-MOST_FORKS = 16
-_SHARE = 0.25
-"""Of the memory that workers may take: what a fork shares with this process counts as its own."""
-_LOOK_S = 0.01
+from tile_agent_pytest.forked_work import done_in_forks, forks
 
 
 @dataclass(frozen=True)
@@ -54,7 +44,7 @@ def compile_search_first(search: Callable[..., Any], *args: Any, **kwargs: Any) 
     """
     with contextlib.suppress(Exception):
         given = inspect.signature(search).bind(*args, **kwargs).arguments
-        if _forks(len(given["search_space"])) > 1:
+        if forks(len(given["search_space"])) > 1:
             compile_side_by_side(_compilations(given))
 
 
@@ -96,45 +86,11 @@ def _same_random_numbers() -> Iterator[None]:
 
 def compile_side_by_side(wanted: Sequence[PendingCompilation]) -> None:
     """Have kernels compiled into the cache on disk, where there is one."""
-    count = _forks(len(wanted))
-    if count < 2 or wanted[0].context.config.cache_dir is None:
-        return
-    running = {_fork(wanted[first::count]) for first in range(count)}
-    deadline = time.monotonic() + MOST_S
-    try:
-        while running and time.monotonic() < deadline:
-            for pid in list(running):
-                if _has_ended(pid, os.WNOHANG):
-                    running.discard(pid)
-            time.sleep(_LOOK_S)
-    finally:
-        for pid in running:
-            kill_tree(pid)  # with the compiler that it has started
-            _has_ended(pid, 0)
+    if wanted and wanted[0].context.config.cache_dir is not None:
+        done_in_forks([each.into_cache for each in wanted], _with_a_lock_of_its_own)
 
 
-def _forks(wanted: int) -> int:
-    """How many for so many compilations: each counts with all of this process's memory."""
-    room = int(_SHARE * allowed_bytes() / max(memory_of(os.getpid()), 1))
-    return min(wanted, len(os.sched_getaffinity(0)), MOST_FORKS, room)
-
-
-def _has_ended(pid: int, options: int) -> bool:
-    try:
-        return os.waitpid(pid, options)[0] != 0
-    except ChildProcessError:  # somebody else has waited for it
-        return True
-
-
-def _fork(share: Sequence[PendingCompilation]) -> int:
-    """A process that compiles a share, and touches no GPU, which it cannot."""
-    if pid := os.fork():
-        return pid
-    try:
-        compiling: Any = importlib.import_module("cuda.tile._compile")
-        compiling._compiler_lock = threading.RLock()  # who held it is not in this process
-        for compilation in share:
-            with contextlib.suppress(Exception):
-                compilation.into_cache()
-    finally:
-        os._exit(0)
+def _with_a_lock_of_its_own() -> None:
+    """Who held the compiler's lock is not in this process."""
+    compiling: Any = importlib.import_module("cuda.tile._compile")
+    compiling._compiler_lock = threading.RLock()

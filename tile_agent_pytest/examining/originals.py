@@ -51,7 +51,8 @@ WATCHED = {
     "tile_agent_pytest.input_sets.Turns": "__init__ end look_at spread take",
     "tile_agent_pytest.input_sets": "OVERFLOW _is_plain _memories _placed _spans span_bytes",
     "tile_agent_pytest.compiled_ahead_cutile": "compile_search_first compile_side_by_side "
-    "_compilations _fork",
+    "_compilations",
+    "tile_agent_pytest.forked_work": "done_in_forks forks _fork",
     "tile_agent_pytest.compiled_ahead_cutile.PendingCompilation": "into_cache",
     "tile_agent_pytest.stepper": "open_sampler perf_counter thinned seed_generators",
     "tile_agent_pytest.stepper.Stepper": "serve _answer _first _prepare",

@@ -1,0 +1,107 @@
+"""Work in forks of this process, side by side, for what it leaves on disk.
+
+Compilers hold Python's lock for a part of their time, or one of their own: in threads they wait for
+each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+
+from tile_agent_pytest.process_tree import kill_tree
+from tile_agent_pytest.watchdog import allowed_bytes, memory_of
+
+MOST_S = 120.0
+"""Who has not done its share by then is ended."""
+MOST_FORKS = 16
+_PROCESSORS = os.sched_getaffinity(0)
+"""Those of this process; a thread that is timed stays on one of them."""
+_SHARE = 0.25
+"""Of the memory that workers may take: what a fork shares with this process counts as its own."""
+_LOOK_S = 0.01
+
+
+def forks(wanted: int) -> int:
+    """How many for so many tasks: each counts with all of this process's memory."""
+    room = int(_SHARE * allowed_bytes() / max(memory_of(os.getpid()), 1))
+    return min(wanted, len(_processors()), MOST_FORKS, room)
+
+
+def done_in_forks(
+    tasks: Sequence[Callable[[], object]], begin: Callable[[], object] = lambda: None
+) -> set[int]:
+    """Do tasks in forks, where there is room for two at least.
+
+    Args:
+        tasks: each touches no GPU, which a fork cannot.
+        begin: called in each fork before its first task.
+
+    Returns:
+        The places of those that were done; none where there is no room.
+    """
+    count = forks(len(tasks))
+    if count < 2:
+        return set()
+    told, telling = os.pipe()
+    running: set[int] = set()
+    deadline = time.monotonic() + MOST_S
+    with os.fdopen(told, "rb") as answers:
+        try:
+            with os.fdopen(telling, "wb"), _quietly():
+                for first in range(count):
+                    share = range(first, len(tasks), count)
+                    running.add(_fork(tasks, share, begin, telling))
+            while running and time.monotonic() < deadline:
+                for pid in list(running):
+                    if _has_ended(pid, os.WNOHANG):
+                        running.discard(pid)
+                time.sleep(_LOOK_S)
+        finally:
+            for pid in running:
+                kill_tree(pid)  # with the compiler that it has started
+                _has_ended(pid, 0)
+        return {int(line) for line in answers}
+
+
+def _processors() -> set[int]:
+    return max(_PROCESSORS, os.sched_getaffinity(0), key=len)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Python warns of forks beside threads; a project may have warnings raised."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _has_ended(pid: int, options: int) -> bool:
+    try:
+        return os.waitpid(pid, options)[0] != 0
+    except ChildProcessError:  # somebody else has waited for it
+        return True
+
+
+def _fork(
+    tasks: Sequence[Callable[[], object]],
+    share: Sequence[int],
+    begin: Callable[[], object],
+    telling: int,
+) -> int:
+    """A process that does a share, and tells the place of each task that is done."""
+    if pid := os.fork():
+        return pid
+    try:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, _processors())
+        begin()
+        for place in share:
+            with contextlib.suppress(Exception):
+                tasks[place]()
+                os.write(telling, b"%d\n" % place)
+    finally:
+        os._exit(0)
