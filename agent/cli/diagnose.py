@@ -15,8 +15,10 @@ from agent.cli.explain import checkout_of, look_at
 from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
+    from agent.backends.base import Backend
     from agent.causes import Diagnosis
     from agent.launches import ObservedLaunch
+    from agent.syntax import Source
 
 DEFAULT_SM = 90
 """Without a GPU."""
@@ -49,7 +51,7 @@ def diagnose(
     from agent.preflight import read_file
     from agent.target import parse
 
-    _, backend = parse(read_file(kernel), str(kernel))
+    source, backend = parse(read_file(kernel), str(kernel))
     environment = probe()
     here = environment.gpu is not None and backend.refusal(environment) is None
     if here and not sm:
@@ -57,8 +59,12 @@ def diagnose(
     else:
         found, launches = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
     lines = [f"{kernel}: {found.cause.value}", *(f"  {line}" for line in found.evidence)]
-    if found.families:
-        lines.append(f"try first: {', '.join(found.families)}")
+    gpu = environment.gpu if here else None
+    entries = _to_try(found, backend, source, sm or (gpu.sm if gpu else DEFAULT_SM), launches)
+    if entries:
+        lines.append(f"try first: {', '.join(entries)}")
+    elif found.families:
+        lines.append("try first: nothing of the playbook that is made for this fits the kernel")
     lines += [*observed.lines(launches), *tuning_costs(launches)]
     output.result(
         {
@@ -66,11 +72,41 @@ def diagnose(
             "cause": found.cause.value,
             "evidence": list(found.evidence),
             "families": list(found.families),
+            "entries": entries,
             "observed": [asdict(launch) for launch in launches],
             "tuning": list(tuning_costs(launches)),
         },
         "\n".join(lines),
     )
+
+
+def _to_try(
+    found: Diagnosis,
+    backend: Backend,
+    source: Source,
+    sm: int,
+    launches: tuple[ObservedLaunch, ...],
+) -> list[str]:
+    """The optimizations for a cause that apply to the kernel, the best first."""
+    from agent.analysis.common.subject import Hardware, Subject
+    from agent.analysis.triton.wrapped import decorated
+    from agent.launches import by_cost
+    from agent.playbook import PLAYBOOK
+    from agent.proposers.base import Proposal
+    from agent.proposers.playbook import offered
+    from agent.syntax import Source
+
+    seen = decorated(Source(source.text, source.path, by_cost(launches, {})))
+    subject = Subject(seen, backend.classify(source).kernel_class, Hardware(sm=sm), launches)
+    fitting = [
+        entry
+        for entry in PLAYBOOK
+        if entry.backend == backend.name
+        and entry.family in found.families
+        and isinstance(offered(entry, subject), Proposal)
+    ]
+    fitting.sort(key=lambda entry: found.families.index(entry.family))
+    return [entry.name for entry in fitting]
 
 
 def _compiled(

@@ -100,7 +100,8 @@ def _memory(artifact: Artifact) -> Iterator[str]:
         if narrow > sum(widths.values()) / 2 and narrow >= FEW:
             yield (
                 f"{narrow} of {sum(widths.values())} global {what} move less than {WIDE_BITS} "
-                "bits: addresses, strides or extents are not known to be divisible by 16"
+                "bits: what a thread moves is not known to lie side by side and aligned (strides "
+                "or extents that are no multiples of 16, or addresses that are read from memory)"
             )
 
 

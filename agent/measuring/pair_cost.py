@@ -128,6 +128,7 @@ class PairCost:
         kernels: Mapping[str, Collection[str]] | None = None,
         *,
         longest_alone: bool = False,
+        besides: Collection[str] = (),
     ) -> Subset | None:
         """The configs whose pair takes so long at most; at least one, and None where all fit.
 
@@ -135,9 +136,15 @@ class PairCost:
             most_pair_s: what a pair may take.
             kernels: perf test -> the kernels that it was seen to launch.
             longest_alone: see `representative`.
+            besides: configs that are there in any case.
         """
         return representative(
-            self.costs, most_pair_s, self._seconds, kernels, longest_alone=longest_alone
+            self.costs,
+            most_pair_s,
+            self._seconds,
+            kernels,
+            longest_alone=longest_alone,
+            besides=besides,
         )
 
     def _seconds(self, configs: frozenset[str] | None) -> float:

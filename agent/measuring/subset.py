@@ -120,6 +120,7 @@ def representative(
     kernels: Mapping[str, Collection[str]] | None = None,
     *,
     longest_alone: bool = False,
+    besides: Collection[str] = (),
 ) -> Subset | None:
     """The configs whose pair takes so long at most; at least one, and None where all fit.
 
@@ -133,6 +134,7 @@ def representative(
         kernels: perf test -> the kernels that it was seen to launch.
         longest_alone: where none fits, the one that stays is the longest, if it costs no more than
             the shortest.
+        besides: configs that are there in any case.
     """
     latency_ms = {name: ms for cost in costs for name, ms in cost.latencies_ms.items()}
     units = [unit for cost in costs for unit in cost.units()]
@@ -146,7 +148,7 @@ def representative(
         if longest_s <= most_pair_s or (none_fits and longest_s <= ALIKE * shortest_s):
             order[:2] = order[1], order[0]
     others = _of_other_kernels(costs, order[:1], pair_s, kernels or {})
-    chosen: frozenset[str] = frozenset()
+    chosen = frozenset(besides)
     for unit in [*order[:1], *others, *order[1:]]:
         more = chosen.union(unit)
         if not chosen or pair_s(more) <= most_pair_s:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.causes import Cause, Diagnosis
+from agent.cli.diagnose import _to_try
 from agent.environment import probe
+from agent.playbook import find
+from agent.target import parse
 from tests.support.evidence import CUTILE, TEST
 from tests.support.project import tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
@@ -29,7 +34,7 @@ def test_a_kernel_of_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     assert found["cause"] == "memory"
-    assert found["families"] == []
+    assert found["families"] == found["entries"] == []
     assert any(line.startswith("compiled: scale_kernel for sm_90:") for line in found["evidence"])
     assert any(line.startswith("missing: no latency of a GPU") for line in found["evidence"])
     (launch,) = found["observed"]
@@ -40,3 +45,29 @@ def test_a_kernel_of_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert "scale_kernel, grid 1024, by tests/test_kernel.py::test_perf_run" in told
     assert "  x, y: float32[1048576], contiguous, 16-byte aligned" in told
     assert snapshot(folder) == before
+
+
+TRITON = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + places, tl.load(x_ptr + places, mask=places < n) * 2, mask=places < n)
+
+
+def run(x, y):
+    scale[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+"""
+
+
+def test_what_to_try_are_entries_that_apply() -> None:
+    """Families are none, and those of the other language are of no use."""
+    source, backend = parse(TRITON, "kernel.py")
+    found = Diagnosis(Cause.LOCALITY, (), ("alignment", "static-shapes", "tma", "warps"))
+    entries = _to_try(found, backend, source, 90, ())
+    assert "warps-and-stages" in entries
+    assert all(find(name).backend == "triton" for name in entries)
+    assert _to_try(replace(found, families=("tma",)), backend, source, 90, ()) == []

@@ -114,8 +114,9 @@ def test_what_a_person_reads() -> None:
         "or smaller blocks",
         "    -> matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
         "bf16, where the tolerance allows it",
-        "    -> 12 of 16 global loads move less than 64 bits: addresses, strides or extents are "
-        "not known to be divisible by 16",
+        "    -> 12 of 16 global loads move less than 64 bits: what a thread moves is not known to "
+        "lie side by side and aligned (strides or extents that are no multiples of 16, or "
+        "addresses that are read from memory)",
         "    -> 1 block = 8 of 64 warps (12%), limited by registers: a kernel that waits for "
         "memory wants more; fewer registers or smaller blocks",
     ]

@@ -101,8 +101,8 @@ def chosen_configs(costs: Sequence[PerfTestCost], wanted: Sequence[str]) -> tupl
 
 
 def final_subset(run: Run) -> Subset | None:
-    """What the last comparison measures: all configs, or as many as there is time for: that of an
-    iteration, or what is left of the run's."""
+    """What the last comparison measures: all configs, or those of the iterations and as many more
+    as there is time for: that of an iteration, or what is left of the run's."""
     subset, cost = run.subset, run.pair_cost
     if subset is None or cost is None or run.baseline is None:
         return None
@@ -110,9 +110,9 @@ def final_subset(run: Run) -> Subset | None:
     if run.options.time_budget_s is not None:
         most_s = min(most_s, max(0.0, run.options.time_budget_s - run.spent_s))
     held = cost.of({*subset.configs, *subset.left_out} - {*subset.too_large})
-    fitting = held.fitting(most_s / USUAL_PAIRS, run.baseline.kernels)
-    whole = without(run.baseline.costs, subset.too_large, fitting)
-    return whole if whole is None or len(whole.configs) >= len(subset.configs) else subset
+    most_pair_s = most_s / USUAL_PAIRS
+    fitting = held.fitting(most_pair_s, run.baseline.kernels, besides=subset.configs)
+    return without(run.baseline.costs, subset.too_large, fitting)
 
 
 SCREEN_START_S = 4.0

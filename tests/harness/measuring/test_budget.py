@@ -82,6 +82,21 @@ def test_the_final_comparison_covers_what_the_run_has_time_for() -> None:
     assert set(whole.configs) == {SHORTEST, LONGEST}
 
 
+def test_what_keeps_were_decided_on_is_in_the_final_comparison() -> None:
+    decisive = NODEIDS[3]
+    run = Run(
+        started=replace(STARTED, options=Options(time_budget_s=2000.0)),
+        baseline=Baselined((), 1, 1.0, costs=COSTS),
+        subset=of_names(COSTS, [decisive.rpartition("::")[2]]),
+        calibration=Calibration(0.01, {}, band=0.1, pairs=8, pair_s=10.0),
+    )
+    for spent_s in (1999.0, 1850.0):
+        whole = final_subset(replace(run, spent_s=spent_s))
+        assert run.subset is not None and whole is not None
+        assert set(run.subset.configs) <= set(whole.configs)
+    assert len(whole.configs) > 1
+
+
 @pytest.mark.parametrize(
     ("compared", "pair_took_s", "looked_at"),
     [
