@@ -29,12 +29,28 @@ class TestPlan:
         """For pytest, so that it collects all of them."""
         return (*self.files, *map(_bench_argument, self.benches))
 
+    def arguments_with(self, nodeids: Sequence[str]) -> tuple[str, ...]:
+        """For pytest, so that it collects these among others: what imports nothing of theirs, and
+        may take long to import, is no part of it."""
+        benches = {BenchCommand.parse(bench).nodeid: bench for bench in self.benches}
+        parts = [file for file in self.files if "::" in file]
+        named = [part for part in parts if any(_is_below(n, part) for n in nodeids)]
+        rest = [n for n in nodeids if not any(_is_below(n, part) for part in named)]
+        files = dict.fromkeys(n.partition("::")[0] for n in rest if n not in benches)
+        scripts = [_bench_argument(bench) for n, bench in benches.items() if n in nodeids]
+        return (*named, *files, *scripts)
+
     def arguments_for(self, nodeids: Sequence[str]) -> tuple[str, ...]:
         """For pytest, so that it runs these alone: a script is no file to collect."""
         benches = {BenchCommand.parse(bench).nodeid: bench for bench in self.benches}
         return tuple(
             _bench_argument(benches[nodeid]) if nodeid in benches else nodeid for nodeid in nodeids
         )
+
+
+def _is_below(nodeid: str, part: str) -> bool:
+    """Whether a test is one, or one of a class, that an argument names."""
+    return nodeid == part or nodeid.startswith((f"{part}::", f"{part}["))
 
 
 def _bench_argument(bench: str) -> str:

@@ -106,7 +106,7 @@ class InterleavedScreen:
                         server,
                         checkouts[name],
                         logs[name],
-                        arguments=plan.arguments,
+                        arguments=plan.arguments_with(plan.perf),
                         tests=plan.perf,
                         opens_gpu=True,
                     )

@@ -139,7 +139,7 @@ class PairWorkers:
             self.servers[whose],
             self.checkouts[whose],
             self.logs / f"{next(self.numbers):04d}-{_NAMES[whose]}.log",
-            arguments=self.plan.arguments,
+            arguments=self.plan.arguments_with(self.plan.perf),
             tests=self.plan.perf,
             opens_gpu=True,
         )

@@ -346,8 +346,8 @@ class PytestJudge:
         return replace(timing, quads=quads) if self._watch else timing
 
     def _timing_worker(self, checkout: Checkout) -> WorkerSession:
-        arguments, perf = self._tests.arguments, self._compared.perf
-        log = self._new_log("time")
+        perf, log = self._compared.perf, self._new_log("time")
+        arguments = self._tests.arguments_with(perf)
         return WorkerSession(self._server, checkout, log, arguments=arguments, tests=perf)
 
     def _new_log(self, purpose: str) -> Path:

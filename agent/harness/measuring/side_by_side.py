@@ -85,7 +85,7 @@ def sessions(
                     server,
                     checkout,
                     new_log("verify"),
-                    arguments=plan.arguments,
+                    arguments=plan.arguments_with(plan.correctness),
                     tests=plan.correctness,
                     detect_launches=True,
                     repeat=repeat,

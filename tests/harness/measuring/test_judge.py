@@ -415,7 +415,7 @@ SICK = [
     pytest.param("def launch(): raise OSError('no tile')", "OSError: no tile", id="raises else"),
     pytest.param("def launch(): os._exit(5)", "exit code 5", id="exits"),
     pytest.param("os._exit(6)", "exit code 6", id="exits at import"),
-    pytest.param("raise ImportError('x')", "test_kernel.py: ImportError: x", id="no import"),
+    pytest.param("raise ImportError('x')", ".py: ImportError: x", id="no import"),
     pytest.param("def configs(): raise MemoryError('x')", "MemoryError: x", id="in the test"),
 ]
 
