@@ -44,7 +44,7 @@ from agent.harness.measuring.budget import (
     raise_outrun,
 )
 from agent.harness.measuring.calibration import BudgetedCalibration
-from agent.harness.measuring.judge import Judge, as_at_baseline
+from agent.harness.measuring.judge import Judge, as_at_baseline, wrong_as_timed
 from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
@@ -309,12 +309,10 @@ class Effects:
         assert run.candidate is not None
         if known := self.candidates.known_comparison(run, self.judge.setting()):
             return known
+        there, ends = self.candidates.checkout(run, run.candidate.sha), self._deadline(run)
+        incumbent = self.candidates.checkout(run, run.incumbent_sha)
         outcome = self.judge.compare(
-            self.candidates.checkout(run, run.incumbent_sha),
-            self.candidates.checkout(run, run.candidate.sha),
-            run.calibration,
-            self._deadline(run),
-            attempts=run.possible_attempts,
+            incumbent, there, run.calibration, ends, attempts=run.possible_attempts
         )
         if isinstance(outcome, Failure):
             return Failed.of(outcome, may_mend=may_mend(run))
@@ -323,6 +321,8 @@ class Effects:
         # a run knows configs by their names in the journal, where no secret is
         measured = without_secrets(Measured(outcome))
         verdict = decided(run, measured.comparison)
+        if verdict.status is Status.KEEP and (bad := wrong_as_timed(self.judge, there, ends)):
+            return Failed.of(bad, may_mend=may_mend(run))
         mendable = verdict.status is Status.REVERT and may_mend(run)
         return replace(measured, verdict=verdict, mendable=mendable)
 

@@ -29,7 +29,7 @@ from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import drive
 from agent.measuring.decision import Gain, Status, Verdict, decide
-from agent.measuring.measurement import Failure
+from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset
@@ -523,6 +523,41 @@ def test_what_a_candidate_writes(tmp_path: Path, path: str, verdict: Status, rea
     assert (git(repo, "rev-parse", scripted.branch) == git(repo, "rev-parse", "main")) == (
         verdict is Status.TAMPERED
     )
+
+
+class OnGpu(ScriptedJudge):
+    """A judge whose tuners choose: on a GPU."""
+
+    def setting(self) -> str:
+        return "driver 580"
+
+    def calibrate(self, *args: Any, **kwargs: Any) -> Calibration | Failure:
+        found = super().calibrate(*args, **kwargs)
+        assert isinstance(found, Calibration)
+        return replace(found, setting=self.setting())
+
+
+@pytest.mark.parametrize("of_triton", [True, False])
+def test_what_tunes_itself_is_kept_where_it_is_right_as_it_is_timed(
+    tmp_path: Path, of_triton: bool
+) -> None:
+    """Its correctness tests have run with configs that a few launches chose."""
+    tuner = "triton_autotune" if of_triton else "exhaustive_search"
+    repo = make_repo(tmp_path, {KERNEL: kernel(1.0, tuner), "test_kernel.py": ""})
+    steps = (
+        Step("bad", (kernel(0.5, tuner).replace("\n", "  # BAD CONFIG\n", 1),)),
+        Step("good", (kernel(0.4, tuner),)),
+        Step("slow", (kernel(0.9, tuner).replace("\n", "  # BAD CONFIG\n", 1),)),
+    )
+    scripted = ScriptedRun(repo, steps)
+    run, journal = scripted.begin()
+    effects = scripted.effects()
+    effects.judge = OnGpu()
+    run = drive(run, journal, effects.table(), lambda *_: None)
+    statuses = [row.status for row in run.rows[1:]]
+    assert statuses[:2] == [Status.REVERT if of_triton else Status.KEEP, Status.KEEP]
+    assert (run.rows[1].reason == "test_right: off by two") is of_triton
+    assert statuses[2:] == [Status.REVERT] and "off by two" not in run.rows[3].reason
 
 
 def test_what_the_tests_write_themselves_is_seen_at_the_baseline(tmp_path: Path) -> None:

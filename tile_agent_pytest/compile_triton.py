@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.compiled_apart import asking, for_another_process, is_plain
+from tile_agent_pytest.stand_in_driver import StandInDriver, gpu_target
+
+KEPT = "TILE_AGENT_KEPT_TRITON"
+CACHE = "TRITON_CACHE_DIR"
 Place = tuple[int, ...]
 """Of a parameter, and of an element within it where it is a tuple."""
 
@@ -54,6 +61,9 @@ class Specialization:
 def compile_kernel(specialization: Specialization, sm: int, folder: Path) -> dict[str, Any]:
     """Write the cubin and the PTX, and say what only Triton knows of them.
 
+    Where `KEPT` names a folder Triton keeps the code there, for processes that launch it. Called in
+    a process of its own.
+
     Returns:
         `cubin` and `listing`, paths; `shared_bytes` of dynamic shared memory; `seconds`.
     """
@@ -63,7 +73,9 @@ def compile_kernel(specialization: Specialization, sm: int, folder: Path) -> dic
     source = triton.compiler.ASTSource(
         s.function, dict(s.signature), dict(s.constants), dict(s.attributes)
     )
-    compiled = triton.compile(source, target=gpu_target(sm), options=dict(s.options))
+    compiling = partial(triton.compile, source, target=gpu_target(sm), options=dict(s.options))
+    with asking(StandInDriver(sm)):
+        compiled = _kept(compiling, s.function, sm) or compiling()
     seconds = time.perf_counter() - begin
     cubin, listing = folder / "kernel.cubin", folder / "kernel.ptx"
     cubin.write_bytes(compiled.asm["cubin"])
@@ -76,9 +88,22 @@ def compile_kernel(specialization: Specialization, sm: int, folder: Path) -> dic
     }
 
 
-def gpu_target(sm: int) -> Any:
-    """An NVIDIA GPU of compute capability `sm` / 10, as Triton names it."""
-    return importlib.import_module("triton.backends.compiler").GPUTarget("cuda", sm, 32)
+def _kept(compiling: Callable[[], Any], function: Any, sm: int) -> Any | None:
+    """What a function compiles to, kept for others; None where it is not, or does not compile."""
+    folder = os.environ.get(KEPT)
+    if folder is None or not is_plain(function):
+        return None
+    own = os.environ.get(CACHE)
+    os.environ[CACHE] = folder
+    try:
+        with for_another_process(StandInDriver(sm)):
+            return compiling()
+    except Exception:  # it is said where it is compiled for this process
+        return None
+    finally:
+        os.environ.pop(CACHE)
+        if own is not None:
+            os.environ[CACHE] = own
 
 
 def _given(compiled: Mapping[str, Any]) -> dict[str, Any]:

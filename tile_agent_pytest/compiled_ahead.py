@@ -13,12 +13,14 @@ import functools
 import importlib
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
+from tile_agent_pytest.compiled_apart import for_another_process, is_plain
 from tile_agent_pytest.forked_work import done_in_forks, forks
 from tile_agent_pytest.launch_functions import unwrapped
+from tile_agent_pytest.stand_in_driver import StandInDriver
 
 _waiting: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
 """Tuner -> the configs that it is about to time, if it does not find its choice on disk."""
@@ -62,49 +64,56 @@ def _compile(
 ) -> None:
     """Compile a kernel for each config. What fails is compiled again when it is to be timed, and
     the tuner then meets what is wrong."""
-    asynchronous = importlib.import_module("triton.runtime._async_compile")
-    if asynchronous.active_mode.get() is not None:
+    active_mode = importlib.import_module("triton.runtime._async_compile").active_mode
+    target: Any = importlib.import_module("triton.runtime").driver.active.get_current_target()
+    function = _function(tuner)
+    can_fork = target.backend == "cuda" and forks(len(configs)) > 1 and is_plain(function)
+    if active_mode.get() is not None or not can_fork:
         return
-    if forks(len(configs)) < 2:
-        return
-    asked = _Compilations()
+    asked = _Compilations(StandInDriver(target.arch))
+    active_mode.set(asked)
     try:
-        with unwrapped(), asynchronous.AsyncCompileMode(asked, ignore_errors=True), asked:
+        with unwrapped():
             for config in configs:
                 with contextlib.suppress(Exception):
                     _begin(tuner, config, args, meta)
-            asked.compile()
     finally:
-        asynchronous.active_mode.set(None)  # Triton 3.6 leaves it where something raises
-        for cache in _caches(tuner):
-            for key in [k for k, v in cache.items() if isinstance(v, asynchronous.FutureKernel)]:
-                del cache[key]  # of a compilation that failed: nothing to launch comes of it
+        active_mode.set(None)
+        for cache, *_ in getattr(function, "device_caches", {}).values():
+            for key in [key for key, kernel in cache.items() if kernel is _PENDING]:
+                del cache[key]
+    with contextlib.suppress(Exception):  # what is not there the tuner compiles
+        asked.compile()
 
 
-class _Compilations(Executor):
-    """Takes what is to be compiled, and has it done at the end. Use it in a `with`."""
+_PENDING = object()
+"""In the place of a kernel that is to be compiled."""
 
-    def __init__(self) -> None:
-        self._asked: list[tuple[Future[Any], Callable[[], Any]]] = []
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Take a compilation."""
-        future: Future[Any] = Future()
-        self._asked.append((future, functools.partial(fn, *args, **kwargs)))
-        return future
+class _Compilations:
+    """What Triton is asked to compile, as its `AsyncCompileMode` is, of several versions."""
+
+    def __init__(self, stand_in: StandInDriver) -> None:
+        self._stand_in = stand_in
+        self._asked: dict[Any, tuple[Callable[[], Any], Callable[[Any], Any]]] = {}
+
+    def submit(
+        self, key: Any, compile_fn: Callable[[], Any], finalize_fn: Callable[[Any], Any], *_: Any
+    ) -> object:
+        """Take a compilation, and what is to be done with what comes of it."""
+        self._asked.setdefault(key, (compile_fn, finalize_fn))
+        return _PENDING
 
     def compile(self) -> None:
         """Compile in forks; this process then reads from disk what they have left there."""
-        done = done_in_forks([compiling for _, compiling in self._asked])
-        for place in done:
-            future, compiling = self._asked[place]
-            future.set_result(compiling())
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """Fail what is not there: who asked waits for all of it."""
-        for future, _ in self._asked:
-            if not future.done():
-                future.set_exception(RuntimeError("not compiled ahead"))
+        asked = list(self._asked.values())
+        apart = ExitStack()
+        done = done_in_forks(
+            [compiling for compiling, _ in asked],
+            lambda: apart.enter_context(for_another_process(self._stand_in)),
+        )
+        for compiling, finalize in (asked[place] for place in sorted(done)):
+            finalize(compiling())
 
 
 def _begin(tuner: Any, config: Any, args: tuple[Any, ...], meta: Mapping[str, Any]) -> None:
@@ -115,10 +124,9 @@ def _begin(tuner: Any, config: Any, args: tuple[Any, ...], meta: Mapping[str, An
     tuner.fn.run(*args, **given)
 
 
-def _caches(tuner: Any) -> Iterator[dict[Any, Any]]:
-    """Those in which the kernel's function keeps what it was compiled to, one a device."""
+def _function(tuner: Any) -> Any:
+    """The kernel's function, below heuristics; it keeps what it was compiled to, for each GPU."""
     function = tuner.fn
     while function is not None and not hasattr(function, "device_caches"):
         function = getattr(function, "fn", None)
-    for cache, *_ in getattr(function, "device_caches", {}).values():
-        yield cache
+    return function

@@ -13,7 +13,7 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
-from tile_agent_pytest.compile_triton import gpu_target
+from tile_agent_pytest.stand_in_driver import gpu_target
 
 
 def mend(module: Any) -> None:

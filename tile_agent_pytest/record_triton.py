@@ -12,14 +12,14 @@ import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from tile_agent_pytest.compile_triton import Specialization, compile_kernel, gpu_target
+from tile_agent_pytest.compile_triton import Specialization, compile_kernel
 from tile_agent_pytest.launch_functions import Given, evaluated, given_to_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 from tile_agent_pytest.observed_launches import as_recorded
+from tile_agent_pytest.stand_in_driver import StandInDriver, launched_once
 
 
 @contextlib.contextmanager
@@ -56,8 +56,10 @@ def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
         stack.enter_context(mock.patch.object(function_class, "run", run))
         stack.enter_context(mock.patch.object(triton.knobs.runtime, "jit_cache_hook", hook))
         if sm is not None:
-            stack.enter_context(mock.patch.object(triton.testing, "do_bench", _once))
-            stack.enter_context(mock.patch.object(triton.testing, "do_bench_cudagraph", _once))
+            stack.enter_context(mock.patch.object(triton.testing, "do_bench", launched_once))
+            stack.enter_context(
+                mock.patch.object(triton.testing, "do_bench_cudagraph", launched_once)
+            )
             stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(sm)))
             tuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
             if hasattr(tuner, "check_disk_cache"):  # since 3.3
@@ -65,72 +67,11 @@ def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
         yield
 
 
-class StandInDriver:
-    """As much of a Triton driver as a launch, or the autotuner, needs before the code is there."""
-
-    def __init__(self, sm: int) -> None:
-        self._target = gpu_target(sm)
-        self.utils = SimpleNamespace(get_device_properties=_device_properties)
-
-    def get_current_target(self) -> Any:
-        """The GPU that is pretended."""
-        return self._target
-
-    def get_current_device(self) -> int:
-        """Its number."""
-        return 0
-
-    def set_current_device(self, _: int) -> None:
-        """There is one only."""
-
-    def get_current_stream(self, _: int | None = None) -> int:
-        """The default stream."""
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        """Where user code allocates."""
-        import torch
-
-        return torch.device("cuda", 0)
-
-    def get_device_interface(self) -> Any:
-        """`torch.cuda`."""
-        import torch
-
-        return torch.cuda
-
-    def get_device_capability(self, _: int = 0) -> tuple[int, int]:
-        """Major and minor."""
-        major, minor = divmod(self._target.arch, 10)
-        return major, minor
-
-    def get_benchmarker(self) -> Any:
-        """The autotuner's: each config is launched once, and all are equally fast."""
-        return _once
-
-
-def _once(fn: Any, *_: Any, quantiles: Any = None, **__: Any) -> Any:
-    fn()
-    return [1.0] * len(quantiles) if quantiles else 1.0
-
-
 def _afresh(_tuner: Any, _key: Any, _configs: Any, bench_fn: Callable[[], None]) -> bool:
     """In place of a look for a choice on disk: no config is left out for one, and none is written
     down out of timings that are no timings."""
     bench_fn()
     return False
-
-
-def _device_properties(_: int = 0) -> Message:
-    import torch
-
-    properties = torch.cuda.get_device_properties(0)
-    return {
-        "multiprocessor_count": properties.multi_processor_count,
-        "max_shared_mem": 232448,
-        "warpSize": 32,
-        "max_num_regs": 65536,
-    }
 
 
 def _launch(

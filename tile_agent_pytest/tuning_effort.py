@@ -14,7 +14,7 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,6 +25,8 @@ MOST_LAUNCHES = 20
 """Of one config where it is timed roughly, after the first, which may load the code."""
 MOST_MS = 2.0
 """Fewer where they would take longer."""
+_FIGURES = 3
+"""Triton asks for so many quantiles, and has as many where a config cannot be launched."""
 BEST = 3
 """Configs that a short look has timed as the tuner's author has it."""
 
@@ -42,7 +44,7 @@ class TuningEffort(enum.Enum):
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> TuningEffort:
         """That of a pass that the parent orders."""
-        if not (request.get("stepped") or request.get("timed")):
+        if not (request.get("stepped") or request.get("timed") or request.get("as_timed")):
             return cls.ROUGH
         return cls.SHORT if request.get("short") else cls.WHOLE
 
@@ -95,39 +97,52 @@ class TuningInLess:
             tuner.configs_timings = {}
             tuner.cache[tuning_key] = best
             return True
-        with self._log.tuning():
-            self._tune(tuner, bench_fn)
+        try:
+            with self._log.tuning():
+                self._tune(tuner, configs, bench_fn)
+        except BaseException:
+            tuner.cache.pop(tuning_key, None)
+            raise
         best = tuner.cache[tuning_key]
         index = next(i for i, config in enumerate(configs) if config is best)
         write(file, {"index": index})
         return False
 
-    def _tune(self, tuner: Any, bench_fn: Callable[[], None]) -> None:
+    def _tune(self, tuner: Any, configs: list[Any], bench_fn: Callable[[], None]) -> None:
         """Have the tuner time its configs, which it does one after the other in their order."""
         took_ms: list[float] = []
 
-        def briefly(kernel_call: Callable[[], Any], *, quantiles: Sequence[float]) -> list[float]:
+        def briefly(kernel_call: Callable[[], Any], *_: Any, **__: Any) -> list[float]:
             took_ms.append(math.inf)  # unless it comes to its end
             took_ms[-1] = _rough_ms(kernel_call)
-            return [took_ms[-1]] * len(quantiles)
+            return [took_ms[-1]] * _FIGURES
 
         with mock.patch.object(tuner, "do_bench", briefly):
             bench_fn()
-        if self._effort is not TuningEffort.SHORT:
+        if self._effort is not TuningEffort.SHORT or len(took_ms) != len(configs):
             return
-        best = set(sorted(range(len(took_ms)), key=took_ms.__getitem__)[:BEST])
-        places, whole = iter(range(len(took_ms))), tuner.do_bench
+        ranked = dict(zip(configs, took_ms, strict=True))  # of equal ones the last is known
+        best = {*sorted(ranked, key=ranked.__getitem__)[:BEST]}
+        places, whole = iter(configs), tuner.do_bench
 
-        def of_the_best(
-            kernel_call: Callable[[], Any], *, quantiles: Sequence[float]
-        ) -> Sequence[float]:
+        def of_the_best(kernel_call: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
             if next(places, None) not in best:
-                return [math.inf] * len(quantiles)
-            timed: Sequence[float] = whole(kernel_call, quantiles=quantiles)
-            return timed
+                return _Slower()
+            return whole(kernel_call, *args, **kwargs)
 
         with mock.patch.object(tuner, "do_bench", of_the_best):
             bench_fn()
+        tuner.configs_timings = {}  # no timings for anybody who reads them
+
+
+class _Slower:
+    """The timing of a config that is not timed, beside whatever a `do_bench` returns."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return True
 
 
 class _NotHeldError(Exception):

@@ -5,8 +5,8 @@ once, a perf test many times. Nothing is read from terminal text; every test's o
 captured output and pytest-benchmark data travel as a structure.
 
     parent -> worker   the job, then {"nodeids": [...], "stepped": bool, "timed": bool,
-                       "records": bool, "observes": bool, "tells": bool, "short": bool} as often as
-                       wanted; it ends by closing
+                       "records": bool, "observes": bool, "tells": bool, "short": bool,
+                       "as_timed": bool} as often as wanted; it ends by closing
                        {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int}
                        a recorded call in another layout, stepped: see `CallRecorder`
     worker -> parent   {"event": "ready", "items": [...], "errors": [...], "installed": {...}}
@@ -263,7 +263,7 @@ class PytestSession:
                 self._channel.send({"event": "begins"})
             seed_generators(item.nodeid)
             following = items[index + 1] if index + 1 < len(items) else None
-            started = time.perf_counter()
+            started, _ = time.perf_counter(), self._tuning.log.take_s()
             watches = self._watches and plugin.gate is None  # a stepper looks for itself
             with contextlib.ExitStack() as looking:
                 if watches:

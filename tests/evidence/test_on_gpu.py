@@ -146,7 +146,7 @@ def test_occupancy_is_the_drivers(tmp_path: Path) -> None:
     """Over kernels that are limited by registers, by shared memory and by warps."""
     import triton
 
-    from tile_agent_pytest.compile_triton import gpu_target
+    from tile_agent_pytest.stand_in_driver import gpu_target
 
     assert GPU is not None
     write(tmp_path, {"kernel.py": SOURCES})

@@ -41,7 +41,7 @@ import triton
 import triton.runtime.autotuner
 
 from tile_agent_pytest import tuned
-from tile_agent_pytest.record_triton import StandInDriver
+from tile_agent_pytest.stand_in_driver import StandInDriver
 from tile_agent_pytest.tuning_effort import TuningEffort
 
 now_ms, launched, measured, waits = 0.0, [], [], 0
@@ -116,6 +116,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 TESTED, TIMED, STEPPED = {"nodeids": []}, {"timed": True}, {"stepped": True}
+AS_TIMED = {"as_timed": True}
 LOOKED_AT = {"stepped": True, "short": True}
 
 
@@ -153,10 +154,23 @@ def test_workers_share_rough_choices_and_take_better_ones(folder: Path) -> None:
     assert not notes(folder)
     (shared,) = passes(folder, TESTED)
     assert shared["launched"] == [128]
-    (timed,) = passes(folder, STEPPED)
+    (timed,) = passes(folder, AS_TIMED)
     assert len(timed["measured"]) == 5 and notes(folder)
     (later,) = passes(folder, TESTED)
     assert later == {"best": 512, "launched": [512], "measured": []}
+
+
+@pytest.mark.parametrize("request_", [TESTED, LOOKED_AT, TIMED], ids=["rough", "short", "whole"])
+def test_a_do_bench_of_the_projects_own_may_return_what_it_likes(
+    tmp_path: Path, request_: dict[str, Any]
+) -> None:
+    """As a median alone does, and equal configs are timed as one."""
+    own = "do_bench=lambda launch, *_, **__: float(len(launched))"
+    text = KERNEL.replace("HOOK", "None").replace('key=["n"]', f'key=["n"], {own}')
+    text = text.replace("BLOCKS = 1024,", "launched = []\nBLOCKS = 1024, 128, 128, 128,")
+    (tmp_path / "kernel.py").write_text(text)
+    (found,) = passes(tmp_path, request_)
+    assert found["best"] in (128, 1024)
 
 
 def test_a_look_has_the_best_timed_and_keeps_that_for_other_looks(folder: Path) -> None:

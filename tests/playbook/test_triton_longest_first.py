@@ -39,6 +39,17 @@ def test_programs_that_run_further_start_first(end: str, tmp_path: Path) -> None
     assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
 
 
+def test_a_number_may_be_one_of_two(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    text = PREFIX.replace("pid_m = tl.program_id(0)", "pid_m, other = tl.program_id(0), 0")
+    assert text != PREFIX
+    new = turned(text)
+    assert new == text.replace("tl.program_id(0)", "tl.num_programs(0) - 1 - tl.program_id(0)")
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
 def test_a_barrier_is_one_of_a_program() -> None:
     text = PREFIX.replace("dims = tl", "tl.debug_barrier()\n    dims = tl")
     assert "tl.num_programs(0) - 1 - tl.program_id(0)" in turned(text)
@@ -47,6 +58,10 @@ def test_a_barrier_is_one_of_a_program() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
+        (
+            ("pid_m = tl.program_id(0)", "pid_m, n = tl.program_id(0), n + 0\n    pid_m = pid_m"),
+            "no loop of prefix_kernel runs further",
+        ),
         ((END, "n"), "no loop of prefix_kernel runs further in later programs"),
         ((END, "n - pid_m * BLOCK_M"), "no loop of prefix_kernel runs further"),
         (("dims = tl", "first = tl.program_id(0)\n    dims = tl"), "asks twice for its place"),

@@ -169,8 +169,11 @@ class ScriptedJudge(TimedByText):
         allowance: Allowance = AS_PRECISE,
         incumbent: Checkout | None = None,
         tell: Telling | None = None,
+        as_timed: bool = False,
     ) -> Verification | Failure:
         text = _text(checkout)
+        if as_timed and "BAD CONFIG" in text:
+            return Failure(Status.REVERT, correct=False, reason="test_right: off by two")
         if "CRASH" in text:
             return Failure(Status.CRASH, correct=False, reason="killed by SIGSEGV")
         if "WRONG" in text:

@@ -53,6 +53,11 @@ WATCHED = {
     "tile_agent_pytest.compiled_ahead_cutile": "compile_search_first compile_side_by_side "
     "_compilations",
     "tile_agent_pytest.forked_work": "done_in_forks forks _fork",
+    "tile_agent_pytest.compiled_ahead": "compile_configs_first _compile _begin",
+    "tile_agent_pytest.compiled_apart": "asking for_another_process is_plain",
+    "tile_agent_pytest.tuning_effort": "_rough_ms _launched_ms _events",
+    "tile_agent_pytest.tuning_effort.TuningInLess": "begin around _choose _tune",
+    "tile_agent_pytest.observed_tunings.TuningLog": "watched tuning take_s",
     "tile_agent_pytest.compiled_ahead_cutile.PendingCompilation": "into_cache",
     "tile_agent_pytest.stepper": "open_sampler perf_counter thinned seed_generators",
     "tile_agent_pytest.stepper.Stepper": "serve _answer _first _prepare",

@@ -48,10 +48,10 @@ class StartedPrograms:
         """Whether the file is behind it, and no compiler in between."""
         while frame is not None:
             path = frame.f_code.co_filename
-            if path.rpartition(os.sep)[2] == self._file_name:
-                return True
             if path.startswith(self._compilers) or frame.f_code is self._ahead:
                 return False
+            if path.rpartition(os.sep)[2] == self._file_name:
+                return True
             frame = frame.f_back
         return False
 

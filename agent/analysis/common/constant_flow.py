@@ -13,8 +13,8 @@ from functools import cached_property
 
 import libcst as cst
 
-from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel
-from agent.syntax import Source, argument, assigned, children, descendants
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees, given_to
+from agent.syntax import Function, Source, argument, assigned, children, descendants
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,16 @@ class Flow:
 
     @property
     def accesses(self) -> Iterator[cst.Call]:
-        """Loads and stores that depend on it."""
+        """Loads and stores that depend on it, and all of a helper that is given what does."""
         names = {*self.dialect.loads, *self.dialect.stores}
-        for call in self.dialect.find(self.source, self.body, names):
-            if any(self.carries(a.value) or self._mentions(a.value) for a in call.args):
+        for call in descendants(self.body, cst.Call):
+            if not any(self.carries(a.value) or self._mentions(a.value) for a in call.args):
+                continue
+            if self.dialect.called(self.source, call) in names:
                 yield call
+            elif (helper := self.source.function_of(call.func)) is not None:
+                for function in dict.fromkeys((helper, *callees(self.source, helper))):
+                    yield from self.dialect.find(self.source, function.node.body, names)
 
     def _carries(self, node: cst.CSTNode, names: set[str] | frozenset[str]) -> bool:
         if isinstance(node, cst.Name):
@@ -165,7 +170,34 @@ class Flow:
                 shape = method.of(node)
                 others = [value for value in self._given(node) if value is not shape]
                 return any(self._carries(value, names) for value in others)
+            helper = self.source.function_of(node.func)
+            if helper is not None and not self._mentions_size(node):
+                return self._is_returned(helper, node, names)
         return any(self._carries(child, names) for child in children(node))
+
+    def _is_returned(
+        self, helper: Function, call: cst.Call, names: set[str] | frozenset[str]
+    ) -> bool:
+        """Whether what a helper returns is computed from what it is given of the constant.
+
+        A load at addresses that depend on it is not.
+        """
+        carrying = {n for n, value in given_to(helper, call).items() if self._carries(value, names)}
+        if not carrying or helper in callees(self.source, helper):
+            return bool(carrying)
+        while True:
+            found = {n for target, value in assigned(helper.node.body)
+                     if self._carries(value, carrying) for n in _targets(target)}  # fmt: skip
+            if found <= carrying:
+                break
+            carrying |= found
+        returned = (r.value for r in descendants(helper.node.body, cst.Return) if r.value)
+        return any(self._carries(value, carrying) for value in returned)
+
+    def _mentions_size(self, call: cst.Call) -> bool:
+        """Whether a call is given the constant itself, or a multiple, to do with it as it likes."""
+        names = descendants(call, cst.Name)
+        return any(name.value in self.sizes for name in names)
 
     def _counts_tiles(self, call: cst.Call, called: str, names: set[str] | frozenset[str]) -> bool:
         """`ct.num_tiles(A, axis=1, shape=(M, K))` depends on K alone."""

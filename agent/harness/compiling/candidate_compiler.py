@@ -25,6 +25,7 @@ from agent.harness.processes.fork_server import ForkServer, WorkerProcess
 from agent.harness.processes.kept_folders import KeptFolders
 from agent.harness.processes.script import ScriptEnd, read_answers
 from agent.harness.processes.worker_session import Checkout
+from tile_agent_pytest.compile_triton import CACHE, KEPT
 
 TIMEOUT_S = 60.0
 """For all launches of one candidate. Larger tiles compile for minutes and are slow besides."""
@@ -35,7 +36,6 @@ READING_SHARE = 1 / 4
 AHEAD = 64
 """Launches of a candidate that are compiled for the workers alone: a kernel that tunes itself has
 thirty for each value of its key."""
-TRITON_CACHE = "TRITON_CACHE_DIR"
 FEWEST_AT_ONCE, MOST_AT_ONCE = 8, 16
 """Each is a process; several take turns on a processor where there are few."""
 
@@ -190,9 +190,9 @@ def fork(
     write, found = [scratch], {}
     if wanted.backend == "triton":
         file = checkout.root / checkout.kernel
-        workers = KeptFolders.of(log.parent, file, server.environment)
-        write.append(workers.caches)
-        found = {TRITON_CACHE: workers.variables()[TRITON_CACHE]}
+        workers = KeptFolders.of(log.parent, file, server.environment).variables()
+        write.append(Path(workers[CACHE]))
+        found = {KEPT: workers[CACHE]}
     return server.fork(
         {
             "cwd": str(checkout.root),

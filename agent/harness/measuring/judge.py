@@ -13,7 +13,7 @@ from agent.harness.measuring.line_ups import LineUps
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
-from agent.harness.processes.worker_session import Checkout, Telling
+from agent.harness.processes.worker_session import Checkout, Telling, chooses_roughly
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.screening import Look
@@ -50,11 +50,13 @@ class Judge(Protocol):
         allowance: Allowance = AS_PRECISE,
         incumbent: Checkout | None = None,
         tell: Telling | None = None,
+        as_timed: bool = False,
     ) -> Verification | Failure:
         """Run the correctness tests once, and compare what is timed with the origin's.
 
         With an incumbent a comparison with it is prepared meanwhile. At the baseline `tell` is
-        called as a test begins.
+        called as a test begins. What tunes itself takes less for a choice, unless it is to be
+        `as_timed`.
         """
 
     def time(
@@ -102,6 +104,15 @@ class Judge(Protocol):
         attempts: int = 1,
     ) -> Comparison | Failure:
         """Compare two checkouts, in fresh process pairs, one of so many attempts at most."""
+
+
+def wrong_as_timed(judge: Judge, checkout: Checkout, deadline: float) -> Failure | None:
+    """What the correctness tests find wrong with the configs that a kernel chooses where it is
+    timed, if they have run with others until now."""
+    if not judge.setting() or not chooses_roughly(checkout):  # no GPU: the first config is taken
+        return None
+    outcome = judge.verify(checkout, deadline, as_timed=True)
+    return outcome if isinstance(outcome, Failure) else None
 
 
 def as_at_baseline(judge: Judge, run: Run) -> None:

@@ -141,6 +141,7 @@ class PytestJudge:
         allowance: Allowance = AS_PRECISE,
         incumbent: Checkout | None = None,
         tell: Telling | None = None,
+        as_timed: bool = False,
     ) -> Verification | Failure:
         """Every correctness test must pass; then what is timed is examined. See `Verifier`.
 
@@ -159,6 +160,7 @@ class PytestJudge:
             origin=origin,
             allowance=allowance,
             tell=tell,
+            as_timed=as_timed,
         )
         if isinstance(outcome, Failure):
             self._forget_early()

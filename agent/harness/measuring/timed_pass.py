@@ -114,6 +114,6 @@ def costs_of(
         except RecordError:
             continue
         latencies_ms = {record.config: record.latency_ms for record in records}
-        later_s = round(test.seconds - test.tuned_s, 4)
+        later_s = round(max(0.0, test.seconds - test.tuned_s), 4)
         found.append(PerfTestCost(test.nodeid, later_s, latencies_ms, waits(test)))
     return tuple(found)

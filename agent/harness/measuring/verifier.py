@@ -38,6 +38,7 @@ from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
 from agent.harness.processes.worker_session import (
     Checkout,
+    PassLooks,
     Telling,
     WorkerSession,
     tunes_for_other_tests,
@@ -109,6 +110,7 @@ class Verifier:
         origin: Checkout | None = None,
         allowance: Allowance = AS_PRECISE,
         tell: Telling | None = None,
+        as_timed: bool = False,
     ) -> Verification | Failure:
         """Every correctness test must pass, by kernels of the file; then what is timed is examined.
 
@@ -120,8 +122,11 @@ class Verifier:
             origin: with it the results of what is timed are compared, see `Examiner`.
             allowance: how much less precise those may be.
             tell: called as each test of the baseline begins, see `OriginsTests`.
+            as_timed: what tunes itself takes as long for a choice as where it is timed.
         """
-        verify = partial(self._verify, plan, checkout, deadline, may_skip, origin, allowance, tell)
+        verify = partial(
+            self._verify, plan, checkout, deadline, may_skip, origin, allowance, tell, as_timed
+        )
         try:
             return verify()
         except _LacksMemory as first:  # others hold some that the tests had at the baseline
@@ -144,6 +149,7 @@ class Verifier:
         origin: Checkout | None,
         allowance: Allowance,
         tell: Telling | None,
+        as_timed: bool,
         *,
         alone_with_calls: bool | None = None,
     ) -> Verification | Failure:
@@ -181,7 +187,8 @@ class Verifier:
                 with spent.on("tests"):
                     if may_skip:
                         return self._first(plan, arm, deadline, tell)
-                    done = self._run(plan, arm, beside, deadline, spent, records=records)
+                    looks = PassLooks(records=records, as_timed=as_timed)
+                    done = self._run(plan, arm, beside, deadline, spent, looks)
                 outcome = self._outcome(checkout, done, may_skip=False)
                 lacks = any(test.exception == OUT_OF_MEMORY for test in done.not_passed())
                 if origin is not None and isinstance(outcome, Failure) and lacks:
@@ -203,16 +210,16 @@ class Verifier:
         beside: Sequence[WorkerSession],
         deadline: float,
         spent: SpentTime,
-        *,
-        records: bool,
+        looks: PassLooks,
     ) -> Pass:
         """A pass of the correctness tests, with the origin asked beside it.
 
         The first worker runs all tests whose calls are compared later: it keeps its own alone.
         """
+        records = looks["records"]
         kept = self.examiner.kept_tests() if records else ()
         mine, *theirs = shares(plan.correctness, 1 + len(beside), kept)
-        arm.order(mine, deadline, records=records)
+        arm.order(mine, deadline, **looks)
         for other, share in zip(beside, theirs, strict=True):
             other.order(share, deadline)
         if records and self.examiner.has_origin and not tunes_itself(arm.checkout):

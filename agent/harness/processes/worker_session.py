@@ -37,6 +37,8 @@ class PassLooks(TypedDict, total=False):
     """What the kernels were launched with."""
     timed: bool
     """What the tests time with functions that are known."""
+    as_timed: bool
+    """What tunes itself chooses as where it is timed, though nothing is."""
     short: bool
     """What tunes itself takes less for a choice, see `tile_agent_pytest.tuning_effort`."""
     within_s: float
@@ -295,10 +297,16 @@ def tunes_for_other_tests(checkout: Checkout) -> bool:
     """Whether what it chooses in one test may be what another is timed with.
 
     What cuTile's search chooses is held for the test that it was made in, and what Triton's tuner
-    chooses in a correctness test is forgotten, see `tile_agent_pytest.tuned`. FlagGems' has a
-    database of its own.
+    chooses in a correctness test is forgotten, see `tile_agent_pytest.tuned`. Of others, as
+    FlagGems' with a database of its own, nobody knows.
     """
     text = (checkout.root / checkout.kernel).read_bytes()
-    of_cutile, of_triton = b"exhaustive_search" in text, b"triton" in text
-    ours = of_cutile is not of_triton and b"libtuner" not in text
-    return tunes_itself(checkout) and not ours
+    if b"triton" in text:
+        text = text.replace(b"triton.autotune", b"")
+        return any(tuner in text for tuner in TUNERS)
+    return tunes_itself(checkout) and b"exhaustive_search" not in text
+
+
+def chooses_roughly(checkout: Checkout) -> bool:
+    """Whether what it launches in a correctness test need not be what is timed."""
+    return tunes_itself(checkout) and b"triton" in (checkout.root / checkout.kernel).read_bytes()

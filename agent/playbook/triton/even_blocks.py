@@ -129,6 +129,7 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     if not found:
         raise NotApplicable(
             "; ".join(reasons[:1])
+            or _not_followed(source, kernel)
             or f"{kernel.name} compares no element numbers with a length it is given"
         )
     names: dict[str, str] = {}
@@ -145,6 +146,20 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     for bounded in found:
         edits[bounded.node] = _relaxed(source, bounded.node, names[bounded.condition])
     return edits
+
+
+def _not_followed(source: Source, kernel: Kernel) -> str:
+    """A comparison with a parameter, of which more is not known; empty where there is none."""
+    for comparison in descendants(kernel.function.node.body, cst.Comparison):
+        target = comparison.comparisons[0]
+        length = source.code(value_of(source, target.comparator))
+        is_less = isinstance(target.operator, cst.LessThan)
+        if is_less and belongs_to(kernel, length) and length not in kernel.constants:
+            return (
+                f"line {source.line(comparison)} of {kernel.name} compares "
+                f"`{source.code(comparison)}`, and what is compared is not followed to one block"
+            )
+    return ""
 
 
 def _bounded(source: Source, kernel: Kernel, comparison: cst.Comparison) -> Bounded | None:

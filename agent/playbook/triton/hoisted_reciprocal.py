@@ -107,15 +107,18 @@ def _not_followed(source: Source) -> Iterator[str]:
                     continue
                 divisor = list(behind(division.right))
                 is_reduced = any(source.name(call.func) in REDUCTIONS for call in divisor)
-                if (
-                    is_reduced
-                    and not any(_makes_tile(source, call) for call in divisor)
-                    and any(_makes_tile(source, call) for call in behind(division.left))
-                ):
+                if not is_reduced or any(_makes_tile(source, call) for call in divisor):
+                    continue
+                if any(_makes_tile(source, call) for call in behind(division.left)):
                     yield (
                         f"line {source.line(division)} divides a tile by "
                         f"`{source.code(division.right)}`, and how a reduction gives that is not "
                         "followed"
+                    )
+                else:
+                    yield (
+                        f"line {source.line(division)} divides `{source.code(division.left)}` by a "
+                        "reduction, and whether that is a tile is not followed"
                     )
 
 

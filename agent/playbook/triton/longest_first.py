@@ -24,7 +24,11 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES
-from agent.analysis.triton.program_ids import ProgramIndex, program_indices
+from agent.analysis.triton.program_ids import (
+    ProgramIndex,
+    name_among_several,
+    program_indices,
+)
 from agent.analysis.triton.waiting import check_never_waits
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
@@ -93,7 +97,8 @@ def _growing(source: Source, kernel: Kernel) -> ProgramIndex:
     for loop in descendants(kernel.function.node.body, cst.For):
         end = _end(source, loop)
         for index in indices:
-            if end is None or index.name is None or not _grows(source, end, index.name):
+            name = index.name or name_among_several(kernel, index.call)
+            if end is None or name is None or not _grows(source, end, name):
                 continue
             if sum(other.axis == index.axis for other in indices) > 1:
                 raise NotApplicable(f"{kernel.name} asks twice for its place on axis {index.axis}")

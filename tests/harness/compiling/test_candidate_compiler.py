@@ -172,7 +172,7 @@ import sys
 import torch
 import triton
 
-from tile_agent_pytest.record_triton import StandInDriver
+from tile_agent_pytest.stand_in_driver import StandInDriver
 
 triton.runtime.driver.set_active(StandInDriver(90))
 sys.path.insert(0, sys.argv[1])
@@ -210,6 +210,77 @@ def test_workers_find_what_triton_compiled(compiling_server: ForkServer, tmp_pat
     assert codes() == compiled
     run_python(LAUNCHING, str(root.root), "1", environment=variables)
     assert len(codes()) == 16  # for another type, which shows that all was looked for here
+
+
+ASKING = """
+from triton.language.target_info import cuda_capability_geq
+
+
+@triton.constexpr_function
+def is_there():
+    import os
+
+    return os.environ.get("CUDA_VISIBLE_DEVICES") != ""
+
+
+@triton.jit(repr=lambda specialization: NAME)
+def scale_kernel(x_ptr, y_ptr, n, factor, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + places, mask=places < n)
+    tl.store(y_ptr + places, x * 2 if CONDITION else x * 7777, mask=places < n)
+
+
+def scale(x):
+    y = torch.empty_like(x)
+    scale_kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), 0.5, BLOCK=128)
+    return y
+"""
+READING = """
+import sys
+import torch
+import triton
+
+from tile_agent_pytest.stand_in_driver import StandInDriver
+
+triton.runtime.driver.set_active(StandInDriver(90))
+sys.path.insert(0, sys.argv[1])
+from softmax import scale_kernel
+
+x, y = torch.zeros(4096), torch.zeros(4096)
+code = scale_kernel.run(x, y, 4096, 0.5, grid=(1,), warmup=True, BLOCK=128)
+print("7.777" in code.asm["ttir"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "named", "kept"),
+    [
+        ("cuda_capability_geq(9, 0)", False, 1),
+        ("is_there()", False, 0),  # may be another answer where it is launched
+        ("True", True, 0),  # runs code of the user's
+    ],
+)
+def test_what_is_kept_is_what_a_process_with_a_gpu_compiles(
+    compiling_server: ForkServer, tmp_path: Path, condition: str, named: bool, kept: int
+) -> None:
+    pytest.importorskip("triton")
+    root = checkout(tmp_path, "triton_softmax", "asking")
+    head = TUNED.partition("@triton.autotune")[0]
+    text = f"{head}{ASKING}".replace("CONDITION", condition)
+    decorator = '@triton.jit(repr=lambda _: "own")' if named else "@triton.jit"
+    text = text.replace("@triton.jit(repr=lambda specialization: NAME)", decorator)
+    (root.root / root.kernel).write_text(text)
+    (root.root / "tests" / "test_softmax.py").write_text(TUNED_TEST.replace("1000, ", ""))
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False, ahead=AHEAD)
+    (found,) = ForkedCompiler(compiling_server, wanted, tmp_path).compile([root], ("tests",))
+    assert found is not None and found.complete
+    folders = KeptFolders.of(tmp_path, root.root / root.kernel, compiling_server.environment)
+    variables = folders.variables() | {"TRITON_INTERPRET": "0"}
+    folder = Path(variables["TRITON_CACHE_DIR"])
+    assert len(list(folder.rglob("*.cubin"))) == kept
+    ended = run_python(READING, str(root.root), environment=variables)
+    assert ended.stdout == "False\n", ended.stderr
+    assert len(list(folder.rglob("*.cubin"))) == 1
 
 
 def test_what_cannot_be_compiled_is_not_filtered_out(

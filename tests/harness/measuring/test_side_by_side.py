@@ -277,6 +277,8 @@ def test_what_tunes_for_what_is_timed_has_the_machine_for_itself(
     [
         ("import triton\n@triton.autotune(configs, key=[])", False),
         ("from own import autotune", True),
+        ("import triton\nfrom quack.autotuner import autotune\n@autotune(configs)", True),
+        ("import triton\n@torch.compile(mode='max-autotune')", True),
         ("import triton\n@libentry()\n@libtuner(configs=[], key=[])", True),
         ("import cuda.tile as ct\nfrom cuda.tile.tune import exhaustive_search", False),
         ("from tilegym.autotune import off\nfrom cuda.tile.tune import exhaustive_search", False),
