@@ -829,3 +829,44 @@ def test_all_of_a_hook_goes_with_the_new_configs() -> None:
     text = text.replace("num_warps=4)", "num_warps=4, pre_hook=f)")
     new = apply("widen-configs", text)
     assert new.count("triton.Config(") == new.count("pre_hook=f)") > 2
+
+
+def test_a_reason_says_what_is_not_followed() -> None:
+    """Not that what stands there does not."""
+    even = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def twice_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr, EACH: tl.constexpr):
+    places = tl.program_id(0) * EACH * BLOCK + tl.arange(0, BLOCK * EACH)
+    mask = places < n
+    tl.store(y_ptr + places, 2 * tl.load(x_ptr + places, mask=mask), mask=mask)
+
+
+def twice(x, y):
+    twice_kernel[(triton.cdiv(x.numel(), 256),)](x, y, x.numel(), 256, 1)
+"""
+    told = refusal("even-blocks", even)
+    assert "line 9 of twice_kernel compares `places < n`" in told and "not followed" in told
+    helper = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def shared(x):
+    return x / tl.sum(x, axis=0)
+
+
+@triton.jit
+def share_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK)
+    tl.store(y_ptr + places, shared(tl.load(x_ptr + places)))
+
+
+def share(x, y):
+    share_kernel[(1,)](x, y, 256)
+"""
+    assert "line 8 divides `x` by a reduction" in refusal("hoisted-reciprocal", helper)

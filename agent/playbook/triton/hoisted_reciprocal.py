@@ -115,7 +115,7 @@ def _not_followed(source: Source) -> Iterator[str]:
                         f"`{source.code(division.right)}`, and how a reduction gives that is not "
                         "followed"
                     )
-                else:
+                elif not isinstance(division.left, cst.Integer | cst.Float):
                     yield (
                         f"line {source.line(division)} divides `{source.code(division.left)}` by a "
                         "reduction, and whether that is a tile is not followed"
