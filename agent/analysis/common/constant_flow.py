@@ -180,7 +180,8 @@ class Flow:
     ) -> bool:
         """Whether what a helper returns is computed from what it is given of the constant.
 
-        A load at addresses that depend on it is not.
+        A load at addresses that depend on it is not; of a loop that runs as far as it says, nobody
+        has looked at what it adds up.
         """
         carrying = {n for n, value in given_to(helper, call).items() if self._carries(value, names)}
         if not carrying or helper in callees(self.source, helper):
@@ -191,8 +192,15 @@ class Flow:
             if found <= carrying:
                 break
             carrying |= found
-        returned = (r.value for r in descendants(helper.node.body, cst.Return) if r.value)
-        return any(self._carries(value, carrying) for value in returned)
+        body = helper.node.body
+        tested = (
+            n for loop in descendants(body, cst.While) for n in descendants(loop.test, cst.Name)
+        )
+        if any(name.value in carrying for name in tested):
+            return True
+        deciding = [loop.iter for loop in descendants(body, cst.For)]
+        deciding += [r.value for r in descendants(body, cst.Return) if r.value is not None]
+        return any(self._carries(value, carrying) for value in deciding)
 
     def _mentions_size(self, call: cst.Call) -> bool:
         """Whether a call is given the constant itself, or a multiple, to do with it as it likes."""

@@ -23,6 +23,7 @@ def loaded(a_ptr, offsets, mask, more=0):
 def kernel(a_ptr, out_ptr, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
+    count = tl.cdiv(n, BLOCK)
     tl.store(out_ptr + offsets, VALUE, mask=mask)
 
 
@@ -30,6 +31,7 @@ def run(a, out):
     kernel[(triton.cdiv(a.numel(), 256),)](a, out, a.numel(), BLOCK=256)
 """
 CALL = "loaded(a_ptr, offsets, mask)"
+COUNTED = "loaded(a_ptr, offsets, mask, count)"
 MASKED = "mask=mask, other=0"
 
 
@@ -61,6 +63,12 @@ def test_any_size_gives_the_same(mask: str, returned: str, value: str, guarded: 
         ("y = offsets + 1\n    return x * y", CALL),
         ("y = x\n    y += offsets\n    return y", CALL),
         ("return x", f"{CALL} * BLOCK"),
+        ("i = 0\n    while i < more:\n        x += 1.0\n        i += 1\n    return x", COUNTED),
+        ("for i in range(more):\n        x += i\n    return x", COUNTED),
+        (
+            "for i in range(more):\n        x += tl.load(a_ptr + i)\n    return x",
+            COUNTED,
+        ),
         ("return x + more", "loaded(a_ptr, offsets, mask, BLOCK)"),
         ("return x", "loaded(a_ptr, offsets, mask, BLOCK)"),  # with it a helper does as it likes
     ],
