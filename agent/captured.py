@@ -40,11 +40,6 @@ from agent.repository import shown
 from agent.target import Target
 from agent.workspace import Workspace
 
-NOT_CHECKED = (
-    "whether the tests pass on the code itself could not be found out: run them, and leave out "
-    "what fails"
-)
-
 
 @dataclass(frozen=True)
 class CapturedTests:
@@ -158,6 +153,14 @@ def capture_tests(
     return CapturedTests(files, source, with_own_operators(text).encode(), seen, found, notes)
 
 
+def not_checked(why: str) -> str:
+    """A note on tests that could not be tried."""
+    return (
+        f"whether the tests pass on the code itself could not be found out ({why}): run them, and "
+        "leave out what fails"
+    )
+
+
 def trying(found: CapturedTests) -> str:
     """A line for who waits while captured tests are run for the first time."""
     cases = "1 case; it is" if found.cases == 1 else f"{found.cases} cases; they are"
@@ -165,27 +168,27 @@ def trying(found: CapturedTests) -> str:
 
 
 def without_failing(
-    found: CapturedTests, failing_of: Callable[[CapturedTests], Mapping[Case, str] | None]
+    found: CapturedTests, failing_of: Callable[[CapturedTests], Mapping[Case, str] | str]
 ) -> CapturedTests:
     """The tests that pass on the code that they were captured of.
 
     Args:
         found: all of them.
-        failing_of: runs tests; gives those that fail, with the reason of each in a line, and None
-            where that could not be found out.
+        failing_of: runs tests; gives those that fail, with the reason of each in a line, or why
+            that could not be found out.
 
     Raises:
         NothingCaptured: none passes.
     """
     failing = failing_of(found)
-    if failing is None:
-        return replace(found, notes=(*found.notes, NOT_CHECKED))
+    if isinstance(failing, str):
+        return replace(found, notes=(*found.notes, not_checked(failing)))
     notes = []
     if failing and (distinct := with_distinct(found.entries, failing)) != found.entries:
         found = replace(found, entries=distinct)
         before, failing = failing, failing_of(found)
-        if failing is None:
-            return replace(found, notes=(*found.notes, NOT_CHECKED))
+        if isinstance(failing, str):
+            return replace(found, notes=(*found.notes, not_checked(failing)))
         if mended := len(before.keys() - failing.keys()):
             notes.append(
                 f"{_calls(mended)} differed from the same one again, since programs wrote the same "
@@ -258,7 +261,7 @@ def commit_captured(
         message = f"{test}: captured\n\nFrom the calls that this command made: {found.command}\n"
         return workspace.commit_files(head_sha, contents, message, time.time())
 
-    def failing(found: CapturedTests) -> Mapping[Case, str] | None:
+    def failing(found: CapturedTests) -> Mapping[Case, str] | str:
         sha = committed(found)
         root = workspace.checkout(sha)
         try:

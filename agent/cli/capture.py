@@ -98,7 +98,7 @@ def _next(kernel: Path) -> str:
 
 def _failing(
     backend: str, roots: Sequence[Path], found: CapturedTests
-) -> Mapping[tuple[str, str], str] | None:
+) -> Mapping[tuple[str, str], str] | str:
     """Which of the tests fail; their files lie where they will for as long as that takes."""
     from agent.harness.processes.captured_tests import failing_cases
 

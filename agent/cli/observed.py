@@ -51,7 +51,8 @@ def lines(launches: Sequence[ObservedLaunch]) -> Iterator[str]:
     """Each launch with what it is given, below a line with its kernel, grid and test."""
     for launch in launches[:MOST]:
         grid = " x ".join(map(str, launch.grid))
-        yield f"{launch.kernel}{f', grid {grid}' if grid else ''}, by {launch.test}"
+        whose = f"by {launch.test}" if launch.test else "while the tests were imported"
+        yield f"{launch.kernel}{f', grid {grid}' if grid else ''}, {whose}"
         yield from (f"  {line}" for line in launch.arguments)
     if len(launches) > MOST:
         yield f"and {len(launches) - MOST} more launches"

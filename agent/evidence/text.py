@@ -74,6 +74,8 @@ def _given(launch: CompiledLaunch) -> tuple[object, ...]:
 def _arguments(launch: CompiledLaunch) -> Iterator[str]:
     if launch.captured:
         yield f"{INDENT}as {launch.test} launches it"
+    elif launch.observed is not None:
+        yield f"{INDENT}as it is launched while the tests are imported"
     else:
         yield f"{INDENT}as its source suggests; no test was seen to launch it"
     groups: dict[str, list[str]] = {}

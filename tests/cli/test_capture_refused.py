@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from agent.capture.calls import CallTime, Capture, CapturedCall
 from agent.capture.cases import entries
 from agent.capture.test_file import CapturedSource
-from agent.captured import NOT_CHECKED, CapturedTests, CaptureFiles, without_failing
+from agent.captured import CapturedTests, CaptureFiles, not_checked, without_failing
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
@@ -128,8 +129,9 @@ def test_what_could_not_be_run_again_is_not_called_mended(tmp_path: Path) -> Non
     places = CaptureFiles.of(tmp_path / "m.py", tmp_path / "test_m.py")
     source = CapturedSource("m.py", "", "c", "today", "m_origin.py")
     found = CapturedTests(places, source, b"", seen, entries(seen))
-    answers = iter([{("test_f", "4-int32"): "differs"}, None])
-    assert without_failing(found, lambda _: next(answers)).notes == (NOT_CHECKED,)
+    answers: Iterator[Mapping[tuple[str, str], str] | str]
+    answers = iter([{("test_f", "4-int32"): "differs"}, "killed"])
+    assert without_failing(found, lambda _: next(answers)).notes == (not_checked("killed"),)
 
 
 @pytest.mark.full

@@ -106,6 +106,13 @@ def test_few_of_many_launches_are_told() -> None:
     assert lines[-1] == "and 12 more launches"
 
 
+def test_a_launch_of_no_test_is_one_of_their_import() -> None:
+    (launch,) = seen()
+    assert next(observed.lines([replace(launch, test="")])).endswith(
+        ", while the tests were imported"
+    )
+
+
 @pytest.mark.full
 def test_explain_tells_what_a_cold_tuning_costs(repo: Path) -> None:
     pytest.importorskip("triton", reason="triton is not installed")

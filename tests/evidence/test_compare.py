@@ -123,6 +123,15 @@ def test_what_a_person_reads() -> None:
     assert not suggestions(BETTER, multiplies=True)
 
 
+def test_a_launch_beside_the_tests_was_seen_all_the_same() -> None:
+    """As that of a test file which calls a kernel while it is imported."""
+    seen = ObservedLaunch("k", "", (8,), {}, {}, {})
+    beside = replace(BASE, launch=replace(LAUNCH, test="", observed=seen))
+    assert "  as it is launched while the tests are imported" in list(lines([beside], {"k"}))
+    unseen = replace(BASE, launch=replace(LAUNCH, test=""))
+    assert "  as its source suggests; no test was seen to launch it" in list(lines([unseen], {"k"}))
+
+
 def test_arguments_that_configs_in_a_row_share_are_told_once() -> None:
     tensor = ObservedTensor("float16", (64,), (1,), aligned=True)
 

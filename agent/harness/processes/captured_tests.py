@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from agent import environment as machine
 from agent.backends import BACKENDS
+from agent.harness.processes.collection_errors import fault_of_log
 from agent.harness.processes.script import run_script
 
 TIMEOUT_S = 180.0
@@ -20,7 +22,7 @@ MOST_SHOWN = 160
 
 def failing_cases(
     test: Path, cwd: Path, backend: str, sys_path: Sequence[Path] = (), suffix: str = ""
-) -> dict[tuple[str, str], str] | None:
+) -> dict[tuple[str, str], str] | str:
     """The correctness tests of a captured file that fail.
 
     Args:
@@ -31,7 +33,7 @@ def failing_cases(
         suffix: behind the names of its tests, which is left out of what is returned.
 
     Returns:
-        (test, case) -> why, in a line; None where pytest did not come to its end.
+        (test, case) -> why, in a line; or why pytest did not come to its end.
     """
     environment = machine.probe()
     variables = BACKENDS[backend].worker_environment(environment)
@@ -45,7 +47,7 @@ def failing_cases(
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts=", "-o", "log_file="]
-        run_script(
+        ended = run_script(
             [*command, "-p", f"tile_agent_pytest.{ours}", *bare, f"--junitxml={report}"],
             {},
             cwd=cwd,
@@ -53,10 +55,12 @@ def failing_cases(
             scratch=Path(folder),
             timeout_s=TIMEOUT_S,
         )
-        try:
-            return _failing(report.read_text(encoding="utf-8"), suffix)
-        except (OSError, ET.ParseError):
-            return None
+        found = None
+        with contextlib.suppress(OSError, ET.ParseError):
+            found = _failing(report.read_text(encoding="utf-8"), suffix)
+        if found is not None:
+            return found
+        return (fault_of_log(ended.log, cwd) if ended.log else "") or ended.fate
 
 
 def _failing(report: str, suffix: str) -> dict[tuple[str, str], str] | None:

@@ -33,3 +33,12 @@ def test_modules_are_those_of_the_project_and_of_the_users_path(
     assert failing_cases(test, tmp_path, "triton", roots) == {}
     monkeypatch.delenv("PYTHONPATH")
     assert failing_cases(test, tmp_path, "triton", roots) != {}
+
+
+def test_what_cannot_be_collected_says_why(tmp_path: Path) -> None:
+    (test := tmp_path / "test_it.py").write_text(TEST)
+    assert failing_cases(test, tmp_path, "triton") == (
+        "test_it.py:2: ModuleNotFoundError: No module named 'elsewhere'"
+    )
+    test.write_text("import os\n\nos._exit(3)\n")
+    assert "exit code 3" in str(failing_cases(test, tmp_path, "triton"))
