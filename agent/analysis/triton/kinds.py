@@ -87,6 +87,11 @@ def classify(source: Source) -> tuple[KernelKind, ...]:
     """
     source = decorated(source)
     kernels = entry_kernels(source)
+    if not kernels and (helpers := TRITON.kernels(source)):
+        raise UsageError(
+            f"{source.path} holds only functions that kernels call, such as {helpers[0].name}: "
+            "name the file of a kernel that does"
+        )
     if not kernels:
         raise UsageError(f"{source.path} holds no @triton.jit kernel: name a file that does")
     found = [classify_kernel(source, kernel) for kernel in kernels]

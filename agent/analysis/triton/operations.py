@@ -30,7 +30,10 @@ MEMBERS = REDUCTIONS | SCANS | {"abs", "exp", "exp2", "log", "log2", "sqrt", "rs
 
 
 def entry_kernels(source: Source) -> tuple[Kernel, ...]:
-    """The kernels that a host launches, here or elsewhere; helpers of other kernels are none."""
+    """The kernels that a host launches, here or elsewhere; helpers of kernels are none.
+
+    Who returns a value is one, whatever the host does with its name.
+    """
     device = {k.function for k in TRITON.kernels(source)}
     found = TRITON.launched(source)
     helpers = {
@@ -38,7 +41,14 @@ def entry_kernels(source: Source) -> tuple[Kernel, ...]:
         for k in found
         if any(source.enclosing(name) in device for name in source.mentions(k.function))
     }
-    return tuple(k for k in found if k.launches or k.function not in helpers)
+    return tuple(
+        k for k in found if k.launches or not (k.function in helpers or _returns_value(k.function))
+    )
+
+
+def _returns_value(function: Function) -> bool:
+    returned = descendants(function.node.body, cst.Return)
+    return any(statement.value is not None for statement in returned)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,30 @@ def test_every_kernel_has_its_kind_and_the_most_work_comes_first() -> None:
     ]
 
 
+def test_a_file_of_functions_that_kernels_call_has_no_kind() -> None:
+    text = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def relu(x):
+    return tl.where(x > 0, x, 0.0)
+
+
+@triton.jit
+def twice(x):
+    return 2 * relu(x)
+
+
+ACTIVATIONS = {"relu": relu, "twice": twice}
+"""
+    with pytest.raises(UsageError, match="only functions that kernels call, such as relu: name"):
+        classify(Source(text))
+    with pytest.raises(UsageError, match=r"holds no @triton\.jit kernel"):
+        classify(Source("import triton\n"))
+
+
 def test_confidence_is_the_share_of_known_calls() -> None:
     known = rows("tl.store(y_ptr + row, tl.sum(x, axis=0))")
     assert classify(Source(known))[0].confidence == 1.0
