@@ -136,16 +136,16 @@ def _timed(
     kernel: Path, tests: list[str], timeout_s: float, python: str
 ) -> tuple[Diagnosis, tuple[ObservedLaunch, ...]]:
     """From all of it: one pass of the perf tests, what they compile to, counters."""
+    from agent.cli.still import opened_aloud
     from agent.harness.compiling.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
     from agent.harness.measuring.timed_pass import PassLimit
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
     from agent.options import Options, Request
-    from agent.session import opened
 
     request = Request(kernel, tuple(tests), python=python)
-    with opened(request, output.progress, ("perf",)) as session:
+    with opened_aloud(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         limit = PassLimit(min(Options().calibration_budget_s, timeout_s / 2))
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True, limit=limit)

@@ -188,14 +188,14 @@ def verify(
         output.result(found.to_json(), "\n".join(found.lines()))
         raise typer.Exit(0 if found.ok else FAILED)
     from agent.cli.done_tests import DoneTests
+    from agent.cli.still import opened_aloud
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
     from agent.report.progress import passing
-    from agent.session import opened
 
     options = Options(sandbox=sandbox, correctness_workers=1)  # it tries nothing else
     request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
-    with opened(request, output.progress, ("correctness",)) as session:
+    with opened_aloud(request, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)
         with DoneTests(len(session.plan.correctness)) as done:
             outcome = session.judge.verify(
@@ -224,15 +224,15 @@ def bench(
 ) -> None:
     """Run the perf tests on the committed kernel once, as the loop does."""
     output.use_json(as_json)
+    from agent.cli.still import opened_aloud
     from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure
-    from agent.session import opened
 
     options = Options(sandbox=sandbox)
     given, named = tuple(tests or ()), tuple(benches or ())
     request = Request(kernel, given, None, perf_k, named, options=options, python=python)
-    with opened(request, output.progress, ("perf",)) as session:
+    with opened_aloud(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         outcome = session.judge.time(checkout, deadline_in(timeout_s), may_skip=True)
         meaning = session.latency_meaning
@@ -262,18 +262,19 @@ def calibrate(
 ) -> None:
     """Compare the committed kernel with itself: which effects can be told from noise here."""
     output.use_json(as_json)
+    from agent.cli.still import comparing_with_itself, opened_aloud
     from agent.harness.processes.worker_session import deadline_in
     from agent.journal import to_json
     from agent.measuring.measurement import Failure
     from agent.measuring.resolution import describe_resolution
-    from agent.session import opened
 
     options = Options(sandbox=sandbox)
     given, named = tuple(tests or ()), tuple(benches or ())
     request = Request(kernel, given, None, perf_k, named, options=options, python=python)
-    with opened(request, output.progress, ("perf",)) as session:
+    with opened_aloud(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
-        outcome = session.judge.calibrate(checkout, deadline_in(timeout_s))
+        with comparing_with_itself() as after_first:
+            outcome = session.judge.calibrate(checkout, deadline_in(timeout_s), after_first)
     if isinstance(outcome, Failure):
         _fail(outcome, session)
     else:

@@ -31,9 +31,10 @@ def register(app: typer.Typer) -> None:
 
 def run(request: Request, yes: bool) -> None:
     """Make a kernel faster: branch, baseline, one optimization an iteration, keep or revert."""
-    from agent.session import begin, opened
+    from agent.cli.still import opened_aloud
+    from agent.session import begin
 
-    with opened(request, output.progress) as session:
+    with opened_aloud(request) as session:
         announce(session, ask=not yes)
         state, journal, made = begin(session)
         try:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from agent.cli import output
 from agent.measuring.subset import in_brief
+
+if TYPE_CHECKING:
+    from agent.measuring.pair_cost import PairTime
+    from agent.options import Request
+    from agent.session import Session
 
 SILENT_S = 60.0
 """After so long without a line, one says where the run is."""
@@ -54,6 +60,53 @@ class Still:
         finally:
             over.set()
             thread.join()
+
+
+@contextmanager
+def opened_aloud(request: Request, needs: tuple[str, ...] | None = None) -> Iterator[Session]:
+    """`agent.session.opened`, with a line where it is silent for long: what tests import may take
+    long to import.
+
+    Args:
+        request: what the user asked for.
+        needs: the kinds of tests without which nothing can be done; all when left out.
+    """
+    from agent.session import opened
+
+    still, begin = Still(SOON_S), time.monotonic()
+
+    def say(line: str) -> None:
+        still.shown()
+        output.progress(line)
+
+    def tell() -> None:
+        took_s = time.monotonic() - begin
+        output.progress(f"still      importing what the tests import, {took_s:.0f} s")
+
+    with ExitStack() as stack:
+        with still.telling(tell):
+            opening = opened(request, say) if needs is None else opened(request, say, needs)
+            session = stack.enter_context(opening)
+        yield session
+
+
+@contextmanager
+def comparing_with_itself() -> Iterator[Callable[[PairTime], None]]:
+    """While the block compares code with itself, say so; its value is told of the first pair."""
+    still, begin = Still(SOON_S), time.monotonic()
+
+    def after_first(pair: PairTime) -> None:
+        still.shown()
+        output.progress(
+            f"a pair of processes takes about {pair.seconds:.0f} s; 5 to 8 are compared"
+        )
+
+    def tell() -> None:
+        took_s = time.monotonic() - begin
+        output.progress(f"still      comparing the code with itself, {took_s:.0f} s")
+
+    with still.telling(tell):
+        yield after_first
 
 
 @contextmanager

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
-from agent.cli.still import Still, recording_launches
+from agent.cli.still import Still, comparing_with_itself, opened_aloud, recording_launches
+from agent.measuring.pair_cost import PairTime
+from agent.options import Request
 from agent.report.view import Moment, in_a_line
 from agent.state import Run
 from agent.transitions import advance
 from tests.support.history import BASELINED, STARTED
+from tests.support.repo import isolate, make_repo
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_a_line_comes_where_nothing_else_was_shown() -> None:
@@ -57,3 +63,23 @@ def test_who_waits_for_what_tests_launch_is_told(capsys: pytest.CaptureFixture[s
     said = capsys.readouterr().err
     named = "a.py::test_a, a.py::test_b, 1 more"
     assert f"still running {named} to see what is launched, 0 s; given up after 600 s" in said
+
+
+def test_who_waits_for_imports_or_a_comparison_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setattr("agent.cli.still.SOON_S", 0.05)
+    slow = "import time\n\ntime.sleep(1)\nfrom softmax import softmax\n\n\n"
+    text = (EXAMPLES / "triton_softmax" / "softmax.py").read_text()
+    test = "def test_softmax_triton():\n    assert softmax\n"
+    repo = make_repo(tmp_path, {"softmax.py": text, "test_softmax.py": f"{slow}{test}"})
+    with opened_aloud(Request(repo / "softmax.py"), ("correctness",)) as session:
+        assert session.plan.correctness
+    assert "still      importing what the tests import, " in capsys.readouterr().err
+    with comparing_with_itself() as after_first:
+        after_first(PairTime(1.0, {"test": 2.0}, 4.0, 1))
+        time.sleep(0.7)
+    told = capsys.readouterr().err
+    assert "a pair of processes takes about 7 s; 5 to 8 are compared" in told
+    assert "still      comparing the code with itself, " in told
