@@ -64,11 +64,14 @@ def _stems(kernel: Path) -> Iterator[str]:
 
 
 def _folder(kernel: Path) -> Path:
-    """The folder `tests` or `test` of the project, where it has one, or that of the kernel."""
+    """The folder `tests` or `test` of the project, or of the repository around it, where there is
+    one, or that of the kernel."""
     for folder in kernel.resolve().parents:
-        if (folder / ".git").exists() or (folder / "pyproject.toml").exists():
+        is_root = (folder / ".git").exists()
+        if is_root or (folder / "pyproject.toml").exists():
             for tests in (folder / "tests", folder / "test"):
                 if tests.is_dir() and not tests.is_symlink():
                     return tests
+        if is_root:
             break
     return kernel.parent

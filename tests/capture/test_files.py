@@ -47,3 +47,18 @@ def test_kernels_of_one_name_have_files_of_their_own(tmp_path: Path) -> None:
     second.test.write_text("from another.bloom.rotary import rotate\n")
     assert CaptureFiles.of(bloom).test == tmp_path / "tests/test_models_bloom_rotary_captured.py"
     assert CaptureFiles.of(bloom, tmp_path / "test_x.py").test == tmp_path / "test_x.py"
+
+
+def test_they_lie_among_the_tests_of_the_project_or_of_the_repository(tmp_path: Path) -> None:
+    """flash-attention's package has a pyproject.toml of its own, and its tests lie beside it."""
+    package = tmp_path / "repo" / "package"
+    (package / "ops").mkdir(parents=True)
+    (package / "pyproject.toml").touch()
+    (kernel := package / "ops" / "rotary.py").write_text("")
+    (tmp_path / "tests").mkdir()  # of another project, around the repository
+    (tmp_path / "repo" / ".git").mkdir()
+    assert CaptureFiles.of(kernel).test.parent == package / "ops"
+    (tmp_path / "repo" / "tests").mkdir()
+    assert CaptureFiles.of(kernel).test.parent == tmp_path / "repo" / "tests"
+    (package / "test").mkdir()
+    assert CaptureFiles.of(kernel).test.parent == package / "test"
