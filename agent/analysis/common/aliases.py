@@ -8,18 +8,30 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, descendants
 
+MOST_MENTIONS = 200
+"""Of a kernel, and of what holds it."""
+
 
 def not_launched(source: Source, kernel: Kernel) -> NotApplicable:
     """Why nothing is known of the launches of a kernel of which none was found."""
-    for mention in source.mentions(kernel.function):
+    mentions = list(source.mentions(kernel.function))
+    direct = len(mentions)
+    for place, mention in enumerate(mentions):  # it grows
         for name in _given_to(source, mention):
             for assignment in source.assignments(name):
                 for use in source.uses(assignment):
                     if _is_launched(source, use):
-                        return NotApplicable(
-                            f"line {source.line(use)} launches {kernel.name} as `{use.value}`, "
-                            "which is not followed: give each of its kernels a launch by its name"
+                        line, name_of = source.line(use), kernel.name
+                        what = (
+                            f"line {line} launches {name_of} as `{use.value}`, which"
+                            if place < direct
+                            else f"line {line} launches `{use.value}`, which may be {name_of} and"
                         )
+                        return NotApplicable(
+                            f"{what} is not followed: give each of its kernels a launch by its name"
+                        )
+                    if use not in mentions and len(mentions) < MOST_MENTIONS:
+                        mentions.append(use)  # of a table of kernels, perhaps
     return NotApplicable(f"this file does not launch {kernel.name}")
 
 

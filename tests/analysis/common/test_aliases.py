@@ -33,6 +33,11 @@ AS_F = (
     "line 17 launches kernel as `f`, which is not followed: give each of its kernels a launch by "
     "its name"
 )
+MAY_BE = (
+    "line 18 launches `f`, which may be kernel and is not followed: give each of its kernels a "
+    "launch by its name"
+)
+MAY_BE_LATER = MAY_BE.replace("18", "19")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,9 @@ AS_F = (
         ("f = kernel if fast else other", "f.run(x, n)", NOT_HERE),
         ("f = kernel if fast else other", "return f[n]", NOT_HERE),
         ("f = other", LAUNCH, NOT_HERE),
+        ('f = {"a": kernel, "b": other}[fast]', LAUNCH, AS_F),
+        ('table = {"a": kernel, "b": other}\n    f = table["b"]', LAUNCH, MAY_BE),
+        ('table = {"a": kernel}\n    row = table["a"]\n    f = row or other', LAUNCH, MAY_BE_LATER),
         ("print(kernel)", "f = n[x](n)", NOT_HERE),
     ],
 )
