@@ -13,15 +13,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from tile_agent_pytest.process_tree import children, kill_tree
-from tile_agent_pytest.watchdog import allowed_bytes, memory_of
+from tile_agent_pytest.watchdog import allowed_bytes, memory_of, tree
 
 MOST_S = 60.0
 """Who has not done its share by then is ended."""
 MOST_FORKS = 16
 _PROCESSORS = os.sched_getaffinity(0)
 """Those of this process; a thread that is timed stays on one of them."""
-_SHARE = 0.25
-"""Of the memory that workers may take: what a fork shares with this process counts as its own."""
+_SHARE = 0.5
+"""Of the memory that is left to workers: what a fork shares with this process counts as its own."""
 _LOOK_S = 0.01
 MOST_TOLD = 2**16
 """Bytes that a pipe holds."""
@@ -36,9 +36,11 @@ def forks(wanted: int) -> int:
     """
     if _gave_up:
         return 0
-    alike = max(1, len(children(os.getppid())))
-    room = int(_SHARE * allowed_bytes() / max(memory_of(os.getpid()), 1) / alike)
-    return min(wanted, len(_processors()) // min(alike, 2), MOST_FORKS, room)
+    server = os.getppid()
+    left_bytes = allowed_bytes() - sum(map(memory_of, tree(server)))
+    room = int(_SHARE * left_bytes / max(memory_of(os.getpid()), 1))
+    processors = len(_processors()) // min(max(1, len(children(server))), 2)
+    return max(0, min(wanted, processors, MOST_FORKS, room))
 
 
 def done_in_forks(
