@@ -37,6 +37,8 @@ class TestPlan:
         named = [part for part in parts if any(_is_below(n, part) for n in nodeids)]
         rest = [n for n in nodeids if not any(_is_below(n, part) for part in named)]
         files = dict.fromkeys(n.partition("::")[0] for n in rest if n not in benches)
+        if not all(any(_holds(file, wanted) for file in self.files) for wanted in files):
+            return self.arguments  # files elsewhere, which ids do not lead to
         scripts = [_bench_argument(bench) for n, bench in benches.items() if n in nodeids]
         return (*named, *files, *scripts)
 
@@ -46,6 +48,12 @@ class TestPlan:
         return tuple(
             _bench_argument(benches[nodeid]) if nodeid in benches else nodeid for nodeid in nodeids
         )
+
+
+def _holds(argument: str, file: str) -> bool:
+    """Whether an argument is a file, or a folder around it."""
+    path = argument.partition("::")[0].rstrip("/")
+    return path in (file, ".", "") or file.startswith(f"{path}/")
 
 
 def _is_below(nodeid: str, part: str) -> bool:

@@ -37,6 +37,14 @@ def test_nothing_else_is_imported(nodeids: list[str], arguments: list[str]) -> N
     assert list(PLAN.arguments_with(nodeids)) == arguments
 
 
+def test_files_elsewhere_are_given_as_they_were() -> None:
+    """Their tests' ids are relative to a folder that pytest is not run in."""
+    plan = TestPlan(("/elsewhere/call_tests.py",), (), ())
+    assert plan.arguments_with(["call_tests.py::test_case[0]"]) == plan.arguments
+    everything = TestPlan((".",), (), ())
+    assert everything.arguments_with(["tests/test_a.py::test"]) == ("tests/test_a.py",)
+
+
 def test_a_script_is_given_where_it_is_wanted() -> None:
     nodeid = BenchCommand.parse("python bench.py").nodeid
     assert PLAN.arguments_for([nodeid]) == PLAN.arguments[-1:]
