@@ -26,6 +26,7 @@ from agent.capture.operators import with_own_operators
 from agent.capture.refused import Case, with_distinct, without
 from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
 from agent.errors import CommandFailed, NothingCaptured, UsageError
+from agent.frozen_tests import holds
 from agent.harness.compiling.cutile import import_roots
 from agent.harness.processes.captured_tests import failing_cases
 from agent.harness.processes.recorded_command import (
@@ -275,7 +276,7 @@ def commit_captured(
     say(trying(captured))
     found = without_failing(captured, failing)
     sha = committed(found)
-    known = any(test == path or path == "." or test.startswith(f"{path}/") for path in target.tests)
+    known = any(holds(path, test) for path in target.tests)
     told = (
         f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
         f"as {shown(test)}; `git cherry-pick {sha[:12]}` takes them alone, whatever the run gains"

@@ -37,7 +37,8 @@ class TestPlan:
         named = [part for part in parts if any(_is_below(n, part) for n in nodeids)]
         rest = [n for n in nodeids if not any(_is_below(n, part) for part in named)]
         files = dict.fromkeys(n.partition("::")[0] for n in rest if n not in benches)
-        if not all(any(_holds(file, wanted) for file in self.files) for wanted in files):
+        given = [file.partition("::")[0].rstrip("/") for file in self.files]
+        if not all(any(holds(path, file) for path in given) for file in files):
             return self.arguments  # files elsewhere, which ids do not lead to
         scripts = [_bench_argument(bench) for n, bench in benches.items() if n in nodeids]
         return (*named, *files, *scripts)
@@ -50,10 +51,9 @@ class TestPlan:
         )
 
 
-def _holds(argument: str, file: str) -> bool:
-    """Whether an argument is a file, or a folder around it."""
-    path = argument.partition("::")[0].rstrip("/")
-    return path in (file, ".", "") or file.startswith(f"{path}/")
+def holds(path: str, file: str) -> bool:
+    """Whether a path is a file's, or that of a folder around it; both from the root."""
+    return path in (file, ".") or file.startswith(f"{path}/")
 
 
 def _is_below(nodeid: str, part: str) -> bool:

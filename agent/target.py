@@ -19,6 +19,7 @@ from agent.backends import detect
 from agent.backends.base import Backend
 from agent.chosen_tests import chosen, loaded_together
 from agent.errors import UsageError
+from agent.frozen_tests import holds
 from agent.importers import Importers, Tree, added_folder, module_of, parsed, takes
 from agent.launches import ObservedLaunch
 from agent.syntax import Source
@@ -216,11 +217,11 @@ def _committed(tree: Tree, file: str, given: str) -> str:
         place = (tree.root / file).resolve()
     inside = place.is_relative_to(tree.root)
     path = place.relative_to(tree.root).as_posix() if inside else file
-    if not any(_covers(path, known) for known in tree.files):
+    if not any(holds(path, known) for known in tree.files):
         there = inside and place.exists()
         mend = "commit it first" if there else "give the path of a committed file"
         raise UsageError(f"{given}: {path} is not in the repository's commit: {mend}")
-    _check_unchanged(known for known in tree.changes if _covers(path, known))
+    _check_unchanged(known for known in tree.changes if holds(path, known))
     return path
 
 
@@ -240,10 +241,6 @@ def _benches(tree: Tree, benches: Iterable[str], kernel: str) -> Iterator[str]:
             )
         _parsed(tree.read([path])[path].decode("utf-8", "replace"), path)
         yield str(replace(command, path=path))
-
-
-def _covers(path: str, file: str) -> bool:
-    return path in (file, ".") or file.startswith(f"{path}/")
 
 
 def _found(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tile_agent_pytest.compiled_apart import asking, for_another_process, is_plain
 from tile_agent_pytest.stand_in_driver import StandInDriver, gpu_target
@@ -93,17 +95,10 @@ def _kept(compiling: Callable[[], Any], function: Any, sm: int) -> Any | None:
     folder = os.environ.get(KEPT)
     if folder is None or not is_plain(function):
         return None
-    own = os.environ.get(CACHE)
-    os.environ[CACHE] = folder
-    try:
-        with for_another_process(StandInDriver(sm)):
+    with contextlib.suppress(Exception):  # it is said where it is compiled for this process
+        with mock.patch.dict(os.environ, {CACHE: folder}), for_another_process(StandInDriver(sm)):
             return compiling()
-    except Exception:  # it is said where it is compiled for this process
-        return None
-    finally:
-        os.environ.pop(CACHE)
-        if own is not None:
-            os.environ[CACHE] = own
+    return None
 
 
 def _given(compiled: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,8 +64,8 @@ class Still:
 
 @contextmanager
 def opened_aloud(request: Request, needs: tuple[str, ...] | None = None) -> Iterator[Session]:
-    """`agent.session.opened`, with a line where it is silent for long: what tests import may take
-    long to import.
+    """`agent.session.opened`, with a line where it is silent for long: a command that is captured
+    may be, and what tests import.
 
     Args:
         request: what the user asked for.
@@ -74,6 +74,7 @@ def opened_aloud(request: Request, needs: tuple[str, ...] | None = None) -> Iter
     from agent.session import opened
 
     still, begin = Still(SOON_S), time.monotonic()
+    first = "capturing, trying what was captured, and " if request.capture else ""
 
     def say(line: str) -> None:
         still.shown()
@@ -81,7 +82,7 @@ def opened_aloud(request: Request, needs: tuple[str, ...] | None = None) -> Iter
 
     def tell() -> None:
         took_s = time.monotonic() - begin
-        output.progress(f"still      importing what the tests import, {took_s:.0f} s")
+        output.progress(f"still      {first}importing what the tests import, {took_s:.0f} s")
 
     with ExitStack() as stack:
         with still.telling(tell):
