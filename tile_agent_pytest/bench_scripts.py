@@ -45,6 +45,13 @@ class BenchScript(pytest.Item):
         return self.command.path, 0, self.name
 
 
+def collect_no_others(config: pytest.Config) -> None:
+    """Where scripts are all that the command line names, nothing is collected beside them: all
+    tests of a project would be imported otherwise, and one of them may lack what it imports."""
+    if config.getoption(OPTION) and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = []
+
+
 def add_items(session: pytest.Session, items: list[pytest.Item]) -> None:
     """Put the scripts that the command line names behind the tests that were collected."""
     for text in session.config.getoption(OPTION):

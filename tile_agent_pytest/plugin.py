@@ -69,6 +69,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
 def pytest_configure(config: pytest.Config) -> None:
     """Before collection: test modules ask for a GPU when they are imported."""
+    bench_scripts.collect_no_others(config)
     if config.getoption("--triton-guards") or config.getoption("--triton-repeat"):
         _guard(config)
     if not config.getoption("--tile-cpu"):

@@ -109,6 +109,18 @@ def test_its_timings_are_configs_by_name(project: Project, server: ForkServer) -
     assert not (project.root / "figures").exists()
 
 
+def test_nothing_is_collected_beside_scripts_alone(project: Project, server: ForkServer) -> None:
+    """As where a worker only times one: another test file may lack what it imports."""
+    write_to(project)
+    project.write("test_other.py", "import no_such_library\n")
+    arguments = planned(project, server, REPORT).arguments_with([REPORT])
+    with project.arm(server, *arguments, tests=[REPORT]) as arm:
+        assert arm.collection(deadline_in(60)).errors == ()
+        walked = walk(arm)
+    assert walked.bad == []
+    assert walked.configs == [(config, THROUGH) for config in CONFIGS[1:]]
+
+
 def test_a_report_is_run_without_the_script_around_it(project: Project, server: ForkServer) -> None:
     write_to(project)
     argument = f"--tile-bench-script={REPORT}"
