@@ -13,7 +13,7 @@ import functools
 import importlib
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -38,6 +38,12 @@ def compile_configs_first(tuner: Any) -> None:
         importlib.import_module("triton.runtime._async_compile")
         tuner.prune_configs = _announced(tuner.prune_configs)
         tuner._bench = _after_compiling(tuner._bench)
+
+
+def leave_uncompiled(tuner: Any, wanted: Collection[Any]) -> None:
+    """Of the configs that a tuner is about to time, compile no others than these."""
+    if configs := _waiting.get(tuner):
+        _waiting[tuner] = [config for config in configs if config in wanted]
 
 
 def _announced(prune_configs: Callable[..., Any]) -> Callable[..., list[Any]]:

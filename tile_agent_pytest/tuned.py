@@ -36,15 +36,16 @@ class HeldTuning:
     """By cuTile, filled as it happens; for Triton's choices see `triton_choices`."""
 
 
-def hold(folder: Path, running: Callable[[], str]) -> HeldTuning:
+def hold(folder: Path, running: Callable[[], str], first: Path | None = None) -> HeldTuning:
     """Wrap the tuners of cuTile and of Triton, where they are installed.
 
     Args:
         folder: where the choices of one commit are kept.
         running: the node id of the test that is running; a choice is held for a test.
+        first: where those of the run's first commit are kept; the same where it is this one.
     """
     log = TuningLog(folder)
-    held = HeldTuning(log, TuningInLess(folder, log))
+    held = HeldTuning(log, TuningInLess(folder, first or folder, log))
     tune = getattr(sys.modules.get("cuda.tile"), "tune", None)
     if tune is not None:
         tune.exhaustive_search = _held(tune, folder, running, held)

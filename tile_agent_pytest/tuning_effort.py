@@ -4,6 +4,9 @@
 each candidate. A correctness test only needs a choice that the user may get, too: a few launches of
 each config do. A short look only ranks candidates: those few launches say which three configs the
 tuner has to tell apart. What was chosen in less time is forgotten before anything else is timed.
+
+How the configs ranked for the first text of a run, its origin, is kept: a candidate, whose configs
+are the same, is compiled for the best of them alone where it is not timed as its author has it.
 """
 
 from __future__ import annotations
@@ -14,21 +17,26 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tile_agent_pytest.compiled_ahead import leave_uncompiled
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 
 MOST_LAUNCHES = 20
 """Of one config where it is timed roughly, after the first, which may load the code."""
 MOST_MS = 2.0
 """Fewer where they would take longer."""
+_RANKED = "ranked"
 _FIGURES = 3
 """Triton asks for so many quantiles, and has as many where a config cannot be launched."""
 BEST = 3
-"""Configs that a short look has timed as the tuner's author has it."""
+"""Configs that a short look has timed as the tuner's author has it; and those that a correctness
+test of a candidate chooses from."""
+LOOKED_AT = 8
+"""Configs that a short look at a candidate chooses from."""
 
 
 class TuningEffort(enum.Enum):
@@ -52,14 +60,15 @@ class TuningEffort(enum.Enum):
 class TuningInLess:
     """Chooses in less time where a pass allows it, and remembers what it has chosen so."""
 
-    def __init__(self, folder: Path, log: TuningLog) -> None:
+    def __init__(self, folder: Path, first: Path, log: TuningLog) -> None:
         """Take what the choices depend on; until a pass begins they are rough.
 
         Args:
             folder: where such choices of one text of the kernel are kept for other workers.
+            first: the same of the run's first text; that of others is only read.
             log: is told that a tuner is at work; what is found out here is not noted.
         """
-        self._folder, self._log = folder, log
+        self._folder, self._first, self._log = folder, first, log
         self._effort = TuningEffort.ROUGH
         self._chosen: list[tuple[Any, Any]] = []
 
@@ -80,7 +89,10 @@ class TuningInLess:
         ) -> bool:
             interpreted = os.environ.get("TRITON_INTERPRET") == "1"
             if self._effort is TuningEffort.WHOLE or interpreted:
-                return check_disk_cache(tuner, tuning_key, configs, bench_fn)
+                was_held = check_disk_cache(tuner, tuning_key, configs, bench_fn)
+                if not was_held:
+                    self._rank(tuner, tuning_key, configs, _timed_ms(tuner, configs))
+                return was_held
             with contextlib.suppress(_NotHeldError):
                 return check_disk_cache(tuner, tuning_key, configs, _not_held)
             self._chosen.append((tuner, tuning_key))
@@ -99,7 +111,7 @@ class TuningInLess:
             return True
         try:
             with self._log.tuning():
-                self._tune(tuner, configs, bench_fn)
+                self._tune(tuner, tuning_key, configs, bench_fn)
         except BaseException:
             tuner.cache.pop(tuning_key, None)
             raise
@@ -108,31 +120,84 @@ class TuningInLess:
         write(file, {"index": index})
         return False
 
-    def _tune(self, tuner: Any, configs: list[Any], bench_fn: Callable[[], None]) -> None:
-        """Have the tuner time its configs, which it does one after the other in their order."""
-        took_ms: list[float] = []
-
-        def briefly(kernel_call: Callable[[], Any], *_: Any, **__: Any) -> list[float]:
-            took_ms.append(math.inf)  # unless it comes to its end
-            took_ms[-1] = _rough_ms(kernel_call)
-            return [took_ms[-1]] * _FIGURES
-
-        with mock.patch.object(tuner, "do_bench", briefly):
-            bench_fn()
-        if self._effort is not TuningEffort.SHORT or len(took_ms) != len(configs):
+    def _tune(
+        self, tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
+    ) -> None:
+        """Have the tuner time its configs, or the best of them, roughly; then perhaps once more."""
+        among = self._best_of_first(tuner, tuning_key, configs)
+        took_ms = _roughly(tuner, among, bench_fn)
+        if len(among) < len(configs) and math.isinf(min(took_ms, default=math.inf)):
+            among = configs  # none of those can be launched now
+            took_ms = _roughly(tuner, among, bench_fn)
+        if len(among) < len(configs):
+            tuner.configs_timings = {}  # there are none of the others, for anybody who reads them
+        if len(took_ms) != len(among):
             return
-        ranked = dict(zip(configs, took_ms, strict=True))  # of equal ones the last is known
-        best = {*sorted(ranked, key=ranked.__getitem__)[:BEST]}
-        places, whole = iter(configs), tuner.do_bench
+        ranked = dict(zip(among, took_ms, strict=True))  # of equal ones the last is known
+        if len(among) == len(configs):
+            self._rank(tuner, tuning_key, configs, [ranked[config] for config in configs])
+        if self._effort is TuningEffort.SHORT:
+            with _only(tuner, sorted(ranked, key=ranked.__getitem__)[:BEST]):
+                bench_fn()
+            tuner.configs_timings = {}
 
-        def of_the_best(kernel_call: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
-            if next(places, None) not in best:
-                return _Slower()
-            return whole(kernel_call, *args, **kwargs)
+    def _best_of_first(self, tuner: Any, tuning_key: Any, configs: list[Any]) -> list[Any]:
+        """What is enough to choose from: all where nobody knows how the first text's ranked."""
+        most = BEST if self._effort is TuningEffort.ROUGH else LOOKED_AT
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            file = file_of(self._first / _RANKED, of_tuner(tuner, tuning_key, configs))
+            best = {*json.loads(file.read_text())["ranked"][:most]}
+            return [config for place, config in enumerate(configs) if place in best]
+        return configs
 
-        with mock.patch.object(tuner, "do_bench", of_the_best):
-            bench_fn()
-        tuner.configs_timings = {}  # no timings for anybody who reads them
+    def _rank(
+        self, tuner: Any, tuning_key: Any, configs: list[Any], took_ms: Sequence[float]
+    ) -> None:
+        """Note which configs were best; only those of the first text count for others."""
+        if self._folder == self._first and len(took_ms) == len(configs):
+            ranked = sorted(range(len(configs)), key=took_ms.__getitem__)
+            known = [place for place in ranked if math.isfinite(took_ms[place])]
+            file = file_of(self._first / _RANKED, of_tuner(tuner, tuning_key, configs))
+            write(file, {"ranked": known})
+
+
+def _roughly(tuner: Any, among: Sequence[Any], bench_fn: Callable[[], None]) -> list[float]:
+    """Have the tuner choose by a few launches of each.
+
+    Returns:
+        What a launch of each takes, in ms and in the order of `among`.
+    """
+    took_ms: list[float] = []
+
+    def briefly(kernel_call: Callable[[], Any], *_: Any, **__: Any) -> list[float]:
+        took_ms.append(math.inf)  # unless it comes to its end
+        took_ms[-1] = _rough_ms(kernel_call)
+        return [took_ms[-1]] * _FIGURES
+
+    with _only(tuner, among), mock.patch.object(tuner, "do_bench", briefly):
+        bench_fn()
+    return took_ms
+
+
+@contextlib.contextmanager
+def _only(tuner: Any, among: Sequence[Any]) -> Iterator[None]:
+    """In the block the tuner finds all other configs slower, without compiling them."""
+    wanted, bench = {*among}, tuner._bench
+    leave_uncompiled(tuner, wanted)
+
+    def of_them(*args: Any, config: Any, **meta: Any) -> Any:
+        return bench(*args, config=config, **meta) if config in wanted else _Slower()
+
+    with mock.patch.object(tuner, "_bench", of_them):
+        yield
+
+
+def _timed_ms(tuner: Any, configs: list[Any]) -> list[float]:
+    """What a tuner has just measured of each config, in ms; empty where it does not say."""
+    with contextlib.suppress(AttributeError, LookupError, TypeError):
+        timings = [tuner.configs_timings[config] for config in configs]
+        return [float(each[0] if isinstance(each, list | tuple) else each) for each in timings]
+    return []
 
 
 class _Slower:

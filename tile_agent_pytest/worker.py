@@ -164,7 +164,8 @@ class PytestSession:
         self._imports: InstalledImports | None = None
         if self._wanted is None:  # who asks for all tests asks what they import, too
             self._imports = InstalledImports([job["cwd"], *job["sys_path"]], job["env"])
-        self._tuning = tuned.hold(Path(job["tuned"]), lambda: self._running)
+        first = Path(job["tuned_first"])
+        self._tuning = tuned.hold(Path(job["tuned"]), lambda: self._running, first)
         self._pid = os.getpid()
         self._ended = 0
         self.scratch = tempfile.mkdtemp(prefix="pytest-")

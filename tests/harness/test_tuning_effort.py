@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ import torch
 import triton
 import triton.runtime.autotuner
 
-from tile_agent_pytest import tuned
+from tile_agent_pytest import tuned, tuning_effort
 from tile_agent_pytest.stand_in_driver import StandInDriver
 from tile_agent_pytest.tuning_effort import TuningEffort
 
@@ -79,8 +80,9 @@ class Driver(StandInDriver):
 
 
 triton.runtime.driver.set_active(Driver(90))
-folder, passes = Path(sys.argv[1]), sys.argv[2]
-held = tuned.hold(folder / "tuned", lambda: "test")
+folder, passes, text, fail, looked_at = Path(sys.argv[1]), *sys.argv[2:]
+tuning_effort.LOOKED_AT = int(looked_at)
+held = tuned.hold(folder / text, lambda: "test", folder / "tuned")
 sys.path.insert(0, sys.argv[1])
 import kernel
 
@@ -90,6 +92,8 @@ run = triton.runtime.jit.JITFunction.run
 def counted(self, *args, **kwargs):
     global now_ms
     if not kwargs["warmup"]:
+        if kwargs["BLOCK"] in json.loads(fail):
+            raise triton.runtime.errors.OutOfResources(1, 0, "shared memory")
         launched.append(kwargs["BLOCK"])
         now_ms += kwargs["BLOCK"] / 1000
     return run(self, *args, **{**kwargs, "warmup": True})
@@ -120,12 +124,29 @@ AS_TIMED = {"as_timed": True}
 LOOKED_AT = {"stepped": True, "short": True}
 
 
-def passes(folder: Path, *requests: dict[str, Any]) -> list[dict[str, Any]]:
+def passes(
+    folder: Path,
+    *requests: dict[str, Any],
+    text: str = "tuned",
+    fail: Sequence[int] = (),
+    looked_at: int = 8,
+) -> list[dict[str, Any]]:
+    """What the passes of one process find.
+
+    Args:
+        folder: of the kernel, and of what is kept.
+        requests: one a pass.
+        text: of the kernel; the first is called `tuned`.
+        fail: blocks that cannot be launched.
+        looked_at: configs that a short look at another text chooses from.
+    """
+    arguments = json.dumps(requests), text, json.dumps(fail), str(looked_at)
+    cache = str(folder / f"cache-of-{text}")
     ended = run_python(
         PROGRAM,
         str(folder),
-        json.dumps(requests),
-        environment={"TRITON_CACHE_DIR": str(folder / "cache"), "TRITON_CACHE_AUTOTUNING": "1"},
+        *arguments,
+        environment={"TRITON_CACHE_DIR": cache, "TRITON_CACHE_AUTOTUNING": "1"},
         kind="compiler",
     )
     assert ended.returncode == 0, ended.stderr
@@ -135,7 +156,7 @@ def passes(folder: Path, *requests: dict[str, Any]) -> list[dict[str, Any]]:
 
 def notes(folder: Path) -> list[Path]:
     """What timings wrote down."""
-    return [*(folder / "tuned").glob("*.json"), *(folder / "cache").rglob("*.autotune.json")]
+    return [*(folder / "tuned").glob("*.json"), *folder.glob("cache*/**/*.autotune.json")]
 
 
 def test_a_rough_choice_takes_few_launches_and_is_none_of_what_is_timed(folder: Path) -> None:
@@ -184,3 +205,29 @@ def test_a_look_has_the_best_timed_and_keeps_that_for_other_looks(folder: Path) 
     assert tested["best"] == 128 and len(timed["measured"]) == 5
     (known,) = passes(folder, LOOKED_AT)
     assert known == {"best": 512, "launched": [512], "measured": []}
+
+
+def test_a_candidate_chooses_from_those_that_were_best_before(folder: Path) -> None:
+    passes(folder, TESTED)
+    tested, looked = passes(folder, TESTED, LOOKED_AT, text="candidate", looked_at=4)
+    assert {*tested["launched"]} == {128, 512, 1024} and tested["best"] == 128
+    assert {*looked["launched"]} == {128, 512, 1024, 2048} and looked["best"] == 512
+    assert sorted(looked["measured"]) == [128, 512, 1024]
+    passes(folder, TIMED)
+    (better,) = passes(folder, TESTED, text="other")
+    assert 512 in better["launched"] and len({*better["launched"]}) == 3
+    (timed,) = passes(folder, TIMED, text="other")
+    assert timed["best"] == 512 and len(timed["measured"]) == 5
+
+
+@pytest.mark.parametrize("request_", [TESTED, LOOKED_AT], ids=["rough", "short"])
+def test_a_candidate_that_none_of_those_fit_has_all(folder: Path, request_: dict[str, Any]) -> None:
+    passes(folder, TESTED)
+    (found,) = passes(folder, request_, text="candidate", fail=[128, 512, 1024], looked_at=3)
+    assert {*found["launched"]} == {2048, 4096} and found["best"] in found["launched"]
+
+
+def test_what_failed_before_is_not_among_them(folder: Path) -> None:
+    passes(folder, TESTED, fail=[128, 512, 1024])
+    (found,) = passes(folder, TESTED, text="candidate")
+    assert {*found["launched"]} == {2048, 4096}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -28,6 +29,9 @@ CACHES = {
 candidate fills what the incumbent reads."""
 
 
+_TUNED = "tuned"
+
+
 @dataclass(frozen=True)
 class KeptFolders:
     """Those of one text of a kernel, compiled as one set of variables says."""
@@ -49,7 +53,20 @@ class KeptFolders:
         chosen = {name: value for name, value in environment.items() if name != VISIBLE_GPUS}
         told = json.dumps(chosen, sort_keys=True).encode()
         digest = hashlib.sha256(told + kernel.read_bytes()).hexdigest()[:16]
-        return cls(logs / "tuned" / digest, logs / "caches" / digest)
+        return cls(logs / _TUNED / digest, logs / "caches" / digest)
+
+    @property
+    def first_tuned(self) -> Path:
+        """The same as `tuned` of the text that was asked about first: a run begins with its origin.
+
+        Which one that is lies beside them, for a run that goes on.
+        """
+        note = self.tuned.parent.with_suffix(".first")
+        with contextlib.suppress(FileExistsError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            with note.open("x", encoding="utf-8") as file:
+                file.write(self.tuned.name)
+        return self.tuned.parent / note.read_text(encoding="utf-8")
 
     def variables(self) -> dict[str, str]:
         """What tells the packages where to keep theirs."""

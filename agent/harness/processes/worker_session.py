@@ -106,6 +106,7 @@ class WorkerSession(CallOrders):
                 "repeat": repeat,
                 "opens_gpu": opens_gpu,
                 "tuned": str(kept.tuned),
+                "tuned_first": str(kept.first_tuned),
                 "env": {
                     "PYTHONPATH": ":".join(str(path) for path in checkout.sys_path),
                     **kept.variables(),
