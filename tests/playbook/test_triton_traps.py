@@ -623,6 +623,63 @@ def test_exponents_without_one_scale(change: tuple[str, str], reason: str) -> No
     assert reason in refusal("folded-exp2", ONLINE.replace("{stored}", "total").replace(*change))
 
 
+SOFTCAP = (
+    HEAD
+    + """\
+@triton.jit
+def softmax_kernel(x_ptr, y_ptr, scale, cap, n_cols, BLOCK: tl.constexpr, CAPS: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+    score = x * scale
+    if CAPS:
+        {line}
+    score = tl.where(cols < n_cols, score, float("-inf"))
+    numerator = tl.exp(score - tl.max(score, axis=0))
+    y = numerator / tl.sum(numerator, axis=0)
+    tl.store(y_ptr + row * n_cols + cols, y, mask=cols < n_cols)
+
+
+def softmax(x):
+    y = torch.empty_like(x)
+    softmax_kernel[(x.shape[0],)](x, y, 0.25, 1.5, x.shape[1], BLOCK=16, CAPS=x.shape[0] > 2)
+    return y
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "score = cap * tl.sigmoid(score / cap)",
+        "score = cap * tl.abs(score)",
+        "score = score * cap",
+        "score *= cap",
+    ],
+)
+def test_a_score_that_is_scaled_again_in_a_branch_is_not_folded_twice(line: str) -> None:
+    """As of attentions whose scores may be capped."""
+    shown = line if "*=" in line else line.removeprefix("score = ")
+    assert f"gives `{shown}`" in refusal("folded-exp2", SOFTCAP.replace("{line}", line))
+
+
+def test_a_score_that_is_made_anew_in_a_branch_is_folded_there_too(tmp_path: Path) -> None:
+    old = SOFTCAP.replace("{line}", "score = x * cap")
+    new = apply("folded-exp2", old)
+    agree("softmax", [[[3, 16]], [[2, 9]]], old, new, tmp_path)
+
+
+def test_a_name_that_may_be_an_exponent_or_not_is_none(tmp_path: Path) -> None:
+    """What is stored has its scale taken back, or has none: in two branches nobody can tell."""
+    stored = "tl.store(y_ptr + row * n_cols + cols, score, mask=cols < n_cols)"
+    old = SOFTCAP.replace("{line}", "pass").replace(
+        "    y = numerator", f"    if CAPS:\n        score = x\n    {stored}\n    y = numerator"
+    )
+    assert "`score` in line 18 of softmax_kernel may be one or not" in refusal("folded-exp2", old)
+    new = apply("folded-exp2", old.replace("        score = x\n", "        pass\n"))
+    assert "score * 0.693" in new
+
+
 # --- descriptors --------------------------------------------------------------------------------
 
 PRODUCT = playbook.get("tile-descriptors").before

@@ -40,6 +40,8 @@ class Exponents:
     """The scalar factors that the exponents are multiplied by: `sm_scale` of `dot * sm_scale`."""
     outside: list[cst.Name] = field(default_factory=list)
     """Where an exponent is used for anything else; its scale has to be taken back there."""
+    _products: list[cst.CSTNode] = field(default_factory=list)
+    """Of a scale and what it scales."""
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
     _open: set[cst.CSTNode] = field(default_factory=set)
@@ -71,6 +73,7 @@ class Exponents:
             found._trace(given)
         if not found.scales:
             raise NotApplicable(f"{LOOKED_FOR}, and those of {kernel.name} have none")
+        found._look_into_products()
         found._look_around(body)
         return found
 
@@ -127,6 +130,7 @@ class Exponents:
         for scale, other in ((right, left), (left, right)):
             if is_scalar(self.source, scale) and not isinstance(other, cst.Float | cst.Integer):
                 self.scales[scale] = None
+                self._products.append(node)
                 self._seen |= set(descendants(other, cst.Name))
                 return
         raise self._refusal(node)
@@ -163,6 +167,17 @@ class Exponents:
             raise self._refusal(name)
         yield from plain
 
+    def _look_into_products(self) -> None:
+        """Refuse what would be scaled twice: `if softcap: s = softcap * tanh(s / softcap)`, where
+        the `s` of before is an exponent too."""
+        for product in self._products:
+            for name in descendants(product, cst.Name):
+                if name.value in self._names and self._may_be_exponent(name):
+                    raise self._refusal(product)
+
+    def _may_be_exponent(self, name: cst.Name) -> bool:
+        return any(definition in self._open for definition in self._definitions(name))
+
     def _look_around(self, body: cst.CSTNode) -> None:
         """Find the uses of exponents that are no part of an exponent."""
         for name in descendants(body, cst.Name):
@@ -173,9 +188,13 @@ class Exponents:
                 continue
             if isinstance(around, cst.Arg) and around.keyword is name:
                 continue
-            if any(d not in self._open for d in self._definitions(name)):
-                continue  # it is no exponent yet
-            self.outside.append(name)
+            definitions = list(self._definitions(name))
+            if all(definition in self._open for definition in definitions):
+                self.outside.append(name)
+            elif not self._open.isdisjoint(definitions):  # nobody can tell what it is here
+                line, kernel = self.source.line(name), self.kernel.name
+                what = f"`{name.value}` in line {line} of {kernel} may be one or not"
+                raise NotApplicable(f"{LOOKED_FOR}, and {what}")
 
     def _is_target(self, name: cst.Name) -> bool:
         return isinstance(
