@@ -44,10 +44,11 @@ from agent.harness.measuring.budget import (
     raise_outrun,
 )
 from agent.harness.measuring.calibration import BudgetedCalibration
-from agent.harness.measuring.judge import Judge, as_at_baseline, wrong_as_timed
+from agent.harness.measuring.judge import Judge, as_at_baseline
 from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
+from agent.keeping import confirmed
 from agent.launches import of_one_timing
 from agent.least_time import LeastTimes
 from agent.measuring.decision import Status
@@ -57,7 +58,7 @@ from agent.measuring.screening import ScreenResult
 from agent.options import PLAYBOOK
 from agent.proposers.base import Exhausted, Proposer
 from agent.scouting import Scouting
-from agent.state import Phase, Run, decided, may_mend, started, stop_detail, stop_reason
+from agent.state import Phase, Run, may_mend, started, stop_detail, stop_reason
 from agent.sweep import Sweep, variant
 from agent.target import left_alone
 from agent.transitions import advance
@@ -320,9 +321,9 @@ class Effects:
             self.candidates.timed(run, {run.candidate.sha})
         # a run knows configs by their names in the journal, where no secret is
         measured = without_secrets(Measured(outcome))
-        verdict = decided(run, measured.comparison)
-        if verdict.status is Status.KEEP and (bad := wrong_as_timed(self.judge, there, ends)):
-            return Failed.of(bad, may_mend=may_mend(run))
+        verdict = confirmed(self.judge, run, measured.comparison, (incumbent, there), ends)
+        if isinstance(verdict, Failure):
+            return Failed.of(verdict, may_mend=may_mend(run))
         mendable = verdict.status is Status.REVERT and may_mend(run)
         return replace(measured, verdict=verdict, mendable=mendable)
 

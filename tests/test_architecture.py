@@ -26,7 +26,7 @@ TIERS = """
     assistant  mcp  skillbook  finalizing
     session
     loop
-    watched  scouting  planning  finishing
+    watched  scouting  planning  finishing  keeping
     sweep  asking
     candidates  captured  profiled  collecting  compiling
     proposers

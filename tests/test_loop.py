@@ -415,9 +415,54 @@ def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Pa
     journal.close()
     assert run.subset is not None and len(run.subset.configs) == 3
     assert judge.looked_on == {("c0", "c7")}
-    assert judge.compared_on == {run.subset.configs}
+    assert judge.compared_on == {
+        run.subset.configs,
+        ("c1", "c2"),
+    }  # what was left out, before a keep
     (screened,) = (e.event for e in read(journal.path) if isinstance(e.event, Screened))
     assert screened.configs == ("c0", "c7")
+
+
+class SlowerElsewhere(LongPass):
+    """What is faster where comparisons look is slower where they do not, or fails there."""
+
+    def __init__(self, failure: Failure | None = None) -> None:
+        super().__init__()
+        self.failing = failure
+
+    def compare(self, ours: Checkout, theirs: Checkout, *args: Any, **rest: Any) -> Any:
+        if "c1" not in self.on:
+            return super().compare(ours, theirs, *args, **rest)
+        return self.failing or super().compare(theirs, ours, *args, **rest)
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "said"),
+    [
+        (
+            None,
+            Status.REVERT,
+            "c is 100.0 % slower (at least 99.7 %); the comparison had left it out",
+        ),
+        (Failure(Status.CRASH, correct=True, reason="killed"), Status.CRASH, "killed"),
+        (Failure(Status.CRASH, correct=True, reason="", unmeasured=True), Status.KEEP, "faster by"),
+    ],
+    ids=["slower", "failing", "unknown"],
+)
+def test_a_keep_has_to_stand_on_the_configs_that_comparisons_leave_out(
+    tmp_path: Path, failure: Failure | None, status: Status, said: str
+) -> None:
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    judge = SlowerElsewhere(failure)
+    step = Step("double", (kernel(0.5),))
+    scripted = ScriptedRun(repo, (step,), Options(calibration_budget_s=90.0))
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=judge)
+    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 1)
+    journal.close()
+    assert run.rows[1].status is status
+    assert run.rows[1].reason.startswith(said)
+    assert run.subset is not None and judge.on == run.subset.configs
 
 
 class SlowLineUps(ScriptedLineUps):

@@ -115,7 +115,7 @@ def decide(
         since_origin: config -> the incumbent against the origin, where anything has been kept.
     """
     overall = comparison.overall
-    if slower := _slower(comparison, rules) or _slower_in_all(
+    if slower := slower_config(comparison, rules) or _slower_in_all(
         comparison, rules, since_origin or {}
     ):
         return Verdict(Status.REVERT, Gain.NONE, slower)
@@ -190,7 +190,7 @@ def _held(comparison: Comparison) -> str:
     return ""
 
 
-def _slower(comparison: Comparison, rules: Rules) -> str:
+def slower_config(comparison: Comparison, rules: Rules) -> str:
     """Which config lost more than it may, and how much; empty where none did."""
     regressed = [c for c in comparison.configs if rules.regressed(c.effect)]
     if not regressed:

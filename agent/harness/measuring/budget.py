@@ -22,6 +22,7 @@ ITERATION_SHARE = 0.6
 """The part of an iteration's time that a comparison of the usual length may take."""
 USUAL_PAIRS, MOST_PAIRS = ComparisonPlan().looks[0], ComparisonPlan().looks[-1]
 """Of a comparison."""
+FEWEST_PAIRS = ComparisonPlan().least
 CALIBRATION_PAIRS = ComparisonPlan().calibration_looks[-1]
 """What a calibration takes where there is noise."""
 
@@ -113,6 +114,23 @@ def final_subset(run: Run) -> Subset | None:
     most_pair_s = most_s / USUAL_PAIRS
     fitting = held.fitting(most_pair_s, run.baseline.kernels, besides=subset.configs)
     return without(run.baseline.costs, subset.too_large, fitting)
+
+
+def left_out_subset(run: Run) -> Subset | None:
+    """The configs that comparisons leave out, as far as a usual one of those fits into its time;
+    None where there are none, the user has left them out, or not even a short one would fit."""
+    subset, cost, baseline = run.subset, run.pair_cost, run.baseline
+    if subset is None or cost is None or baseline is None or baseline.compared:
+        return None
+    within_s = run.options.comparison_budget_s
+    if run.options.time_budget_s is not None:
+        within_s = min(within_s, run.options.time_budget_s - run.spent_s)
+    others = cost.of({*subset.left_out} - {*subset.too_large})
+    chosen = others.fitting(within_s / USUAL_PAIRS, baseline.kernels)
+    if not others.costs or others.pairs(within_s, chosen) < FEWEST_PAIRS:
+        return None
+    names = {config for each in others.costs for config in each.latencies_ms}
+    return of_names(baseline.costs, chosen.configs if chosen else names)
 
 
 SCREEN_START_S = 4.0
