@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 REFERENCE = typer.Option(
     "--reference",
-    help="What is right: an expression over the arguments and torch, or FILE.py:function. "
-    "Of several results, None stands for one that is not compared.",
+    help="What is right: an expression over the arguments and torch, or FILE.py:function, "
+    "which is given them by name where it has all the names. Of several results, None stands for "
+    "one that is not compared.",
 )
 SHAPES = typer.Option(
     help='JSON, argument -> shape or value: {"x": ["N", 4096], "eps": 1e-5}. '

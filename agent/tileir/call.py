@@ -81,6 +81,7 @@ def read_call(
     given = _object(shapes, "--shapes", '{"x": [4096, 1024]}')
     types = _object(dtypes or "{}", "--dtypes", '{"x": "bfloat16"}')
     _check_names(name, wrapper, parameters, given)
+    given = _in_order(parameters, given)
     if name != wrapper.name:
         given = _in_places(name, parameters, given)
     tensors = {n: v for n, v in given.items() if isinstance(v, list)}
@@ -130,6 +131,12 @@ def _launching(source: Source, by_name: Mapping[str, Function]) -> Function:
         found = ", ".join(launching) or "none"
         raise UsageError(f"--function: say which to call ({found} of {source.path} launches)")
     return by_name[next(iter(launching))]
+
+
+def _in_order(parameters: Sequence[cst.Param], given: Mapping[str, Any]) -> dict[str, Any]:
+    """As the function has them: a reference may take them by their places."""
+    names = (p.name.value for p in parameters if p.name.value in given)
+    return {**{name: given[name] for name in names}, **given}
 
 
 def _in_places(

@@ -169,6 +169,21 @@ def test_a_reference_in_a_file_and_values_that_are_no_tensors(tmp_path: Path) ->
 
 
 @pytest.mark.full
+@pytest.mark.parametrize(
+    "parameters", ["x, y", "y, x", "first, second"], ids=["names", "swapped", "places"]
+)
+def test_the_order_of_the_shapes_is_not_that_of_the_arguments(
+    tmp_path: Path, parameters: str
+) -> None:
+    minus = ADD.replace("x + tl.load", "x - tl.load")
+    first, second = ("x", "y") if "x" in parameters else ("first", "second")
+    right = f"def right({parameters}):\n    return {first} - {second}\n"
+    (tmp_path / "right.py").write_text(right)
+    for shapes in ({"x": [130], "y": [130]}, {"y": [130], "x": [130]}):
+        assert verify(tmp_path, minus, "right.py:right", shapes)["correct"] is True
+
+
+@pytest.mark.full
 def test_dtypes(tmp_path: Path) -> None:
     halves = ("--dtypes", '{"x": "float16", "y": "float16"}')
     assert verify(tmp_path, ADD, "x + y", BOTH, *halves)["correct"] is True

@@ -5,6 +5,7 @@ The kernel's file is not imported here, unless the reference is one of its funct
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,23 @@ NAMED = 8
 
 
 def reference_of(named: Message) -> Callable[[dict[str, Any]], Any]:
-    """An expression over the arguments' names and `torch`, or a function of a file."""
+    """An expression over the arguments' names and `torch`, or a function of a file: by their names
+    where it has them all, else by their places in the function that is judged."""
     import torch
 
     if "expression" in named:
         code = compile(named["expression"], "--reference", "eval")
         return lambda made: eval(code, {"torch": torch, **made})
     function = getattr(load(named["file"], named["name"]), named["function"])
-    return lambda made: function(*made.values())
+    return lambda made: _called(function, made)
+
+
+def _called(function: Callable[..., Any], made: dict[str, Any]) -> Any:
+    try:
+        inspect.signature(function).bind(**made)
+    except (TypeError, ValueError):  # other names, or those of a function that is not Python's
+        return function(*made.values())
+    return function(**made)
 
 
 def judged(
