@@ -109,6 +109,26 @@ def test_captured_tests_stand_beside_those_of_the_kernels_name(tmp_path: Path) -
     assert set(target_of(repo, "add.py").tests) == {*captured, *importing}
 
 
+def test_tests_of_another_module_of_that_name(tmp_path: Path) -> None:
+    """As torchao has a `kernels.py` in each of a dozen packages."""
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/one/__init__.py": "",
+        "pkg/one/kernels.py": CUTILE,
+        "pkg/one/mm.py": "from .kernels import add\n",
+        "pkg/two/__init__.py": "",
+        "pkg/two/kernels.py": CUTILE,
+        "test/one/test_mm.py": "from pkg.one.mm import add\n",
+        "test/two/test_kernels.py": "from pkg.two.kernels import add\n",
+    }
+    repo = make_repo(tmp_path / "one", files)
+    assert target_of(repo, "pkg/one/kernels.py").tests == ("test/one/test_mm.py",)
+    assert target_of(repo, "pkg/two/kernels.py").tests == ("test/two/test_kernels.py",)
+    loose = {"test/one/test_kernels.py": "from pkg import ops\n", "pkg/ops.py": ""}
+    repo = make_repo(tmp_path / "two", {**files, **loose})
+    assert target_of(repo, "pkg/one/kernels.py").tests == ("test/one/test_kernels.py",)
+
+
 def test_captured_tests_of_another_file_of_that_name(tmp_path: Path) -> None:
     """As the rotary embeddings of two models; one is taken out of its package by its folder."""
     packages = {f"{name}/__init__.py": "" for name in ("pkg", "pkg/one", "pkg/two")}
