@@ -18,6 +18,7 @@ The job is one JSON object:
     ahead            how many of the others are compiled too, of which nothing is told: the packages
                      keep them for later processes
     compile_s        seconds for one compile
+    timeout_s        seconds for everything
     at_once          how many compiles run at a time
     assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
                      `compile_cutile`, with a text for each parameter of each variant in
@@ -66,6 +67,8 @@ PACKAGES = {
 TOOLS = ("cuobjdump", "nvdisasm", "tileirdisasm")
 AHEAD_S = 10.0
 """For the launches of which nothing is told."""
+TESTS_SHARE = 1 / 2
+"""Of the whole time, after which no further test is begun where some have launched something."""
 TIMING = {"tile_bench", "benchmark"}
 """Fixtures that make a test a perf test."""
 
@@ -165,7 +168,7 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
 
     from tile_agent_pytest import plugin
 
-    session = _Session(recorder)
+    session = _Session(recorder, TESTS_SHARE * job["timeout_s"])
     arguments = [
         *job["pytest"],
         "-pno:tile_agent",  # registered by hand: it may not be installed here at all
@@ -183,7 +186,7 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
     plugin.gate = _calling_once(recorder)
     with _pretending(job), _recording(job)(recorder, sm=job["sm"]):
         code = int(pytest.main(arguments, plugins=[plugin, session]))
-    if code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    if session.is_cut or code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return session.failures, False
     none = code == pytest.ExitCode.NO_TESTS_COLLECTED
     session.failures.append("pytest finds no tests" if none else f"pytest ended with code {code}")
@@ -191,12 +194,17 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
 
 
 class _Session:
-    """The pytest plugin that tells the recorder which test is running."""
+    """The pytest plugin that tells the recorder which test is running, and ends them in time: what
+    they have launched by then is compiled, where they have launched anything."""
 
-    def __init__(self, recorder: LaunchRecorder) -> None:
+    def __init__(self, recorder: LaunchRecorder, within_s: float) -> None:
         self._recorder = recorder
+        self._within_s = within_s
+        self._began_s = time.monotonic()
+        self._ran = 0
         self.failures: list[str] = []
         self.began = False
+        self.is_cut = False
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """What is launched from here on is this test's."""
@@ -204,6 +212,17 @@ class _Session:
         self._recorder.test = item.nodeid
         fixtures = getattr(item, "fixturenames", ())  # a benchmark script has none
         self._recorder.timed = "perf" in item.name or bool(TIMING & {*fixtures})
+
+    def pytest_runtest_teardown(self, item: Any, nextitem: Any) -> None:
+        """No other test where the time is over."""
+        self._ran += 1
+        took_s = time.monotonic() - self._began_s
+        if nextitem is None or took_s < self._within_s or not self._recorder.launches:
+            return
+        self.is_cut = True
+        said = f"{self._ran} of {len(item.session.items)} tests ran in {took_s:.0f} s"
+        self.failures.insert(0, f"{said} (--tests names others, --timeout-s gives them more)")
+        item.session.shouldstop = said
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the reason of a failure; where nothing was launched it says why."""

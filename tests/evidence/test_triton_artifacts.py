@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,29 @@ def test_a_test_that_never_ends(tmp_path: Path) -> None:
     test = TEST.replace("    tile_bench", "    import time\n    time.sleep(600)\n    tile_bench")
     with pytest.raises(UsageError, match="cannot be run: not done after 6 s: killed"):
         evidence(tmp_path, TRITON, test=test, timeout_s=6)
+
+
+@pytest.mark.full
+def test_what_was_launched_in_time_is_compiled(tmp_path: Path) -> None:
+    """As of FlagAttention's tests, which take longer than anybody waits; each takes seconds."""
+    more = """
+
+import pytest
+import time
+
+
+@pytest.mark.parametrize("n", range(100))
+def test_more(n):
+    time.sleep(4)
+    run()
+"""
+    found = evidence(tmp_path, TRITON, test=TEST + more, timeout_s=20)
+    assert len(found.artifacts) == 1
+    (said,) = found.failures
+    assert re.fullmatch(
+        r"[34] of 101 tests ran in 1\d s \(--tests names others, --timeout-s gives them more\)",
+        said,
+    )
 
 
 @pytest.mark.full

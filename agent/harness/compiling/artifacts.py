@@ -214,6 +214,7 @@ def prepare(
         "timed_only": wanted.timed_only,
         "most": wanted.most,
         "ahead": wanted.ahead,
+        "timeout_s": timeout_s,
         "compile_s": min(wanted.compile_s, timeout_s),
         "at_once": wanted.at_once,
         "assumed": _assumed(file, checkout) if wanted.backend == "cutile" else None,
@@ -282,10 +283,8 @@ def _nothing_launched(
     checkout: Checkout, tested: Mapping[str, Any], failures: Sequence[str], ended: ScriptEnd
 ) -> str:
     said = f"no test launches a kernel of {checkout.kernel}"
-    if tested["uncollected"]:
-        return f"{said}: {failures[0]}"
     if failures:
-        return f"{said}; the first that fails: {failures[0]}"
+        return f"{said}{':' if tested['uncollected'] else '; the first that fails:'} {failures[0]}"
     if ended.code != 0:
         return f"{said}: {ended.fate}"
     return f"{said}: name others with --tests FILE[::TEST]"
