@@ -118,7 +118,7 @@ def recording_launches(
 
     Args:
         tests: node ids of those that run, or files.
-        timeout_s: after so long they are given up.
+        timeout_s: after half of it no other is begun, and after it they are given up.
         silent_s: a line is due after so long.
     """
     begin = time.monotonic()
@@ -126,7 +126,7 @@ def recording_launches(
     def tell() -> None:
         output.progress(
             f"still running {in_brief(tests, MOST_NAMED)} to see what is launched, "
-            f"{time.monotonic() - begin:.0f} s; given up after {timeout_s:g} s; "
+            f"{time.monotonic() - begin:.0f} s; after half of {timeout_s:g} s what was seen counts; "
             "fewer: --tests FILE::TEST"
         )
 
