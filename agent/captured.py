@@ -100,6 +100,7 @@ def capture_tests(
     backend: str,
     files: CaptureFiles,
     stop_after_s: float | None = None,
+    when_interrupted: Callable[[], None] | None = None,
 ) -> CapturedTests:
     """Run a command and make tests of the calls that launch kernels of a file.
 
@@ -110,6 +111,7 @@ def capture_tests(
         backend: its language.
         files: where the tests will lie.
         stop_after_s: when to end the command, and be content with the calls made until then.
+        when_interrupted: has the first interruption do so, too; tells the user.
 
     Raises:
         UsageError: there is no such program.
@@ -122,16 +124,18 @@ def capture_tests(
     told = {"kernel": str(kernel.resolve())}
     roots = _package_roots(kernel.resolve())
     every = import_roots(kernel.resolve())
-    end = run_recorded(command, CALLS, told, variables, stop_after_s, roots, every)
+    end = run_recorded(
+        command, CALLS, told, variables, stop_after_s, roots, every, when_interrupted
+    )
     shown = redact(shlex.join(command), os.environ)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
     found = entries(seen)
-    if not found and failed and not end.stopped:
+    if not found and failed and end.stopped_s is None:
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
         raise CommandFailed(f"{failed}, nothing was written: {mend}")
     if not found:
-        until = f"ended after {stop_after_s:g} s, give it longer; " if end.stopped else ""
+        until = f"ended after {end.stopped_s:.0f} s, give it longer; " if end.stopped_s else ""
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
     names = [backend in test for test in test_names(found)]
     mixed = any(names) and not all(names)  # those that name it would be taken for all
@@ -148,7 +152,7 @@ def capture_tests(
         os.path.relpath(place.folder, files.test.parent.resolve()) if place.folder else "",
     )
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
-    cut = (f"the command was ended after {stop_after_s:g} s",) if end.stopped else ()
+    cut = (f"the command was ended after {end.stopped_s:.0f} s",) if end.stopped_s else ()
     cut = cut or ((end_note,) if failed else ())
     notes = (*cut, *unwritable(seen), *_notes(seen))
     return CapturedTests(files, source, with_own_operators(text).encode(), seen, found, notes)

@@ -57,7 +57,7 @@ def capture(
     Correctness tests compare with the origin, which is frozen beside them; perf tests time the
     shapes that took the most time. The tests are run on the code itself before they are left: what
     differs from itself, since programs write the same places, gets distinct ones or is left out.
-    A command that fails gives tests of the calls that it made until then.
+    A command that fails, or is interrupted, gives tests of the calls that it made until then.
 
     Exit code 3: the command failed, and made no call. 4: it made no call that launches a kernel
     of the file.
@@ -65,6 +65,7 @@ def capture(
     output.use_json(as_json)
     from agent.capture.files import CaptureFiles
     from agent.captured import capture_tests, trying, without_failing
+    from agent.cli.still import capturing
     from agent.errors import CommandFailed, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
     from agent.preflight import read_file
@@ -81,7 +82,16 @@ def capture(
     if not force and (path := files.existing()):
         raise UsageError(f"{path} exists: name another file by --output, or give --force")
     try:
-        found = capture_tests(command, kernel, text, backend.name, files, stop_after_s)
+        with capturing() as say:
+            found = capture_tests(
+                command,
+                kernel,
+                text,
+                backend.name,
+                files,
+                stop_after_s,
+                lambda: say("interrupted: the calls until now are gone on with; once more ends it"),
+            )
         output.progress(trying(found))
         roots = import_roots(kernel.resolve())
         found = without_failing(found, partial(_failing, backend.name, roots))

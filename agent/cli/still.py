@@ -111,6 +111,29 @@ def comparing_with_itself() -> Iterator[Callable[[PairTime], None]]:
 
 
 @contextmanager
+def capturing(silent_s: float = SOON_S) -> Iterator[Callable[[str], None]]:
+    """While the block captures, say so whenever nothing was shown for long; its value shows a line.
+
+    Args:
+        silent_s: a line is due after so long.
+    """
+    still, begin = Still(silent_s), time.monotonic()
+
+    def tell() -> None:
+        output.progress(
+            f"still capturing, {time.monotonic() - begin:.0f} s; Ctrl-C ends the command, and is "
+            "content with the calls that it made until then"
+        )
+
+    def say(line: str) -> None:
+        still.shown()
+        output.progress(line)
+
+    with still.telling(tell):
+        yield say
+
+
+@contextmanager
 def recording_launches(
     tests: Sequence[str], timeout_s: float, silent_s: float = SOON_S
 ) -> Iterator[None]:
@@ -126,8 +149,8 @@ def recording_launches(
     def tell() -> None:
         output.progress(
             f"still running {in_brief(tests, MOST_NAMED)} to see what is launched, "
-            f"{time.monotonic() - begin:.0f} s; after half of {timeout_s:g} s what was seen counts; "
-            "fewer: --tests FILE::TEST"
+            f"{time.monotonic() - begin:.0f} s; after half of {timeout_s:g} s what was seen counts"
+            "; fewer: --tests FILE::TEST"
         )
 
     with Still(silent_s).telling(tell):

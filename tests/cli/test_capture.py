@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -381,6 +384,28 @@ def test_a_command_may_be_ended_with_what_it_has_called_until_then(repo: Path) -
     assert {"SCALE_COPY", "GATHER"} <= cases(repo).keys()
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run(["pgrep", "-f", "endless.py"], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.full
+def test_a_capture_that_is_interrupted_keeps_what_was_called(repo: Path) -> None:
+    """Where nobody knows how long it would take; nothing is left of the command."""
+    write(repo, {"unending.py": "import use\nopen('called', 'w')\nwhile True:\n    pass\n"})
+    command = [PYTHON, "-m", "agent", "capture", "--kernel", KERNEL, "--json", "--"]
+    running = subprocess.Popen(
+        [*command, PYTHON, "unending.py"], cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (repo / "called").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 0, err
+    assert "interrupted: the calls until now are gone on with; once more ends it" in err
+    assert any("the command was ended after" in note for note in json.loads(out)["notes"])
+    assert {"SCALE_COPY", "GATHER"} <= cases(repo).keys()
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(["pgrep", "-f", "unending.py"], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_a_command_that_launches_nothing_is_told_so(repo: Path) -> None:

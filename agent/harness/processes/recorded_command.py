@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import psutil
 
 import tile_agent_pytest
-from agent.errors import UsageError
+from agent.errors import Interrupted, UsageError
 from agent.harness.processes.script import read_answers
 
 _GRACE_S = 5.0
@@ -40,8 +41,8 @@ class CommandEnd:
     """Below zero for a signal."""
     records: tuple[tuple[dict[str, Any], ...], ...]
     """The messages of each process."""
-    stopped: bool = False
-    """It was asked to end, after as long as it was given."""
+    stopped_s: float | None = None
+    """After how long it was asked to end; None: it ended by itself."""
 
 
 def run_recorded(
@@ -52,6 +53,7 @@ def run_recorded(
     stop_after_s: float | None = None,
     sys_path: Sequence[Path] = (),
     also_on_path: Sequence[Path] = (),
+    when_interrupted: Callable[[], None] | None = None,
 ) -> CommandEnd:
     """Run a command as the user would, here and with their variables; it writes to our errors.
 
@@ -64,6 +66,8 @@ def run_recorded(
         sys_path: what its Python processes find before the user's own PYTHONPATH.
         also_on_path: what they find after all else: of a script Python adds its own folder alone,
             and the project's modules may lie above.
+        when_interrupted: tells the user that the first interruption ends the command alone, and
+            what was recorded is gone on with; None: it ends us.
 
     Raises:
         UsageError: there is no such program.
@@ -85,17 +89,24 @@ def run_recorded(
             if "=" in command[0]:
                 mend = f"no shell sets variables here: begin with `env {command[0]}`"
             raise UsageError(f"{command[0]} cannot be run ({problem.strerror}): {mend}") from None
-        stopped = False
+        begin = time.monotonic()
+        stopped_s: float | None = None
         try:
             code = process.wait(stop_after_s)
         except subprocess.TimeoutExpired:
-            stopped, code = True, _stop(process)
+            stopped_s, code = time.monotonic() - begin, _stop(process)
+        except Interrupted:
+            if when_interrupted is None:
+                raise
+            stopped_s = time.monotonic() - begin
+            when_interrupted()
+            code = _stop(process)
         finally:
             if process.returncode is None:  # we were asked to end
                 process.terminate()
                 process.wait()
         records = tuple(tuple(read_answers(path)) for path in sorted(Path(folder).glob("*.jsonl")))
-    return CommandEnd(code, records, stopped)
+    return CommandEnd(code, records, stopped_s)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> int:
