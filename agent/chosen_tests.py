@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeGuard
 
-from agent.importers import Tree, parsed
+from agent.importers import Importers, Tree, module_of, parsed
 
 FEW = 8
 """Tests of a file that are all run: leaving some out would save little."""
@@ -71,6 +71,17 @@ def chosen(
         return ChosenTests(tuple(files))
     notes += [f"left out: {file}, which names nothing that {kernel} defines" for file in silent]
     return ChosenTests(tuple(taken), tuple(notes))
+
+
+def called_after(kernel: str, tests: Iterable[str], importers: Importers) -> Iterator[str]:
+    """Those of tests with the kernel's name that seem to be about it: not those that import another
+    module of that name, and lead to this one by none. Many a project has several `kernels.py`."""
+    name = module_of(kernel).name
+    for test in tests:
+        imported = (module_of(file) for file in importers.imported(test))
+        has_other = any(name in module.parts and module != module_of(kernel) for module in imported)
+        if not has_other or importers.through(kernel, [test], far=True):
+            yield test
 
 
 def loaded_together(tree: Tree, tests: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
-from agent.chosen_tests import chosen, loaded_together
+from agent.chosen_tests import called_after, chosen, loaded_together
 from agent.errors import UsageError
 from agent.frozen_tests import holds
 from agent.importers import Importers, Tree, added_folder, module_of, parsed, takes
@@ -260,7 +260,7 @@ def _found(
     found = list(importers.importing(kernel, tests))
     found += _from_its_folder(tree, kernel, [test for test in tests if test not in found])
     if _all_captured(found):
-        found = sorted({*found, *_called_after_it(kernel, filter(named, tests), importers)})
+        found = sorted({*found, *called_after(kernel, filter(named, tests), importers)})
     if not found:  # pytest collects them where they are named
         loose = sorted(p for p in tree.files if p != kernel and _may_be_test(p))
         found = [p for p in importers.importing(kernel, loose) if _has_tests(tree, p)]
@@ -277,17 +277,6 @@ def _found(
             f" test_{stem}.py: name one with --tests FILE[::TEST], {or_captured(kernel)}"
         )
     return found, sorted(set(through.values()))
-
-
-def _called_after_it(kernel: str, tests: Iterable[str], importers: Importers) -> Iterator[str]:
-    """Those of tests with the kernel's name that seem to be about it: not those that import another
-    module of that name, and lead to this one by none. Many a project has several `kernels.py`."""
-    name = module_of(kernel).name
-    for test in tests:
-        imported = (module_of(file) for file in importers.imported(test))
-        has_other = any(name in module.parts and module != module_of(kernel) for module in imported)
-        if not has_other or importers.through(kernel, [test], far=True):
-            yield test
 
 
 def _from_its_folder(tree: Tree, kernel: str, tests: Iterable[str]) -> Iterator[str]:

@@ -61,6 +61,8 @@ class Sampler(Protocol):
     """Whether a sample calls it; else it replays what was captured, at the same addresses."""
     turns: Turns | None
     """What the captured calls take turns with, where they do."""
+    launches: int
+    """How often it is called for a sample, which is what one of these takes."""
 
     def sample(self, count: int) -> list[float]:
         """So many samples, in ms."""
@@ -115,10 +117,8 @@ class TileBench:
         if self._gate is not None:
             timing = self._gate(config, fn)
         else:
-            sampler, estimate_ms = open_sampler(fn)
-            sampler.sample(count_for(warmup_ms, estimate_ms, at_least=1))
-            samples = sampler.sample(count_for(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
-            timing = Timing(config, tuple(samples), sampler.label)
+            samples, label = sampled(*open_sampler(fn), warmup_ms, rep_ms)
+            timing = Timing(config, tuple(samples), label)
         self._emit(replace(timing, weight=weight))
         return timing.median_ms
 
@@ -176,6 +176,25 @@ def open_sampler(
     return graph, _estimate(graph, MIN_SAMPLES)
 
 
+def sampled(
+    sampler: Sampler, estimate_ms: float, warmup_ms: float, rep_ms: float
+) -> tuple[list[float], str]:
+    """Warm up, and take as many samples as fit into a time.
+
+    Args:
+        sampler: takes them.
+        estimate_ms: what one of them may be.
+        warmup_ms: how long nothing counts.
+        rep_ms: about how much time the samples take together.
+
+    Returns:
+        The samples, in ms, and how they were taken.
+    """
+    each_ms = sampler.launches * estimate_ms
+    sampler.sample(count_for(warmup_ms, each_ms, at_least=1))
+    return sampler.sample(count_for(rep_ms, each_ms, at_least=MIN_SAMPLES)), sampler.label
+
+
 def count_for(budget_ms: float, each_ms: float, *, at_least: int) -> int:
     """How many samples fit into a budget."""
     return max(at_least, min(MAX_SAMPLES, int(budget_ms / each_ms)))
@@ -199,6 +218,7 @@ class OnGpu:
     label = "CUDA events, cold L2"
     calls = True
     turns: Turns | None = None
+    launches = 1
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
@@ -265,6 +285,7 @@ class OnCpu:
     label = "CPU wall time"
     calls = True
     turns: Turns | None = None
+    launches = 1
     keeps_host = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:

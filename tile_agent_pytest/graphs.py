@@ -86,7 +86,7 @@ class AsGraph:
         import torch
 
         self._torch = torch
-        self._launches = GRAPH_LAUNCHES
+        self.launches = GRAPH_LAUNCHES
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -99,7 +99,7 @@ class AsGraph:
         torch.cuda.synchronize()
 
     def _launch(self, fn: Callable[[], Any]) -> None:
-        for _ in range(self._launches):
+        for _ in range(self.launches):
             fn()
 
     def sample(self, count: int) -> list[float]:
@@ -111,11 +111,11 @@ class AsGraph:
             self._graph.replay()
             end.record()
         self._torch.cuda.synchronize()
-        return [start.elapsed_time(end) / self._launches for start, end in pairs]
+        return [start.elapsed_time(end) / self.launches for start, end in pairs]
 
     def burst(self, count: int) -> None:
         """So many launches' worth of replays, and at least one."""
-        for _ in range(max(1, count // self._launches)):
+        for _ in range(max(1, count // self.launches)):
             self._graph.replay()
         self._torch.cuda.synchronize()
 
@@ -134,7 +134,7 @@ class AsColdGraph(AsGraph):
 
     def _launch(self, fn: Callable[[], Any]) -> None:
         try:
-            for left in reversed(range(self._launches)):
+            for left in reversed(range(self.launches)):
                 self._turns.take(left, fn)
         finally:
             self._turns.end()

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.bench import (
-    MIN_SAMPLES,
     REP_MS,
     WARMUP_MS,
     OnGpu,
     Sampler,
     Timing,
-    count_for,
     has_gpu,
     open_sampler,
+    sampled,
 )
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.sampling import thinned
@@ -143,6 +142,8 @@ class TimingTakeover:
                 with self._detector.watching():
                     function()
                 launched = self._detector.seen
+                if not launched:  # a reference: what it takes is nobody's but the test's
+                    warmup_ms, rep_ms = 0.0, 0.0
                 timing = _sampled(config, function, warmup_ms, rep_ms)
             if self._emit is not None:
                 self._emit(timing, through, launched)
@@ -183,10 +184,8 @@ def without_gradients(function: Callable[[], Any], tensors: Any) -> Callable[[],
 
 
 def _sampled(config: str, function: Callable[[], Any], warmup_ms: float, rep_ms: float) -> Timing:
-    sampler, estimate_ms = _opened(function)
-    sampler.sample(count_for(warmup_ms, estimate_ms, at_least=1))
-    samples = sampler.sample(count_for(rep_ms, estimate_ms, at_least=MIN_SAMPLES))
-    return Timing(config, tuple(thinned(samples)), sampler.label)
+    samples, label = sampled(*_opened(function), warmup_ms, rep_ms)
+    return Timing(config, tuple(thinned(samples)), label)
 
 
 def _opened(function: Callable[[], Any]) -> tuple[Sampler, float]:

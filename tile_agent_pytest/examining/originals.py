@@ -43,8 +43,8 @@ WATCHED = {
     "tile_agent_pytest.graphs.AsGraph": "__init__ sample burst _launch",
     "tile_agent_pytest.graphs.AsColdGraph": "__init__ sample burst _launch",
     "tile_agent_pytest.bench.TileBench": "__call__",
-    "tile_agent_pytest.bench": "open_sampler count_for can_be_captured _estimate perf_counter "
-    "SHORT_MS l2_bytes open_graph reachable",
+    "tile_agent_pytest.bench": "open_sampler sampled count_for can_be_captured _estimate "
+    "perf_counter SHORT_MS l2_bytes open_graph reachable",
     "tile_agent_pytest.graphs": "GRAPH_LAUNCHES InputSets Turns _sets can_be_captured "
     "count_of_sets l2_bytes that_can_lie_elsewhere within",
     "tile_agent_pytest.input_sets.InputSets": "__init__ __len__ spread use",
