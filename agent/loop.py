@@ -166,6 +166,7 @@ class Effects:
         verified.check(started(run).kernel)
         written = self.candidates.written()
         checkout = self.candidates.checkout(run, run.incumbent_sha)
+        self.doing(run, "the perf tests, once each")
         limit = PassLimit(MeasuringBudget.of(run.options).calibration_s, run.options.compare_on)
         timing = self.judge.time(checkout, deadline, may_skip=True, limit=limit)
         if isinstance(timing, Failure):
@@ -191,8 +192,7 @@ class Effects:
         )
 
     def _tests_done(self, run: Run, done: int, nodeid: str) -> None:
-        total = len(started(run).tests.correctness)
-        self.doing(run, f"{done} of {total} done, now {nodeid}")
+        self.doing(run, f"{done} of {len(started(run).tests.correctness)} done, now {nodeid}")
 
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.

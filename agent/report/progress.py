@@ -123,7 +123,7 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
         case Scouted():
             return [_scouted(run, event)]
         case Screened():
-            on = f", on {len(event.configs)} configs" if event.configs else ""
+            on = f", on {_count(len(event.configs), 'config')}" if event.configs else ""
             return [_variant(run, result, on) for result in event.results]
         case Verified():
             return [f"     right  {passing(event.passed)} ({event.took_s:.0f} s)"]
