@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TypeGuard
@@ -82,6 +83,19 @@ def called_after(kernel: str, tests: Iterable[str], importers: Importers) -> Ite
         has_other = any(name in module.parts and module != module_of(kernel) for module in imported)
         if not has_other or importers.through(kernel, [test], far=True):
             yield test
+
+
+def benchmarks_of(tree: Tree, kernel: str, importers: Importers) -> tuple[str, ...]:
+    """The files that are called benchmarks and reach a kernel; first those that have its name."""
+    scripts = sorted(path for path in tree.files if path != kernel and _is_benchmark(path))
+    found = list(importers.importing(kernel, scripts)) or [*importers.through(kernel, scripts)]
+    name = module_of(kernel).name
+    return tuple(sorted(found, key=lambda path: name not in PurePosixPath(path).name))
+
+
+def _is_benchmark(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return any(fnmatchcase(name, shape) for shape in ("bench*.py", "*bench.py", "*benchmark.py"))
 
 
 def loaded_together(tree: Tree, tests: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
-from agent.chosen_tests import called_after, chosen, loaded_together
+from agent.chosen_tests import benchmarks_of, called_after, chosen, loaded_together
 from agent.errors import UsageError
 from agent.frozen_tests import holds
 from agent.importers import Importers, Tree, added_folder, module_of, parsed, takes
@@ -46,6 +46,8 @@ class Target:
     """Benchmark scripts with their arguments, relative to the root."""
     import_roots: tuple[str, ...]
     """Folders, relative to the root, that belong on `sys.path`, in order."""
+    scripts: tuple[str, ...] = ()
+    """Files that may be benchmark scripts of it, where none was given."""
     notes: tuple[str, ...] = ()
     """By what the tests were found, where no test imports the kernel or is named after it; what is
     left out of them."""
@@ -117,6 +119,7 @@ def find_target(
         tests=tuple(files),
         benches=tuple(_benches(tree, benches, kernel)),
         import_roots=roots,
+        scripts=() if benches else benchmarks_of(tree, kernel, importers),
         notes=tuple(notes),
     )
 

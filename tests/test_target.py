@@ -129,6 +129,27 @@ def test_tests_of_another_module_of_that_name(tmp_path: Path) -> None:
     assert target_of(repo, "pkg/one/kernels.py").tests == ("test/one/test_kernels.py",)
 
 
+def test_benchmarks_that_reach_the_kernel_are_known_where_none_is_given(tmp_path: Path) -> None:
+    """conch's plans asked for a script, and did not name the one that lies there."""
+    files = {
+        "pkg/__init__.py": "",
+        "pkg/add.py": CUTILE,
+        "pkg/mul.py": "",
+        "pkg/ops.py": "from pkg.add import add\n",
+        "tests/test_add.py": "import pkg.add\n",
+        "benchmarks/all_benchmark.py": "import pkg.add\n",
+        "benchmarks/add_benchmark.py": "from pkg.add import add\n",
+        "benchmarks/mul_benchmark.py": "import pkg.mul\n",
+        "benchmarks/bench_ops.py": "import pkg.ops\n",
+    }
+    repo = make_repo(tmp_path / "one", files)
+    found = ("benchmarks/add_benchmark.py", "benchmarks/all_benchmark.py")
+    assert target_of(repo, "pkg/add.py").scripts == found
+    far = {path: text for path, text in files.items() if path not in found}
+    repo = make_repo(tmp_path / "two", far)
+    assert target_of(repo, "pkg/add.py").scripts == ("benchmarks/bench_ops.py",)
+
+
 def test_captured_tests_of_another_file_of_that_name(tmp_path: Path) -> None:
     """As the rotary embeddings of two models; one is taken out of its package by its folder."""
     packages = {f"{name}/__init__.py": "" for name in ("pkg", "pkg/one", "pkg/two")}

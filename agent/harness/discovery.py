@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
@@ -39,6 +40,8 @@ class Selection:
     """The kinds of tests without which nothing can be done."""
     benches: tuple[str, ...] = ()
     """Benchmark scripts: perf tests in place of others, unless `perf_k` names some."""
+    scripts: tuple[str, ...] = ()
+    """What may be benchmark scripts, to be named where there is no perf test."""
     captured: str = ""
     """A test file whose perf tests are judged by in place of others, unless `perf_k` names some."""
 
@@ -143,9 +146,10 @@ def discover(
                 f"{left + left_perf} bfloat16 tests are left out: Triton's interpreter computes "
                 "bfloat16 wrongly and says nothing"
             )
+    script = next(iter(selection.scripts), "SCRIPT")
     for kind, found, option in (
         (CORRECTNESS, correctness, "--correctness-k"),
-        (PERF, perf, "--perf-k, --bench 'python SCRIPT'"),
+        (PERF, perf, f"--perf-k, --bench {shlex.quote(f'python {script}')}"),
     ):
         if kind in selection.needs and not found:
             run = _file(everything.items[0]) if kind == PERF else ""

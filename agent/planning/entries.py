@@ -18,6 +18,8 @@ _LACKS = re.compile(
     r"|is not autotuned|does not multiply"
 )
 """A reason that names what the kernel does not have."""
+_OF_THE_INTERPRETER = "Triton's interpreter "
+"""A reason that is none on a GPU."""
 
 
 @dataclass(frozen=True)
@@ -93,5 +95,6 @@ def planned_on_gpu(
 def passed_over(reason: str, names: Sequence[str]) -> PassedOver:
     """Tell a near miss from an entry that has nothing to do here, by what the reason says."""
     near_miss = _POINTS.search(reason) is not None
-    foreign = not near_miss and _LACKS.search(reason) is not None
+    of_here = near_miss or reason.startswith(_OF_THE_INTERPRETER)
+    foreign = not of_here and _LACKS.search(reason) is not None
     return PassedOver(tuple(names), reason, near_miss, foreign)

@@ -30,7 +30,8 @@ def text(plan: Plan) -> str:
 
 def _kernels(plan: Plan) -> list[str]:
     lines = [
-        f"           {k.name}, line {k.line}: launched by {', '.join(k.launched_from)}"
+        f"           {k.name}, line {k.line}: {'launched' if k.in_sight else 'named'} by "
+        f"{', '.join(k.launched_from)}"
         for k in plan.kernels
         if k.launched_from
     ]

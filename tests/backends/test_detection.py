@@ -97,6 +97,37 @@ def test_cutile_under_a_tuner() -> None:
     assert found["k"].launched_from == ("run",)
 
 
+def test_kernels_that_are_handed_on_are_not_said_to_be_launched() -> None:
+    """As of kernl, whose functions are given the kernel that they launch."""
+    found = kernels(
+        """
+        import triton
+
+        @triton.jit
+        def one(x): ...
+
+        @triton.jit
+        def two(x): ...
+
+        @triton.jit
+        def three(x): ...
+
+        def run(x, kernel=one):
+            if kernel == two:
+                x = x + 1
+            kernel[(1,)](x)
+
+        def other(x):
+            three[(1,)](x)
+        """,
+        "triton",
+    )
+    told = {name: (k.launched_from, k.in_sight) for name, k in found.items()}
+    assert told["three"] == (("other",), True)
+    assert told["two"] == (("run",), False)
+    assert not told["one"][1]
+
+
 def test_helpers_autotuning_methods_and_comments() -> None:
     found = kernels(
         """

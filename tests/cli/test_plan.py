@@ -133,6 +133,7 @@ def test_what_the_run_refuses_the_plan_refuses(repo: Path) -> None:
         ("k has no loop", False, True),
         ("k is not autotuned", False, True),
         ("BLOCK_SIZE of k is one number: see warps-and-stages", False, False),
+        ("Triton's interpreter has no warps that a short row leaves idle", False, False),
     ],
 )
 def test_a_reason_that_shows_a_place_is_a_near_miss(

@@ -244,6 +244,12 @@ def test_no_perf_tests(project: Project, server: ForkServer) -> None:
     )
 
 
+def test_a_benchmark_that_lies_there_is_named(project: Project, server: ForkServer) -> None:
+    body = "import kernel\ndef test_right(): pass\n"
+    said = refusal(project, server, body, scripts=("benchmarks/one.py", "benchmarks/two.py"))
+    assert "choose them with --perf-k, --bench 'python benchmarks/one.py' or --tests" in said
+
+
 def test_no_correctness_tests(project: Project, server: ForkServer) -> None:
     assert refusal(project, server, "import kernel\ndef test_perf(): pass\n") == (
         "no correctness tests among the 1 collected from test_kernel.py: "

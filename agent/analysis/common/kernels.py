@@ -28,7 +28,9 @@ class KernelFunction:
     constants: tuple[str, ...]
     """Those fixed at compile time: `tl.constexpr`, `ct.Constant`."""
     launched_from: tuple[str, ...]
-    """Functions of the same file that launch it, in order; empty for a helper."""
+    """Functions of the file that launch it, or else hand it on, in order; empty for a helper."""
+    in_sight: bool = True
+    """Whether these launch it; else they name it, and somebody may launch what they are given."""
 
 
 @dataclass(frozen=True)
