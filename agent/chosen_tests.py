@@ -86,11 +86,12 @@ def called_after(kernel: str, tests: Iterable[str], importers: Importers) -> Ite
 
 
 def benchmarks_of(tree: Tree, kernel: str, importers: Importers) -> tuple[str, ...]:
-    """The files that are called benchmarks and reach a kernel; first those that have its name."""
+    """The files that are called benchmarks and reach a kernel; first those that have its name, and little else
+    in theirs."""
     scripts = sorted(path for path in tree.files if path != kernel and _is_benchmark(path))
     found = list(importers.importing(kernel, scripts)) or [*importers.through(kernel, scripts)]
-    name = module_of(kernel).name
-    return tuple(sorted(found, key=lambda path: name not in PurePosixPath(path).name))
+    name, names = module_of(kernel).name, {path: PurePosixPath(path).name for path in found}
+    return tuple(sorted(found, key=lambda path: (name not in names[path], len(names[path]))))
 
 
 def _is_benchmark(path: str) -> bool:

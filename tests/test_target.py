@@ -138,12 +138,14 @@ def test_benchmarks_that_reach_the_kernel_are_known_where_none_is_given(tmp_path
         "pkg/ops.py": "from pkg.add import add\n",
         "tests/test_add.py": "import pkg.add\n",
         "benchmarks/all_benchmark.py": "import pkg.add\n",
+        "benchmarks/add_add_benchmark.py": "import pkg.add\n",
         "benchmarks/add_benchmark.py": "from pkg.add import add\n",
         "benchmarks/mul_benchmark.py": "import pkg.mul\n",
         "benchmarks/bench_ops.py": "import pkg.ops\n",
     }
     repo = make_repo(tmp_path / "one", files)
-    found = ("benchmarks/add_benchmark.py", "benchmarks/all_benchmark.py")
+    named = ("benchmarks/add_benchmark.py", "benchmarks/add_add_benchmark.py")
+    found = (*named, "benchmarks/all_benchmark.py")
     assert target_of(repo, "pkg/add.py").scripts == found
     far = {path: text for path, text in files.items() if path not in found}
     repo = make_repo(tmp_path / "two", far)
