@@ -86,8 +86,8 @@ def called_after(kernel: str, tests: Iterable[str], importers: Importers) -> Ite
 
 
 def benchmarks_of(tree: Tree, kernel: str, importers: Importers) -> tuple[str, ...]:
-    """The files that are called benchmarks and reach a kernel; first those that have its name, and little else
-    in theirs."""
+    """The files that are called benchmarks and reach a kernel; first those that have its name, and
+    little else in theirs."""
     scripts = sorted(path for path in tree.files if path != kernel and _is_benchmark(path))
     found = list(importers.importing(kernel, scripts)) or [*importers.through(kernel, scripts)]
     name, names = module_of(kernel).name, {path: PurePosixPath(path).name for path in found}
