@@ -17,6 +17,8 @@ from typing import TypeGuard
 
 from agent.importers import Importers, Tree, module_of, parsed
 
+BENCHMARKS = ("bench*.py", "*bench.py", "*benchmark.py")
+"""What files of benchmarks are called."""
 FEW = 8
 """Tests of a file that are all run: leaving some out would save little."""
 
@@ -88,15 +90,15 @@ def called_after(kernel: str, tests: Iterable[str], importers: Importers) -> Ite
 def benchmarks_of(tree: Tree, kernel: str, importers: Importers) -> tuple[str, ...]:
     """The files that are called benchmarks and reach a kernel; first those that have its name, and
     little else in theirs."""
-    scripts = sorted(path for path in tree.files if path != kernel and _is_benchmark(path))
+    scripts = sorted(p for p in tree.files if p != kernel and is_called(p, BENCHMARKS))
     found = list(importers.importing(kernel, scripts)) or [*importers.through(kernel, scripts)]
     name, names = module_of(kernel).name, {path: PurePosixPath(path).name for path in found}
     return tuple(sorted(found, key=lambda path: (name not in names[path], len(names[path]))))
 
 
-def _is_benchmark(path: str) -> bool:
-    name = PurePosixPath(path).name
-    return any(fnmatchcase(name, shape) for shape in ("bench*.py", "*bench.py", "*benchmark.py"))
+def is_called(path: str, shapes: Collection[str]) -> bool:
+    """Whether the name of a file is like one of these."""
+    return any(fnmatchcase(PurePosixPath(path).name, shape) for shape in shapes)
 
 
 def loaded_together(tree: Tree, tests: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -11,13 +11,19 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from agent.analysis.common.kernels import KernelFunction
 from agent.backends import detect
 from agent.backends.base import Backend
-from agent.chosen_tests import benchmarks_of, called_after, chosen, loaded_together
+from agent.chosen_tests import (
+    BENCHMARKS,
+    benchmarks_of,
+    called_after,
+    chosen,
+    is_called,
+    loaded_together,
+)
 from agent.errors import UsageError
 from agent.frozen_tests import holds
 from agent.importers import Importers, Tree, added_folder, module_of, parsed, takes
@@ -265,7 +271,7 @@ def _found(
     if _all_captured(found):
         found = sorted({*found, *called_after(kernel, filter(named, tests), importers)})
     if not found:  # pytest collects them where they are named
-        loose = sorted(p for p in tree.files if p != kernel and _may_be_test(p))
+        loose = sorted(p for p in tree.files if p != kernel and is_called(p, _LOOSE))
         found = [p for p in importers.importing(kernel, loose) if _has_tests(tree, p)]
     if _all_captured(found):
         through = importers.through(kernel, tests)
@@ -360,18 +366,12 @@ def or_captured(kernel: str, test: str = "") -> str:
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)
 
 
-_LOOSE = ("test*.py", "*test.py", "*tests.py", "bench*.py", "*bench.py", "*benchmark.py")
+_LOOSE = ("test*.py", "*test.py", "*tests.py", *BENCHMARKS)
+"""What files of tests are called, though not as pytest looks for: `test.py`."""
 
 
 def _is_test(path: str) -> bool:
-    name = PurePosixPath(path).name
-    return fnmatchcase(name, "test_*.py") or fnmatchcase(name, "*_test.py")
-
-
-def _may_be_test(path: str) -> bool:
-    """Whether a file is called a test or benchmark, though not as pytest looks for: `test.py`."""
-    name = PurePosixPath(path).name
-    return any(fnmatchcase(name, shape) for shape in _LOOSE)
+    return is_called(path, ("test_*.py", "*_test.py"))
 
 
 def _has_tests(tree: Tree, path: str) -> bool:

@@ -80,13 +80,13 @@ class AsGraph:
     label = f"CUDA graph of {GRAPH_LAUNCHES} launches, same inputs"
     calls = False
     turns: Turns | None = None
+    launches = GRAPH_LAUNCHES
     keeps_host = False
 
     def __init__(self, fn: Callable[[], Any]) -> None:
         import torch
 
         self._torch = torch
-        self.launches = GRAPH_LAUNCHES
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -37,6 +37,11 @@ class Still:
         """A line was."""
         self._shown = time.monotonic()
 
+    def say(self, line: str) -> None:
+        """Show a line."""
+        self.shown()
+        output.progress(line)
+
     @contextmanager
     def telling(self, tell: Callable[[], None]) -> Iterator[None]:
         """While the block lasts, have it told whenever nothing was shown for long.
@@ -76,17 +81,14 @@ def opened_aloud(request: Request, needs: tuple[str, ...] | None = None) -> Iter
     still, begin = Still(SOON_S), time.monotonic()
     first = "capturing, trying what was captured, and " if request.capture else ""
 
-    def say(line: str) -> None:
-        still.shown()
-        output.progress(line)
-
     def tell() -> None:
         took_s = time.monotonic() - begin
         output.progress(f"still      {first}importing what the tests import, {took_s:.0f} s")
 
     with ExitStack() as stack:
         with still.telling(tell):
-            opening = opened(request, say) if needs is None else opened(request, say, needs)
+            given = (request, still.say)
+            opening = opened(*given) if needs is None else opened(*given, needs)
             session = stack.enter_context(opening)
         yield session
 
@@ -125,12 +127,8 @@ def capturing(silent_s: float = SOON_S) -> Iterator[Callable[[str], None]]:
             "content with the calls that it made until then"
         )
 
-    def say(line: str) -> None:
-        still.shown()
-        output.progress(line)
-
     with still.telling(tell):
-        yield say
+        yield still.say
 
 
 @contextmanager

@@ -654,19 +654,24 @@ def softmax(x):
         "score = cap * tl.sigmoid(score / cap)",
         "score = cap * tl.abs(score)",
         "score = score * cap",
-        "score *= cap",
+        "score = x * cap",
     ],
 )
-def test_a_score_that_is_scaled_again_in_a_branch_is_not_folded_twice(line: str) -> None:
-    """As of attentions whose scores may be capped."""
-    shown = line if "*=" in line else line.removeprefix("score = ")
-    assert f"gives `{shown}`" in refusal("folded-exp2", SOFTCAP.replace("{line}", line))
-
-
-def test_a_score_that_is_made_anew_in_a_branch_is_folded_there_too(tmp_path: Path) -> None:
-    old = SOFTCAP.replace("{line}", "score = x * cap")
+def test_a_score_that_is_scaled_again_in_a_branch_is_not_folded_twice(
+    line: str, tmp_path: Path
+) -> None:
+    """As of attentions whose scores may be capped: it has its scale taken back first."""
+    old = SOFTCAP.replace("{line}", line)
     new = apply("folded-exp2", old)
+    assert new.count("1.442695") == 2
+    assert new.count("0.6931471805599453") == ("score" in line.partition("=")[2])
     agree("softmax", [[[3, 16]], [[2, 9]]], old, new, tmp_path)
+
+
+@pytest.mark.parametrize("line", ["score *= cap", "score = x * tl.max(score, axis=0)"])
+def test_an_exponent_that_is_scaled_in_place_or_a_scale_itself_is_left_alone(line: str) -> None:
+    said = refusal("folded-exp2", SOFTCAP.replace("{line}", line))
+    assert f"line 13 of softmax_kernel gives `{line.removeprefix('score = ')}`" in said
 
 
 def test_a_name_that_may_be_an_exponent_or_not_is_none(tmp_path: Path) -> None:

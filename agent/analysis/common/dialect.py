@@ -207,7 +207,7 @@ class Dialect(ABC):
                 constants=kernel.constants,
                 launched_from=tuple(dict.fromkeys(where(x) for x in kernel.launches))
                 or self.holders(source, kernel),
-                in_sight=bool(kernel.launches) or not self.holders(source, kernel),
+                in_sight=bool(kernel.launches),
             )
             for kernel in self.kernels(source)
         )

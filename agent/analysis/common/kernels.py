@@ -30,7 +30,7 @@ class KernelFunction:
     launched_from: tuple[str, ...]
     """Functions of the file that launch it, or else hand it on, in order; empty for a helper."""
     in_sight: bool = True
-    """Whether these launch it; else they name it, and somebody may launch what they are given."""
+    """Whether these launch it; else they name it, and who is given it may."""
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ class Exponents:
     """The scalar factors that the exponents are multiplied by: `sm_scale` of `dot * sm_scale`."""
     outside: list[cst.Name] = field(default_factory=list)
     """Where an exponent is used for anything else; its scale has to be taken back there."""
-    _products: list[cst.CSTNode] = field(default_factory=list)
-    """Of a scale and what it scales."""
+    _in_place: list[cst.BaseExpression] = field(default_factory=list)
+    """What is multiplied by its scale where it is, as `qk` of `qk *= sm_scale`."""
     _seen: set[cst.CSTNode] = field(default_factory=set)
     _names: set[str] = field(default_factory=set)
     _open: set[cst.CSTNode] = field(default_factory=set)
@@ -73,7 +73,7 @@ class Exponents:
             found._trace(given)
         if not found.scales:
             raise NotApplicable(f"{LOOKED_FOR}, and those of {kernel.name} have none")
-        found._look_into_products()
+        found._check_scaled()
         found._look_around(body)
         return found
 
@@ -116,8 +116,11 @@ class Exponents:
             match definition:
                 case cst.Assign():
                     self._trace(definition.value)
-                case cst.AugAssign(operator=cst.MultiplyAssign()):
-                    self._scale(definition, definition.target, definition.value)
+                case cst.AugAssign(operator=cst.MultiplyAssign(), target=target, value=scale) if (
+                    is_scalar(self.source, scale)
+                ):
+                    self.scales[scale] = None
+                    self._in_place.append(target)
                 case cst.AugAssign(operator=cst.SubtractAssign()):
                     self._trace_name(cst.ensure_type(definition.target, cst.Name))
                     self._trace(definition.value)
@@ -130,8 +133,6 @@ class Exponents:
         for scale, other in ((right, left), (left, right)):
             if is_scalar(self.source, scale) and not isinstance(other, cst.Float | cst.Integer):
                 self.scales[scale] = None
-                self._products.append(node)
-                self._seen |= set(descendants(other, cst.Name))
                 return
         raise self._refusal(node)
 
@@ -167,16 +168,12 @@ class Exponents:
             raise self._refusal(name)
         yield from plain
 
-    def _look_into_products(self) -> None:
-        """Refuse what would be scaled twice: `if softcap: s = softcap * tanh(s / softcap)`, where
-        the `s` of before is an exponent too."""
-        for product in self._products:
-            for name in descendants(product, cst.Name):
-                if name.value in self._names and self._may_be_exponent(name):
-                    raise self._refusal(product)
-
-    def _may_be_exponent(self, name: cst.Name) -> bool:
-        return any(definition in self._open for definition in self._definitions(name))
+    def _check_scaled(self) -> None:
+        """Refuse where a scale, or what is scaled in place, may be an exponent itself."""
+        for node in (*self.scales, *self._in_place):
+            for name in descendants(node, cst.Name):
+                if name.value in self._names and not self._open.isdisjoint(self._definitions(name)):
+                    raise self._refusal(next(self.source.ancestors(node)))
 
     def _look_around(self, body: cst.CSTNode) -> None:
         """Find the uses of exponents that are no part of an exponent."""

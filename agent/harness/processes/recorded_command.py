@@ -100,6 +100,8 @@ def run_recorded(
                 raise
             stopped_s = time.monotonic() - begin
             when_interrupted()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a terminal's Ctrl-C reaches it
+                process.wait(_GRACE_S)
             code = _stop(process)
         finally:
             if process.returncode is None:  # we were asked to end
