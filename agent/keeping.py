@@ -41,8 +41,10 @@ def confirmed(
     judge.compare_on(others)
     outcome = judge.compare(*arms, None, deadline)
     judge.compare_on(run.subset)
-    if isinstance(outcome, Failure):  # the incumbent's, or no evidence: nothing is known of them
-        return verdict if outcome.incumbent or outcome.unmeasured else outcome
+    if isinstance(outcome, Failure):
+        # Nobody has had two of them on the GPU before: where they do not fit nothing is known.
+        is_open = outcome.incumbent or outcome.unmeasured or outcome.lacks_memory
+        return verdict if is_open else outcome
     if slower := slower_config(outcome, run.options.rules):
         reason = f"{slower}; the comparison had left it out"
         return Verdict(Status.REVERT, Gain.NONE, reason)

@@ -443,8 +443,9 @@ class SlowerElsewhere(LongPass):
         ),
         (Failure(Status.CRASH, correct=True, reason="killed"), Status.CRASH, "killed"),
         (Failure(Status.CRASH, correct=True, reason="", unmeasured=True), Status.KEEP, "faster by"),
+        (Failure(Status.CRASH, correct=True, reason="", lacks_memory=("t1",)), Status.KEEP, ""),
     ],
-    ids=["slower", "failing", "unknown"],
+    ids=["slower", "failing", "unknown", "too large"],
 )
 def test_a_keep_has_to_stand_on_the_configs_that_comparisons_leave_out(
     tmp_path: Path, failure: Failure | None, status: Status, said: str
