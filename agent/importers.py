@@ -72,10 +72,10 @@ class _Way:
 
     def may_be_taken(self, source: bytes, statements: bytes) -> bool:
         """Whether a text looks like it; False is certain."""
-        return self.module.name.encode() in statements and (
+        return os.fsencode(self.module.name) in statements and (
             self.names is None
             or b"*" in statements
-            or any(name.encode() in source for name in self.names)
+            or any(os.fsencode(name) in source for name in self.names)
         )
 
 
@@ -162,7 +162,7 @@ class Importers:
         self, ways: Collection[_Way], among: Collection[str], *, by_name: bool = False
     ) -> Iterator[tuple[str, str]]:
         """Each file that goes one of the ways, and the file that its first one leads through."""
-        words = {way.module.name.encode() for way in ways}
+        words = {os.fsencode(way.module.name) for way in ways}
         for path, source in self._tree.read(among).items():
             if not any(word in source for word in words):
                 continue  # parsing every test of a large repository would take minutes

@@ -275,7 +275,7 @@ def test_layer_norm_triton():
 
 def test_perf_layer_norm_triton(tile_bench):
     given = arguments(2, 4096)
-    tile_bench(lambda: layer_norm(*given), warmup_ms=1, rep_ms=20)
+    tile_bench(lambda: layer_norm(*given), warmup_ms=1, rep_ms=100)
 """
 
 
