@@ -89,6 +89,9 @@ class ObservedLaunch:
     """`num_warps` and the like, where the launch or a config gave them."""
     tuning: ObservedTuning | None = None
     """How the config was chosen, where a tuner chose it."""
+    timings: tuple[tuple[str, str], ...] = ()
+    """Test, and what it calls the timing, of all that launched it so; empty where that is not
+    known: only a worker that takes the timings itself sees when they begin."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -135,13 +138,13 @@ def by_cost(launches: Iterable[ObservedLaunch], latency_ms: Mapping[str, float])
 def of_one_timing(
     launches: Iterable[ObservedLaunch], timings: Mapping[str, int]
 ) -> tuple[ObservedLaunch, ...]:
-    """Those of tests that time one thing alone: the others' may be of any of their timings.
+    """Those of which it is known what times them, as of tests that time one thing alone.
 
     Args:
         launches: what was seen.
         timings: node id -> how many timings the test takes, where that is known.
     """
-    return tuple(launch for launch in launches if timings.get(launch.test, 1) <= 1)
+    return tuple(each for each in launches if each.timings or timings.get(each.test, 1) <= 1)
 
 
 def power_of_two(size: int) -> int:

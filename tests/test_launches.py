@@ -54,6 +54,8 @@ def test_a_test_of_two_timings_tells_of_neither() -> None:
     other = replace(LAUNCH, test="tests/test_other.py::test_perf")
     assert of_one_timing((LAUNCH, other), run.timings_of_tests) == (other,)
     assert of_one_timing((LAUNCH, other), {}) == (LAUNCH, other)
+    known = replace(LAUNCH, timings=((LAUNCH.test, "backward"),))
+    assert of_one_timing((LAUNCH, known, other), run.timings_of_tests) == (known, other)
 
 
 def test_a_kept_candidate_s_are_the_incumbent_s() -> None:

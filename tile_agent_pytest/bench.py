@@ -7,10 +7,10 @@ both are measured in the same seconds on inputs that are made only once.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, Protocol
@@ -78,6 +78,10 @@ Gate = Callable[[str, Callable[[], Any]], "Timing"]
 """Takes over a measurement: config and callable in, what was measured out."""
 
 
+InTiming = Callable[[str], contextlib.AbstractContextManager[Any]]
+"""What a timing of that name takes place in."""
+
+
 class TileBench:
     """The `tile_bench` fixture: call it with what is to be timed.
 
@@ -87,9 +91,15 @@ class TileBench:
             tile_bench(lambda: softmax(x))
     """
 
-    def __init__(self, emit: Callable[[Timing], None], gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        emit: Callable[[Timing], None],
+        gate: Gate | None = None,
+        in_timing: InTiming = contextlib.nullcontext,
+    ) -> None:
         self._emit = emit
         self._gate = gate
+        self._in_timing = in_timing
 
     def __call__(
         self,
@@ -114,11 +124,12 @@ class TileBench:
         Returns:
             The median latency in ms.
         """
-        if self._gate is not None:
-            timing = self._gate(config, fn)
-        else:
-            samples, label = sampled(*open_sampler(fn), warmup_ms, rep_ms)
-            timing = Timing(config, tuple(samples), label)
+        with self._in_timing(config):
+            if self._gate is not None:
+                timing = self._gate(config, fn)
+            else:
+                samples, label = sampled(*open_sampler(fn), warmup_ms, rep_ms)
+                timing = Timing(config, tuple(samples), label)
         self._emit(replace(timing, weight=weight))
         return timing.median_ms
 
@@ -134,7 +145,7 @@ def open_gpu() -> None:
     """Have CUDA's context, which takes half a second and more, before anybody waits for it."""
     torch = sys.modules.get("torch")  # what has not imported it by now hardly times with it
     if torch is not None and torch.cuda.is_available():
-        with suppress(RuntimeError):  # the test meets it again, and says what it is
+        with contextlib.suppress(RuntimeError):  # the test meets it again, and says what it is
             torch.empty(1, device="cuda")
 
 

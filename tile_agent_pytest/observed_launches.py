@@ -15,8 +15,9 @@ from tile_agent_pytest.observed_tunings import TuningLog
 Message = dict[str, Any]
 
 LOOKS = 32
-"""Launches of a kernel by a test that are looked at: what comes later repeats what is timed."""
-MOST = 64
+"""Launches of a kernel by a test that are looked at, before its first timing and from the begin of
+each: what comes later repeats what is timed."""
+MOST = 128
 """Different launches of all tests together."""
 _ALIGNMENT = 16
 """Bytes: what Triton specializes a pointer to."""
@@ -31,7 +32,9 @@ class LaunchObserver:
         self._tunings = tunings
         self._found: dict[str, Message] = {}
         self._looks: Counter[str] = Counter()
-        """Kernel -> how many of its launches by the present test were looked at."""
+        """Kernel -> how many of its launches were looked at since the test or timing began."""
+        self._timing: str | None = None
+        """The one that the present test has begun and not ended."""
 
     @property
     def launches(self) -> list[Message]:
@@ -44,6 +47,16 @@ class LaunchObserver:
         self._looks.clear()
         with wrapped(partial(self._watched, test)):
             yield
+
+    @contextlib.contextmanager
+    def timing(self, config: str) -> Iterator[None]:
+        """What is launched in the block is what the present test times under that name."""
+        self._looks.clear()
+        self._timing = config
+        try:
+            yield
+        finally:
+            self._timing = None
 
     def _watched(
         self, test: str, launcher: LaunchFunction, original: Callable[..., Any]
@@ -66,9 +79,16 @@ class LaunchObserver:
         self._looks[function.__name__] += 1
         given = launcher.given_of(*args, **kwargs)
         seen = _described(function.__name__, given)
-        if len(self._found) < MOST and repr(seen) not in self._found:
+        known = self._found.get(repr(seen))
+        if known is None:
+            if len(self._found) >= MOST:
+                return
             tuning = self._tunings.before(function, given.arguments)
-            self._found[repr(seen)] = seen | {"test": test, "tuning": tuning}
+            known = seen | {"test": test, "tuning": tuning, "timings": []}
+            self._found[repr(seen)] = known
+        timing = [test, self._timing]
+        if self._timing is not None and timing not in known["timings"]:
+            known["timings"].append(timing)
 
 
 def _described(kernel: str, given: Given) -> Message:

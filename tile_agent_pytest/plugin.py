@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tile_agent_pytest import bench_scripts
-from tile_agent_pytest.bench import Gate, TileBench, Timing
+from tile_agent_pytest.bench import Gate, InTiming, TileBench, Timing
 from tile_agent_pytest.bench_command import OPTION
 from tile_agent_pytest.guards import Guards
 
@@ -26,6 +26,8 @@ GUARDS = pytest.StashKey[Guards]()
 
 gate: Gate | None = None
 """Set by a worker while its parent wants to order the samples block by block."""
+in_timing: InTiming = contextlib.nullcontext
+"""Set by a worker while it observes which launches are timed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -107,7 +109,7 @@ def tile_bench(request: pytest.FixtureRequest, record_property: Any) -> Iterator
 
     guards = request.config.stash.get(GUARDS, None)
     with guards.suspended() if guards else contextlib.nullcontext():
-        yield TileBench(emit, gate)
+        yield TileBench(emit, gate, in_timing)
 
 
 def as_property(timing: Timing, through: str = "") -> tuple[str, dict[str, Any]]:

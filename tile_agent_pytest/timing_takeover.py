@@ -19,6 +19,7 @@ from typing import Any
 from tile_agent_pytest.bench import (
     REP_MS,
     WARMUP_MS,
+    InTiming,
     OnGpu,
     Sampler,
     Timing,
@@ -33,8 +34,6 @@ SteppedGate = Callable[[str, Callable[[], Any], str], Timing]
 """Takes over a measurement: config, callable, and what it was to be timed with."""
 Emit = Callable[[Timing, str, bool], None]
 """Records a timing, what it was to be timed with, and whether a kernel of the file is launched."""
-Unguarded = Callable[[], contextlib.AbstractContextManager[None]]
-"""What a callable is timed in."""
 _TUNERS = ("triton.runtime.", "torch._inductor.", "torch._dynamo.")
 """Modules that time configs of their own; those are no timings of a test."""
 
@@ -51,10 +50,10 @@ class TimingTakeover:
         "_detector",
         "_emit",
         "_gate",
+        "_in_timing",
         "_is_timing",
         "_kernel_name",
         "_labels",
-        "_unguarded",
         "known",
         "replacements",
         "watch",
@@ -65,7 +64,7 @@ class TimingTakeover:
         self._detector = LaunchDetector(kernel_name)
         self._gate: SteppedGate | None = None
         self._emit: Emit | None = None
-        self._unguarded: Unguarded = contextlib.nullcontext
+        self._in_timing: InTiming = contextlib.nullcontext
         self._labels: list[str] = []
         self._counts: dict[str, int] = {}
         self._is_timing = False
@@ -83,15 +82,15 @@ class TimingTakeover:
         self.watch(owner, name)
 
     @contextlib.contextmanager
-    def serving(self, gate: SteppedGate | None, emit: Emit, unguarded: Unguarded) -> Iterator[None]:
+    def serving(self, gate: SteppedGate | None, emit: Emit, in_timing: InTiming) -> Iterator[None]:
         """Take over the timings of one test while the block lasts.
 
         Args:
             gate: where the parent orders the samples; without one they are taken at once.
             emit: keeps the timings that are taken at once.
-            unguarded: a block in which launches are left alone.
+            in_timing: the block that a timing takes place in, by its name.
         """
-        self._gate, self._emit, self._unguarded, self._counts = gate, emit, unguarded, {}
+        self._gate, self._emit, self._in_timing, self._counts = gate, emit, in_timing, {}
         try:
             yield
         finally:
@@ -136,7 +135,7 @@ class TimingTakeover:
         config = self._config(" ".join([*self._labels, *([label] if label else [])]))
         self._is_timing = True
         try:
-            with self._unguarded():
+            with self._in_timing(config):
                 if self._gate is not None:
                     return self._gate(config, function, through)
                 with self._detector.watching():

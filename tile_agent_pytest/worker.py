@@ -48,7 +48,7 @@ from tile_agent_pytest.examining import comparer
 from tile_agent_pytest.examining.calls import ArgumentLayout, CallRecorder
 from tile_agent_pytest.examining.originals import Originals
 from tile_agent_pytest.examining.programs import StartedPrograms
-from tile_agent_pytest.examining.tensors import give_back_cached
+from tile_agent_pytest.examining.tensors import give_back_all, give_back_cached
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
 from tile_agent_pytest.outcomes import account, clipped, described, outcome_of
@@ -231,6 +231,7 @@ class PytestSession:
                 wanted = [items[nodeid] for nodeid in request["nodeids"]]
                 observer = LaunchObserver(self._kernel_name, self._tuning.log)
                 self._observer = observer if request.get("observes") else None
+                plugin.in_timing = observer.timing if self._observer else contextlib.nullcontext
                 self._within_s = float(request.get("within_s", math.inf))
                 self._tells = bool(request.get("tells"))
                 self._channel.send(self._run(wanted, records=bool(request.get("records"))))
@@ -283,7 +284,8 @@ class PytestSession:
                 outcome | {"benchmark_s": list(self._benchmark_s), "exception": self._exception}
             )
         modules = since_fork.loaded_from(self._kernel_name)
-        _give_back_memory()
+        if "torch" in sys.modules:
+            give_back_all()
         guards = self._config.stash.get(plugin.GUARDS, None)
         return {
             "event": "ran",
@@ -301,6 +303,7 @@ class PytestSession:
     def _taking_over(self, item: pytest.Item) -> Iterator[None]:
         """Have what the test times with functions of its own choice timed as `tile_bench` does."""
         guards = self._config.stash.get(plugin.GUARDS, None)
+        suspended = guards.suspended if guards else contextlib.nullcontext
 
         def gate(config: str, function: Callable[[], Any], through: str) -> Timing:
             return self._step(config, function, through=through)
@@ -309,8 +312,12 @@ class PytestSession:
             record = plugin.as_property(timing, through) if launched else (plugin.ASIDE, through)
             item.user_properties.append(record)
 
-        unguarded = guards.suspended if guards else contextlib.nullcontext
-        with self._takeover.serving(gate if plugin.gate else None, emit, unguarded):
+        @contextlib.contextmanager
+        def in_timing(config: str) -> Iterator[None]:
+            with suspended(), plugin.in_timing(config):
+                yield
+
+        with self._takeover.serving(gate if plugin.gate else None, emit, in_timing):
             yield
 
     def _call(self, request: Message) -> None:
@@ -388,10 +395,3 @@ class PytestSession:
             fixture = (getattr(item, "funcargs", None) or {}).get("benchmark")
             data = getattr(getattr(getattr(fixture, "stats", None), "stats", None), "data", None)
             self._benchmark_s.extend(thinned(data or ()))
-
-
-def _give_back_memory() -> None:
-    """To the GPU: others take their turn, the other arm of a comparison or a candidate's tests."""
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

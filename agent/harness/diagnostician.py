@@ -103,7 +103,7 @@ class Diagnostician:
         asked = works and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
-            *_missing(compiled),
+            *_missing(compiled, timed),
             *_several(facts, source),
             *_unmatched(levels_ms, timed if self.gpu else ()),
         ]
@@ -212,32 +212,37 @@ def rewritten_by(source: Source) -> dict[str, frozenset[str]]:
 def observed_work(
     launches: Sequence[ObservedLaunch], levels_ms: Mapping[str, float]
 ) -> tuple[TimedWork, ...]:
-    """What the timings cover, where nothing was compiled: of tests that time one thing alone.
+    """What the timings cover, where nothing was compiled.
 
-    A launch that a test before it made in the same way is that test's; one of a test that times
-    several things may be any of theirs.
+    A launch of which it is not known what times it is a test's that times one thing alone, and
+    of the first such that was seen to make it; one of a test of several may be any of theirs.
     """
-    found = []
-    for test in dict.fromkeys(launch.test for launch in launches):
+    timings = dict.fromkeys(timing for launch in launches for timing in launch.timings)
+    known = {test for test, _ in timings}
+    found = [
+        _work(test, config, [each for each in launches if (test, config) in each.timings])
+        for test, config in timings
+    ]
+    for test in dict.fromkeys(launch.test for launch in launches if launch.test not in known):
         names = (test, test.partition("::")[2])
         more = tuple(f"{name} " for name in names)
-        if sum(level in names or level.startswith(more) for level in levels_ms) != 1:
-            continue
-        here = [launch for launch in launches if launch.test == test]
-        tensors = {
-            (name, tensor.dtype, tensor.shape): tensor.size_bytes
-            for launch in here
-            for name, tensor in launch.tensors.items()
-        }
-        found.append(
-            TimedWork(
-                test,
-                "forward",
-                tuple(dict.fromkeys((launch.kernel, launch.grid) for launch in here)),
-                tuple(TensorArgument(*key, size) for key, size in tensors.items()),
-            )
-        )
+        if sum(level in names or level.startswith(more) for level in levels_ms) == 1:
+            found.append(_work(test, "forward", [each for each in launches if each.test == test]))
     return tuple(found)
+
+
+def _work(test: str, config: str, launches: Sequence[ObservedLaunch]) -> TimedWork:
+    tensors = {
+        (name, tensor.dtype, tensor.shape): tensor.size_bytes
+        for launch in launches
+        for name, tensor in launch.tensors.items()
+    }
+    return TimedWork(
+        test,
+        config,
+        tuple(dict.fromkeys((launch.kernel, launch.grid) for launch in launches)),
+        tuple(TensorArgument(*key, size) for key, size in tensors.items()),
+    )
 
 
 def _timed(
@@ -258,14 +263,14 @@ def _timed(
     return tuple(found)
 
 
-def _missing(compiled: CompiledCommit | None) -> Iterator[str]:
+def _missing(compiled: CompiledCommit | None, timed: Sequence[object]) -> Iterator[str]:
     if compiled is None:
         yield "what the kernel compiles to is not known here; `tile-agent explain` tells"
         return
     for result in compiled.results:
         if isinstance(result, NotCompiled):
             yield f"{result.launch} for {result.target} is not compiled: {result.reason}"
-    if not compiled.work:
+    if not timed:
         yield "no perf test was seen to launch the kernel"
 
 

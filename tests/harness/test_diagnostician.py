@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,22 @@ def launch(test: str, rows: int, kernel: str = "scale_kernel") -> ObservedLaunch
     spread = ObservedTensor("bfloat16", (rows, 1024), (0, 1), aligned=True)
     tensors = {"x": x, "y": x, "scale": spread}
     return ObservedLaunch(kernel, test, (rows,), {"n": 1024}, tensors, {})
+
+
+def test_each_timing_of_a_test_has_the_launches_that_it_makes() -> None:
+    """What two of them launch is both's, what none was seen to time is nobody's."""
+    test = "bench.py::python bench.py"
+    both = ((test, "n=1"), (test, "n=2"))
+    seen = [
+        replace(launch(test, 8), timings=both),
+        replace(launch(test, 1024, "other_kernel"), timings=both[1:]),
+        launch(test, 4096),
+    ]
+    first, second = observed_work(seen, {f"{test} n=1": 0.1, f"{test} n=2": 0.2})
+    assert (first.test, first.config, second.config) == (test, "n=1", "n=2")
+    assert first.launches == (("scale_kernel", (8,)),)
+    assert second.launches == (("scale_kernel", (8,)), ("other_kernel", (1024,)))
+    assert first.tensor_bytes == 8 * 1024 * (4 + 4) + 1024 * 2
 
 
 def test_what_was_seen_to_be_launched_gives_a_roof_where_nothing_compiles(tmp_path: Path) -> None:

@@ -136,4 +136,35 @@ def test_what_a_pass_shows_is_bounded(tmp_path: Path, interpreted: ForkServer) -
                 scale(torch.ones(1 + 50 * part + n))
     """
     project = Project(tmp_path / "project", test, TRITON)
-    assert len(observed(project, interpreted, observes=True)) == 64
+    assert len(observed(project, interpreted, observes=True)) == 128
+
+
+def test_launches_are_told_with_the_timings_that_make_them(
+    tmp_path: Path, interpreted: ForkServer
+) -> None:
+    """Of a benchmark of many shapes, also the last; what is launched beside them is none's."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    test = """
+        import torch
+        import triton.testing
+        from kernel import scale
+
+        def test_all(tile_bench):
+            x = torch.ones(8)
+            for _ in range(50):
+                scale(x)
+            for n in (8, 16):
+                y = torch.ones(n)
+                tile_bench(lambda: scale(y), config=f"n={n}", warmup_ms=1, rep_ms=5)
+            triton.testing.do_bench(lambda: scale(y), warmup=1, rep=5)
+            scale(torch.ones(32))
+    """
+    project = Project(tmp_path / "project", test, TRITON)
+    with project.arm(interpreted) as arm:
+        seen = arm.run(nodeids(arm), deadline_in(60), observes=True, timed=True).launches
+    test_id = "test_kernel.py::test_all"
+    assert {launch.integers["n"]: launch.timings for launch in seen} == {
+        8: ((test_id, "n=8"),),
+        16: ((test_id, "n=16"), (test_id, "forward")),
+        32: (),
+    }

@@ -14,7 +14,7 @@ from agent.launches import ObservedLaunch, ObservedTensor, ObservedTuning, Tuned
 from tile_agent_pytest.observed_tunings import MOST_CONFIGS
 from tile_agent_pytest.wire import Message
 
-MOST_LAUNCHES = 64
+MOST_LAUNCHES = 128
 """Of one pass, that are kept."""
 MAX_NAME = 200
 """Characters of a kernel, a parameter or a test in them."""
@@ -270,6 +270,10 @@ def read_launch(described: Mapping[str, Any]) -> ObservedLaunch:
         },
         options=_integers(described["options"]),
         tuning=_tuning(tuning) if (tuning := described.get("tuning")) is not None else None,
+        timings=tuple(
+            (_name(test), _name(config))
+            for test, config in described.get("timings", [])[:MOST_LAUNCHES]
+        ),
     )
 
 
