@@ -20,6 +20,7 @@ from agent.frozen_tests import TestPlan
 from agent.harness.discovery import Selection, discover, imports_file
 from agent.harness.processes.confinement import for_run, insist, remedy
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.variables import insist_set
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.options import Request
 from agent.target import Target
@@ -49,8 +50,10 @@ class Collecting:
             logs: a folder for what is printed; it is made.
 
         Raises:
-            UsageError: that interpreter cannot run it, or cannot be confined as was asked.
+            UsageError: that interpreter cannot run it, or cannot be confined as was asked; or a
+                variable that is to be handed on is not set.
         """
+        insist_set(request.options.command.pass_env)
         logs.mkdir(parents=True, exist_ok=True)
         self._request, self._target, self._log = request, target, logs / "collect.log"
         self._start = partial(

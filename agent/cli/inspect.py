@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,16 @@ from agent.cli.reference import (
     Rtol,
     Sizes,
 )
-from agent.cli.shared_options import Benches, Json, Kernel, Python, Sandboxed, Tests
+from agent.cli.shared_options import (
+    Benches,
+    Json,
+    Kernel,
+    PassEnv,
+    Python,
+    Sandboxed,
+    Tests,
+    confined,
+)
 from agent.options import Options, Request, Sandbox
 
 if TYPE_CHECKING:
@@ -160,6 +170,7 @@ def verify(
     timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
     sandbox: Sandboxed = Sandbox.STRICT,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Run the correctness tests on the committed kernel, as the loop does.
@@ -177,7 +188,7 @@ def verify(
         instead = {"--tests": tests, "--correctness-k": correctness_k, "--target": target}
         _only_compared(given, instead)
         asked = Asked(reference or "", shapes or "", dtypes, function, sizes, rtol, atol)
-        _compare(kernel, asked, ProcessLimits(python, timeout_s, sandbox))
+        _compare(kernel, asked, ProcessLimits(python, timeout_s, confined(sandbox, pass_env)))
         return
     if (source := _to_compile(kernel, target)) is not None:
         from agent.harness.compiling.cutile import compile_file
@@ -193,7 +204,8 @@ def verify(
     from agent.measuring.measurement import Failure
     from agent.report.progress import passing
 
-    options = Options(sandbox=sandbox, correctness_workers=1)  # it tries nothing else
+    # It tries nothing else.
+    options = replace(confined(sandbox, pass_env), correctness_workers=1)
     request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
     with opened_aloud(request, ("correctness",)) as session:
         checkout = session.checkout(session.origin_sha)
@@ -220,6 +232,7 @@ def bench(
     timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
     python: Python = sys.executable,
     sandbox: Sandboxed = Sandbox.STRICT,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Run the perf tests on the committed kernel once, as the loop does."""
@@ -229,7 +242,7 @@ def bench(
     from agent.journal import to_json
     from agent.measuring.measurement import Failure
 
-    options = Options(sandbox=sandbox)
+    options = confined(sandbox, pass_env)
     given, named = tuple(tests or ()), tuple(benches or ())
     request = Request(kernel, given, None, perf_k, named, options=options, python=python)
     with opened_aloud(request, ("perf",)) as session:
@@ -258,6 +271,7 @@ def calibrate(
     timeout_s: float = typer.Option(600.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
     sandbox: Sandboxed = Sandbox.STRICT,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Compare the committed kernel with itself: which effects can be told from noise here."""
@@ -268,7 +282,7 @@ def calibrate(
     from agent.measuring.measurement import Failure
     from agent.measuring.resolution import describe_resolution
 
-    options = Options(sandbox=sandbox)
+    options = confined(sandbox, pass_env)
     given, named = tuple(tests or ()), tuple(benches or ())
     request = Request(kernel, given, None, perf_k, named, options=options, python=python)
     with opened_aloud(request, ("perf",)) as session:

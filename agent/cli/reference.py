@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.options import Sandbox
+from agent.options import Options
 
 if TYPE_CHECKING:
     from agent.harness.kernel_calls import KernelCalls
@@ -66,7 +66,7 @@ class ProcessLimits:
 
     python: str
     timeout_s: float
-    sandbox: Sandbox = Sandbox.STRICT
+    options: Options = field(default_factory=Options)
     stop: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
 
@@ -82,7 +82,6 @@ def read(
     from agent.environment import probe
     from agent.harness.kernel_calls import KernelCalls
     from agent.harness.tile_ir import read_machine
-    from agent.options import Options
     from agent.tileir.call import read_call, read_sizes
     from agent.tileir.job import Job
 
@@ -103,7 +102,7 @@ def read(
         timeout_s=limits.timeout_s,
         stop=limits.stop,
         variables=limits.variables,
-        options=Options(sandbox=limits.sandbox),
+        options=limits.options,
     )
     return KernelCalls(job, right)
 

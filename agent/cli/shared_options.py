@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agent.cli import completion
-from agent.options import BENCH, KERNEL, PYTHON, SANDBOX, TESTS, Sandbox
+from agent.options import (
+    BENCH,
+    KERNEL,
+    PYTHON,
+    SANDBOX,
+    TESTS,
+    CommandOptions,
+    Options,
+    Sandbox,
+)
 
 SEVERAL = "may be given several times"
 
@@ -21,10 +31,23 @@ Python = Annotated[str, typer.Option(help=PYTHON.help, show_default=PYTHON.shown
 Tests = Annotated[list[str] | None, typer.Option(help=TESTS.told(SEVERAL))]
 Benches = Annotated[list[str] | None, typer.Option("--bench", help=BENCH.told(SEVERAL))]
 Sandboxed = Annotated[Sandbox, typer.Option("--sandbox", help=SANDBOX.help)]
+PassEnv = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pass-env",
+        help="A variable that the tests get although it is not known to be needed, unless it looks "
+        f"like a secret; {SEVERAL}.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Begin without asking.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what it would do, as `tile-agent plan` does.")
 ]
+
+
+def confined(sandbox: Sandbox, pass_env: Sequence[str] | None) -> Options:
+    """The options of a run that say how a process is confined."""
+    return Options(sandbox=sandbox, command=CommandOptions(pass_env=tuple(pass_env or ())))
 
 
 def examples(*calls: str) -> str:

@@ -21,7 +21,7 @@ from agent.cli.reference import (
     Rtol,
     Sizes,
 )
-from agent.cli.shared_options import Json, Kernel, Python, Sandboxed
+from agent.cli.shared_options import Json, Kernel, PassEnv, Python, Sandboxed, confined
 from agent.cli.tileir_answers import (
     Code,
     KernelOrNone,
@@ -105,6 +105,7 @@ def verify(
     timeout_s: Seconds = 600.0,
     python: Python = sys.executable,
     sandbox: Sandboxed = Sandbox.STRICT,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Compare a kernel with a reference, under PTX and, where it is there, under Tile IR.
@@ -118,7 +119,12 @@ def verify(
     opened, kinds, _ = _calls(
         kernel,
         Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
-        ProcessLimits(python, timeout_s, sandbox, variables=_variables(approx=approx, ftz=ftz)),
+        ProcessLimits(
+            python,
+            timeout_s,
+            confined(sandbox, pass_env),
+            variables=_variables(approx=approx, ftz=ftz),
+        ),
         ragged=True,
     )
     with closing(opened) as calls:
@@ -143,6 +149,7 @@ def bench(
     timeout_s: Seconds = 600.0,
     python: Python = sys.executable,
     sandbox: Sandboxed = Sandbox.STRICT,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Take every step on a kernel as it is: classify, verify, and time PTX against Tile IR."""
@@ -156,7 +163,12 @@ def bench(
     opened, kinds, findings = _calls(
         kernel,
         Asked(reference, shapes, dtypes, function, sizes, rtol, atol),
-        ProcessLimits(python, timeout_s, sandbox, variables=_variables(approx=approx, ftz=ftz)),
+        ProcessLimits(
+            python,
+            timeout_s,
+            confined(sandbox, pass_env),
+            variables=_variables(approx=approx, ftz=ftz),
+        ),
         ragged=False,
     )
     with closing(opened) as calls:

@@ -26,6 +26,7 @@ from agent.harness.processes.collection_errors import fault
 from agent.harness.processes.confinement import Limits, for_run, remedy
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import TestResult
+from agent.harness.processes.variables import insist_set
 from agent.harness.processes.worker_session import Checkout, WorkerSession, deadline_in
 from agent.measuring.decision import Rules
 from agent.measuring.measurement import Failure
@@ -212,6 +213,7 @@ class KernelCalls:
         return self._server(tile=True)
 
     def _server(self, *, tile: bool) -> ForkServer:
+        insist_set(self.job.options.command.pass_env)
         confinement = replace(
             for_run(self.job.options, self._roots[-1]),
             write=(self._folder / RESULTS,),
@@ -222,6 +224,7 @@ class KernelCalls:
             self.job.environment(tile=tile),
             self._logs / "server.log",
             confinement=confinement,
+            pass_env=self.job.options.command.pass_env,
         )
         return self._stack.enter_context(server)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from agent.errors import UsageError
 from agent.harness.processes.program import ProgramEnd, run_program
+from agent.harness.processes.variables import insist_set
 from agent.options import COMMAND, CommandOptions
 from agent.prompting import render
 from agent.proposers.agenda import Task
@@ -50,8 +51,7 @@ def check(options: CommandOptions) -> None:
         )
     if shutil.which(program) is None:
         raise UsageError(f"--command {program} cannot be found: install it, or give its full path")
-    if unset := [name for name in options.pass_env if name not in os.environ]:
-        raise UsageError(f"--pass-env {unset[0]}: no such variable is set: set it, or leave it out")
+    insist_set(options.pass_env)
     if not 0 < options.timeout_s < math.inf:
         raise UsageError(f"the program's time is {options.timeout_s} s: give a number of seconds")
 

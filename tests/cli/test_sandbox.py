@@ -17,6 +17,15 @@ def test_writes_beside_itself_triton():
     with open(__file__ + ".out", "w") as file:
         file.write("x")
 """
+SIZED = """
+import torch
+from double import double
+
+
+def test_double_triton():
+    x = torch.ones(SIZE)
+    assert torch.equal(double(x), 2 * x)
+"""
 pytestmark = pytest.mark.skipif(probe()["tier"] < 2, reason=f"no sandbox here: {probe()['why']}")
 
 
@@ -42,6 +51,25 @@ def test_a_baseline_that_writes_beside_itself_names_the_way_out(repo: Path) -> N
 def test_tests_that_need_more_pass_without_it(repo: Path) -> None:
     end = tile_agent(repo, "verify", "--kernel", "double.py", "--sandbox", "off")
     assert (end.code, end.out) == (0, "right: 2 correctness tests pass\n"), end.err
+
+
+def test_a_variable_that_tests_need_is_handed_on(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs = "import os\n\nSIZE = int(os.environ['MY_SIZE'])\n"
+    other = make_repo(
+        repo.parent, {**PROJECT, "tests/test_size.py": f"{needs}{SIZED}"}, name="other"
+    )
+    verify = ("verify", "--kernel", "double.py", "--tests", "tests/test_size.py")
+    end = tile_agent(other, *verify, "--pass-env", "MY_SIZE")
+    assert end.code == ExitCode.USAGE
+    assert "--pass-env MY_SIZE: no such variable is set" in end.err
+    monkeypatch.setenv("MY_SIZE", "4")
+    end = tile_agent(other, *verify)
+    assert end.code == ExitCode.USAGE
+    assert "--pass-env MY_SIZE)" in end.err
+    end = tile_agent(other, *verify, "--pass-env", "MY_SIZE")
+    assert (end.code, end.out) == (0, "right: 1 correctness test passes\n"), end.err
 
 
 def test_to_insist_on_it_and_to_switch_it_off_contradict_each_other(repo: Path) -> None:

@@ -158,6 +158,17 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], said:
     assert done.err.count("\n") == 1
 
 
+def test_a_variable_that_the_kernel_s_file_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"import os\n\nassert os.environ['MY_SIZE'] == '4'\n{ADD}"
+    monkeypatch.setenv("MY_SIZE", "4")
+    done = verify(tmp_path, text, *ADDED)
+    assert (done.code, "--pass-env MY_SIZE)" in done.out) == (FAILED, True), done.out
+    done = verify(tmp_path, text, *ADDED, "--pass-env", "MY_SIZE")
+    assert done.code == ExitCode.DONE, done.err
+
+
 def test_a_kernel_of_cutile(tmp_path: Path) -> None:
     text = "import cuda.tile as ct\n\n\n@ct.kernel\ndef k(x):\n    ct.store(x, (0,), ct.bid(0))\n"
     done = verify(tmp_path, text, *ADDED)

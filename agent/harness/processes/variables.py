@@ -6,9 +6,11 @@ its value, is not handed on even if it is on the list.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+from agent.errors import UsageError
 from agent.redaction import holds_secret
 
 _KNOWN = re.compile(
@@ -54,6 +56,16 @@ def worker_environment(
         if (_KNOWN.fullmatch(name) or name in passed) and not holds_secret(name, value)
     }
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
+
+
+def insist_set(names: Iterable[str]) -> None:
+    """Look whether there is something to hand on.
+
+    Raises:
+        UsageError: a variable of these is not set.
+    """
+    if unset := next((name for name in names if name not in os.environ), ""):
+        raise UsageError(f"--pass-env {unset}: no such variable is set: set it, or leave it out")
 
 
 def program_environment(base: Mapping[str, str], extra: Mapping[str, str]) -> dict[str, str]:
