@@ -4,7 +4,8 @@ A float among a launch's arguments is a float32 to a compiled kernel, with a typ
 interpreter, of Triton 3.9 still, hands over Python's number: kernels that ask for its type fail.
 A tuner asks for a GPU to time its configs on; without one its first config is taken, for no time of
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
-element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone.
+element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone. The
+counter of a loop is an int32 to it, with a type and `.to`; the interpreter counts with Python's.
 Functions of the language work by their names in it; under another name of a module they failed.
 CUDA's libdevice is `interpreted_libdevice`, what launches bear `interpreted_launches`, the driver
 of a GPU that is not there `interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for
@@ -68,6 +69,7 @@ def mend() -> None:
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
+        _mend_counters(interpreter)
         _mend_aliases(interpreter)
         _mend_numbers(interpreter)
         interpreted_launches.mend(interpreter)
@@ -144,6 +146,40 @@ def _with_calls(transformer: Any, node: ast.BoolOp) -> ast.AST:
     semantic = ast.Name(id="interpreter_semantic", ctx=ast.Load())
     combined = ast.Attribute(value=semantic, attr="combined", ctx=ast.Load())
     return ast.copy_location(ast.Call(combined, [ast.Constant(word), *later], []), node)
+
+
+def _mend_counters(interpreter: Any) -> None:
+    """Have the counter of a loop be a scalar of the language where something is asked of it: one
+    that is not computes with Python's numbers, which takes a hundredth of the time."""
+    transformer = interpreter.ASTTransformer
+    if "visit_For" in vars(transformer):
+        return
+    to_tensor = interpreter.interpreter_semantic.to_tensor
+    interpreter.interpreter_semantic.counter = lambda number: (
+        to_tensor(number, False) if type(number) is int else number
+    )
+    transformer.visit_For = _with_counter
+
+
+def _with_counter(transformer: Any, loop: ast.For) -> ast.AST:
+    """A loop whose counter is made a scalar first, where the body has an attribute of it."""
+    asked = any(
+        isinstance(each, ast.Attribute)
+        and isinstance(each.value, ast.Name)
+        and isinstance(loop.target, ast.Name)
+        and each.value.id == loop.target.id
+        for statement in loop.body
+        for each in ast.walk(statement)
+    )
+    loop = transformer.generic_visit(loop)
+    if asked:
+        name = loop.target.id  # type: ignore[attr-defined]
+        semantic = ast.Name(id="interpreter_semantic", ctx=ast.Load())
+        counter = ast.Attribute(value=semantic, attr="counter", ctx=ast.Load())
+        made = ast.Call(counter, [ast.Name(id=name, ctx=ast.Load())], [])
+        into = ast.Assign([ast.Name(id=name, ctx=ast.Store())], made)
+        loop.body.insert(0, ast.copy_location(into, loop.body[0]))
+    return loop
 
 
 def _combining(interpreter: Any) -> Callable[..., Any]:

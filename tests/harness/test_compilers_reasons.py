@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
+import numpy as np
 import pytest
+import torch
 
 from agent.harness.processes.collection_errors import headline
 from tile_agent_pytest.compile_cutile import with_place
@@ -41,3 +44,20 @@ def test_the_row_of_a_test_has_the_reason_behind_the_place() -> None:
     )
     assert headline("E   ValueError: a bad value\nE   more of it\n") == "ValueError: a bad value"
     assert headline("a line\nthe last line\n") == "the last line"
+
+
+def test_what_is_not_close_is_told_with_how_far_it_is() -> None:
+    x, y = torch.ones(4), torch.tensor([1.0, 1.0, 1.0, 2.0])
+    assert headline(_account(torch.testing.assert_close, x, y)) == (
+        "AssertionError: Tensor-likes are not close! Mismatched elements: 1 / 4 (25.0%); "
+        "Greatest absolute difference: 1.0 at index (3,) (up to 1e-05 allowed)"
+    )
+    told = headline(_account(np.testing.assert_allclose, x.numpy(), y.numpy()))
+    assert told.startswith("AssertionError: Mismatched elements: 1 / 4 (25%); Max absolute diff")
+
+
+def _account(check: Callable[..., None], *results: object) -> str:
+    """What pytest shows of a check that fails."""
+    with pytest.raises(AssertionError) as raised:
+        check(*results)
+    return "\n".join(f"E   {line}" for line in raised.exconly().splitlines())

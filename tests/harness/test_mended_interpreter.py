@@ -151,6 +151,46 @@ def test_masks_are_combined_element_by_element_as_the_compiler_does(
     assert "`or` between tiles" in told
 
 
+COUNTERS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    for row in range(ROWS):
+        for start in tl.range(0, n, BLOCK):
+            offsets = start.to(tl.int64) + tl.arange(0, BLOCK)
+            tl.static_assert(start.dtype == tl.int32)
+            x = tl.load(x_ptr + row * n + offsets, mask=offsets < n)
+            tl.store(y_ptr + row * n + offsets, x, mask=offsets < n)
+"""
+USE_COUNTERS = """
+import torch
+
+from tile_agent_pytest.mended_interpreter import mend, mend_all
+
+mend_all()
+mend()
+
+from counters import copy_kernel
+
+x, y = torch.arange(20.0), torch.zeros(20)
+copy_kernel[(1,)](x, y, 10, ROWS=2, BLOCK=4)
+assert torch.equal(x, y), y
+"""
+
+
+def test_the_counter_of_a_loop_has_a_type_where_it_is_asked_for(tmp_path: Path) -> None:
+    write(tmp_path, {"counters.py": COUNTERS})
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)}
+    done = run_python(USE_COUNTERS, environment=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    without = USE_COUNTERS.replace("mend_all()\nmend()\n", "")
+    done = run_python(without, environment=environment, cwd=tmp_path)
+    assert "'int' object has no attribute 'to'" in done.stderr
+
+
 USE_TYPES = """
 import triton
 import triton.language as tl

@@ -25,6 +25,10 @@ _IN_A_FILE = re.compile(r"[^\s:]+\.py\b")
 _INTERNAL = "INTERNALERROR> "
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
 """Python's own: of what ends a worker before pytest has begun."""
+_GAP = re.compile(
+    r"Mismatched elements: |(?:Greatest|Max) absolute difference|Absolute difference: "
+)
+"""How the lines begin with which torch and NumPy say by how much results differ."""
 _ONLY_PLACE = re.compile(r"(^|: )at \d+:\d+:$")
 """How a compiler's message begins that gives its reason below the source it is about."""
 
@@ -53,7 +57,8 @@ def fault(text: str, root: Path, nodeid: str = "") -> str:
 def headline(text: str) -> str:
     """The line of an account that says why: the first `E` line, else the last line at all.
 
-    A compiler's first line may be no more than a place, with source and the reason below it.
+    A compiler's first line may be no more than a place, with source and the reason below it; of
+    results that are not close, by how much is told below it, too.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     begin = next((n for n, line in enumerate(lines) if line.startswith("E ")), None)
@@ -61,7 +66,9 @@ def headline(text: str) -> str:
         return lines[-1] if lines else ""
     told = takewhile(lambda line: line == "E" or line.startswith("E "), lines[begin:])
     first, *more = (line[1:].strip() for line in told)
-    return f"{first} {more[-1]}" if more and _ONLY_PLACE.search(first) else first
+    if more and _ONLY_PLACE.search(first):
+        return f"{first} {more[-1]}"
+    return " ".join([first, "; ".join(line for line in more if _GAP.match(line))]).strip()
 
 
 def missing_module(text: str) -> str:
