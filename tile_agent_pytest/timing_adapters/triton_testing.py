@@ -116,7 +116,7 @@ def _naming(run: Callable[..., Any], takeover: TimingTakeover) -> Callable[..., 
     @functools.wraps(run)
     def _run(mark: Any, bench: Any, *args: Any, **kwargs: Any) -> Any:
         function = mark.fn
-        names = (*bench.x_names, bench.line_arg)
+        names = (*_own(mark, bench), *bench.x_names, bench.line_arg)
 
         @functools.wraps(function)
         def named(**given: Any) -> Any:
@@ -149,24 +149,36 @@ def _undrawn(run: Callable[..., Any], takeover: TimingTakeover) -> Callable[...,
         if bound.arguments.get("return_df"):
             return run(*bound.args, **bound.kwargs)
         mark, given = args[0], bound.arguments.get("kwargs", {})
-        several = (
-            mark.benchmarks if isinstance(mark.benchmarks, list | tuple) else [mark.benchmarks]
-        )
-        for bench in several:
+        for bench in _benchmarks(mark):
             _each_config(mark, bench, given, takeover)
         return None
 
     return measured
 
 
+def _benchmarks(mark: Any) -> Sequence[Any]:
+    several = mark.benchmarks
+    return several if isinstance(several, list | tuple) else [several]
+
+
+def _own(mark: Any, bench: Any) -> list[str]:
+    """The fixed arguments of one of a report's benchmarks by which it differs from the others."""
+    return [
+        name
+        for name, value in bench.args.items()
+        if any(_written(each.args.get(name)) != _written(value) for each in _benchmarks(mark))
+    ]
+
+
 def _each_config(mark: Any, bench: Any, given: Mapping[str, Any], takeover: TimingTakeover) -> None:
     """What `_run` calls the function with, in its order."""
     given = {name: value for name, value in given.items() if name not in _OF_THE_TABLE}
+    own = {name: bench.args[name] for name in _own(mark, bench)}
     for x in bench.x_vals:
         values = x if isinstance(x, list | tuple) else [x for _ in bench.x_names]
         for line in bench.line_vals:
             named = dict(zip(bench.x_names, values, strict=True)) | {bench.line_arg: line}
-            said = " ".join(f"{name}={_written(value)}" for name, value in named.items())
+            said = " ".join(f"{name}={_written(v)}" for name, v in (own | named).items())
             with takeover.labelled(said):
                 mark.fn(**named, **bench.args, **given)
 

@@ -151,6 +151,29 @@ def test_the_configs_of_a_report_bear_their_names(make: Project, server: ForkSer
     assert walked.configs == [("n=64 provider=triton", THROUGH), ("n=128 provider=triton", THROUGH)]
 
 
+@pytest.mark.parametrize("asked", ["", "return_df=True"])
+def test_benchmarks_of_one_report_are_told_apart_by_what_differs(
+    make: Project, server: ForkServer, asked: str
+) -> None:
+    both = """        [triton.testing.Benchmark(
+            x_names=["n"], x_vals=[64], line_arg="provider", line_vals=["triton"],
+            line_names=["triton"], plot_name="", args={"same": 1, "dtype": dtype},
+        ) for dtype in (torch.float32, torch.float16)]
+    )
+    def bench(n, provider, dtype, same):"""
+    head, _, rest = REPORT.partition("        triton.testing.Benchmark(")
+    _, _, body = rest.partition("    def bench(n, provider, dtype):")
+    text = f"{head}{both}{body[: body.index('    table =')]}    bench.run({asked})\n"
+    make.write("test_kernel.py", text)
+    with make.arm(server) as arm:
+        walked = walk(arm)
+    assert walked.bad == []
+    assert walked.configs == [
+        ("dtype=torch.float32 n=64 provider=triton", THROUGH),
+        ("dtype=torch.float16 n=64 provider=triton", THROUGH),
+    ]
+
+
 # --- who is served by the original ---------------------------------------------------------------
 
 UNCLOCKED = (
