@@ -320,15 +320,15 @@ def _named_after(backend: str, test: Path, stem: str) -> bool:
 
 
 def _nothing(kernel: Path, seen: Capture) -> str:
-    if seen.as_script:
-        return (
-            f"{kernel} was itself what Python ran, and a test cannot import it so: "
-            "call it from another script"
-        )
     if seen.calls:
         return f"no call can be written down: {'; '.join(unwritable(seen))}"
     if seen.faults:
         return f"no call could be described: {'; '.join(seen.faults)}"
+    if seen.as_script:
+        return (
+            f"{kernel}, which Python ran, launches {', '.join(seen.outside)} outside of its "
+            "functions, and a test calls a function: launch it in one"
+        )
     if seen.outside:
         return (
             f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file that "
@@ -348,5 +348,11 @@ def _notes(seen: Capture) -> list[str]:
     if others := passed_over(seen):
         notes.append(f"{', '.join(others)}: calls that launch kernels of the file are left out")
     if seen.outside:
-        notes.append(f"{', '.join(seen.outside)} was also launched by code outside of the file")
+        place = "its functions" if seen.as_script else "the file"
+        notes.append(f"{', '.join(seen.outside)} was also launched by code outside of {place}")
+    if seen.imported_s:
+        notes.append(
+            f"the file launches kernels whenever it is imported, which takes {seen.imported_s:.1f} "
+            's in each process of the tests: put that under `if __name__ == "__main__":`'
+        )
     return notes

@@ -96,6 +96,31 @@ def benchmarks_of(tree: Tree, kernel: str, importers: Importers) -> tuple[str, .
     return tuple(sorted(found, key=lambda path: (name not in names[path], len(names[path]))))
 
 
+def calls_its_own(text: bytes) -> bool:
+    """Whether a file calls functions that it defines when Python runs it: its own benchmark, or
+    tests."""
+    try:
+        body = parsed(text).body
+    except (SyntaxError, ValueError):
+        return False
+    own = {each.name for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+    return any(
+        isinstance(call, ast.Call)
+        and isinstance(function := _outermost(call.func), ast.Name)
+        and function.id in own
+        for statement in body
+        if not isinstance(statement, ast.FunctionDef | ast.ClassDef)
+        for call in ast.walk(statement)
+    )
+
+
+def _outermost(expression: ast.expr) -> ast.expr:
+    """`bench` of `bench.run`."""
+    while isinstance(expression, ast.Attribute):
+        expression = expression.value
+    return expression
+
+
 def is_called(path: str, shapes: Collection[str]) -> bool:
     """Whether the name of a file is like one of these."""
     return any(fnmatchcase(PurePosixPath(path).name, shape) for shape in shapes)

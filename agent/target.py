@@ -20,6 +20,7 @@ from agent.chosen_tests import (
     BENCHMARKS,
     benchmarks_of,
     called_after,
+    calls_its_own,
     chosen,
     is_called,
     loaded_together,
@@ -281,10 +282,10 @@ def _found(
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
         stem = module_of(kernel).name
-        raise UsageError(
-            f"no committed test imports {kernel}, or a module that does, or is called"
-            f" test_{stem}.py: name one with --tests FILE[::TEST], {or_captured(kernel)}"
-        )
+        script = kernel if calls_its_own(tree.read([kernel])[kernel]) else ""
+        none = f"no committed test imports {kernel}, or a module that does, or is called"
+        instead = f"name one with --tests FILE[::TEST], {or_captured(kernel, script=script)}"
+        raise UsageError(f"{none} test_{stem}.py: {instead}")
     return found, sorted(set(through.values()))
 
 
@@ -349,18 +350,20 @@ def _listed(files: Collection[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def or_captured(kernel: str, test: str = "") -> str:
+def or_captured(kernel: str, test: str = "", script: str = "") -> str:
     """The end of a refusal for want of tests: how they are made of what a script calls.
 
     Args:
         kernel: the file.
         test: a file of tests whose calls would do too; empty where there is none.
+        script: one that calls the kernel; empty where none is known.
     """
     given = f"--kernel {shlex.quote(kernel)}"
-    script = f"a script: tile-agent capture {given} -- python SCRIPT"
+    caller = f"`python {script}`" if script else "a script"
+    capture = f"{caller}: tile-agent capture {given} -- python {shlex.quote(script or 'SCRIPT')}"
     command = shlex.quote(f"python -m pytest {shlex.quote(test)}")
     run = f", or of these tests: tile-agent run {given} --capture {command}" if test else ""
-    return f"or have some made of the calls of {script}{run}"
+    return f"or have some made of the calls of {capture}{run}"
 
 
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)

@@ -101,9 +101,11 @@ class Capture:
     outside: tuple[str, ...]
     """Kernels that were launched by no call of a function of the file."""
     as_script: bool
-    """Whether the file was itself what Python ran."""
+    """Whether one of these was by the file itself, which Python ran."""
     faults: tuple[str, ...]
     """Why calls could not be described."""
+    imported_s: float = 0.0
+    """What its statements take that launch kernels whenever it is imported, as far as was seen."""
 
     @property
     def total_ms(self) -> float:
@@ -135,6 +137,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     clock, safetensors, as_script, left_out = "", False, False, 0
     outside: dict[str, None] = {}
     faults: dict[str, None] = {}
+    imported_s = 0.0
     for process in records:
         known: dict[str, CapturedCall] = {}
         last: Mapping[str, Any] = {"tally": {}, "left_out": 0}
@@ -146,6 +149,8 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
                 last = message
             elif "fault" in message:
                 faults[message["fault"]] = None
+            elif "imported_s" in message:
+                imported_s += message["imported_s"]
             else:
                 outside[message["outside"]] = None
                 as_script |= message["as_script"]
@@ -158,7 +163,14 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
             calls[key] = _together(calls[key], counted) if key in calls else counted
     ordered = sorted(calls.values(), key=lambda call: -call.total_ms)
     return Capture(
-        tuple(ordered), clock, safetensors, left_out, tuple(outside), as_script, tuple(faults)
+        tuple(ordered),
+        clock,
+        safetensors,
+        left_out,
+        tuple(outside),
+        as_script,
+        tuple(faults),
+        imported_s,
     )
 
 

@@ -154,7 +154,10 @@ def _count(call: CapturedCall) -> str:
 
 
 def _imports(module: str, names: Sequence[str]) -> Iterator[str]:
-    """One line, or one name a line where that would be long."""
+    """One line, or one name a line where that would be long, or no statement can name it."""
+    if not all(map(str.isidentifier, module.split("."))):
+        yield from (f'{name} = importlib.import_module("{module}").{name}' for name in names)
+        return
     line = f"from {module} import {', '.join(names)}"
     if len(line) <= 88:
         yield line

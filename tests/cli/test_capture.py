@@ -552,11 +552,87 @@ def test_a_call_that_cannot_be_described_is_told_and_takes_no_other_along(repo: 
     assert any("takes exactly 25 arguments" in note for note in done.json["notes"]), done.json
 
 
+SECOND = """
+
+def test_scale():
+    x = torch.ones(40)
+    assert torch.equal(scale(x, 2.0), 2 * x)
+
+
+test_scale()
+
+
+@triton.jit
+def negate_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, -tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+def negate(x: "torch.Tensor", y: Later = None) -> Never:
+    y = torch.empty_like(x)
+    negate_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+
+
+if __name__ == "__main__":
+    import sys
+
+    assert sys.argv[1:] == ["--all"] and __file__.endswith(sys.argv[0]), (sys.argv, __file__)
+    negate(torch.ones(50))
+"""
+
+
+@pytest.mark.parametrize("name", ["operators.py", "2-operators.py"])
+def test_the_file_itself_is_a_script_that_calls_it(repo: Path, name: str) -> None:
+    """As people write one: its tests below it, at its top or guarded, and another kernel below."""
+    text = f"from __future__ import annotations\n{OPERATORS}{SECOND}"
+    write(repo, {f"alone/{name}": text})
+    kernel, python = f"alone/{name}", sys.executable
+    done = tile_agent(
+        repo,
+        "capture",
+        "--json",
+        "--kernel",
+        kernel,
+        "--",
+        python,
+        kernel,
+        "--all",
+        env=dict(os.environ),
+    )
+    assert done.code == 0, done.err
+    assert {entry["name"] for entry in done.json["entries"]} == {"Scale.apply", "negate"}
+    (note,) = (n for n in done.json["notes"] if "whenever it is imported" in n)
+    assert "put that under `if __name__" in note
+    run = subprocess.run(
+        [python, "-m", "pytest", "-q", done.json["files"][0], "-k", "not perf"],
+        cwd=repo, env=dict(os.environ), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "2 passed" in run.stdout, run.stdout
+
+
+def test_a_script_ends_as_it_would_alone(repo: Path) -> None:
+    """What it says of its own error, and its exit code."""
+    ends = {"1 / 0\n": 1, "raise SystemExit(7)\n": 7}
+    for line, code in ends.items():
+        write(repo, {KERNEL: f"import torch\n{OPERATORS}\n{line}"})
+        alone = subprocess.run(
+            [sys.executable, KERNEL], cwd=repo, env=dict(os.environ),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        done = capture(repo, sys.executable, KERNEL)
+        assert (alone.returncode, done.code) == (code, COMMAND_FAILED)
+        assert f"exit code {code}" in done.json["error"], done.json
+        assert alone.stderr in done.err
+
+
 @pytest.mark.full
 def test_what_no_test_can_call_is_told(repo: Path) -> None:
-    write(repo, {KERNEL: f"{OPERATORS}\nif __name__ == '__main__':\n    scale_(torch.ones(4))\n"})
-    done = capture(repo, PYTHON, KERNEL)
-    assert (done.code, "call it from another script" in done.json["error"]) == (NO_LAUNCH, True)
+    launch = "scale_kernel[(1,)](x, x, 4, 2.0, BLOCK=4)"
+    write(repo, {KERNEL: f"{OPERATORS}\n\nx = torch.ones(4)\n{launch}\n"})
+    done = capture(repo, sys.executable, KERNEL)
+    assert (done.code, "launch it in one" in done.json["error"]) == (NO_LAUNCH, True)
+    write(repo, {KERNEL: OPERATORS})
     direct = "from kernels.operators import scale_kernel as k; import torch; x = torch.ones(4); "
     done = capture(repo, PYTHON, "-c", f"{direct} k[(1,)](x, x, 4, 2.0, BLOCK=4)")
     assert (done.code, "code outside" in done.json["error"]) == (NO_LAUNCH, True)

@@ -152,7 +152,7 @@ class ProcessRecorder:
         self._untold: set[str] = set()
         """Kinds that are being described, or could not be."""
         self._kernels: dict[str, dict[str, None]] = {}
-        self._left_out = self._outside = 0
+        self._left_out = self._outside = self.launches = 0
         self._told = monotonic()
         self._path = self._folder / f"{os.getpid()}-{os.urandom(4).hex()}.jsonl"
 
@@ -163,6 +163,7 @@ class ProcessRecorder:
 
     def launched(self, name: str, by: str = "") -> None:
         """A kernel of the file is launched, by the code of a module."""
+        self.launches += 1
         call = self.current
         if call is not None and call.launching in ("", by):
             call.launches[name] = None
@@ -175,6 +176,10 @@ class ProcessRecorder:
         if self._outside == 1:
             main = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
             self._write({"outside": name, "as_script": main == self.kernel})
+
+    def launched_when_imported(self, took_s: float) -> None:
+        """A statement of the file, which whoever imports it executes, launches kernels."""
+        self._write({"imported_s": took_s})
 
     def remembering(self, init: Callable[..., Any]) -> Callable[..., Any]:
         """A constructor whose arguments are kept with what it makes."""

@@ -20,41 +20,69 @@ from tile_agent_pytest.examining.tensors import torch
 _TAG = "_tile_agent_call"
 
 
-def watch_entry_points(
-    module: types.ModuleType, recorder: ProcessRecorder, kernels: HeldKernels | None = None
-) -> None:
-    """Put a watch in place of each function and method that the module defines.
+class EntryPoints:
+    """Those of one module.
 
     Args:
         module: the kernel's file, or one that launches its kernels.
         recorder: told of the calls.
         kernels: what it holds of the file, where `module` is another.
+        called: the name by which others import it, where it has another here.
     """
-    operators: set[Any] = set()
-    functions: dict[Any, Any] = {}
-    of_device = device_functions([module])
-    for name, value in list(vars(module).items()):
-        if getattr(value, "__module__", None) != module.__name__ and not _decorates(
-            value, module.__name__, name
-        ):
-            continue
-        if isinstance(value, types.FunctionType):
-            if value not in of_device:
-                entry = EntryPoint(module.__name__, name, kernels=kernels)
-                functions[value] = recorder.watched(entry, value)
-                setattr(module, name, functions[value])
-        elif isinstance(value, type) and issubclass(value, torch().autograd.Function):
-            _watch_operator(value, module.__name__, recorder, kernels)
-            operators.add(value)
-        elif isinstance(value, type):
-            for held, function in list(vars(value).items()):
-                if isinstance(function, types.FunctionType) and function in functions:
-                    setattr(value, held, functions[function])  # `forward = gemv_forward`
-            _watch_methods(value, module.__name__, recorder, kernels, set(functions.values()))
-    for name, value in list(vars(module).items()):
-        owner = getattr(value, "__self__", None)
-        if isinstance(owner, type) and owner in operators and value.__name__ == "apply":
-            setattr(module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
+
+    def __init__(
+        self,
+        module: types.ModuleType,
+        recorder: ProcessRecorder,
+        kernels: HeldKernels | None = None,
+        called: str = "",
+    ) -> None:
+        self._module = module
+        self._name = called or module.__name__
+        self._recorder = recorder
+        self._kernels = kernels
+        self._watches: dict[Any, Any] = {}
+        """Function -> what watches it."""
+        self._classes: set[type] = set()
+
+    def watch(self) -> None:
+        """Put a watch in place of each function and method that the module defines by now."""
+        of_device = device_functions([self._module])
+        in_place = set(self._watches.values())
+        for name, value in list(vars(self._module).items()):
+            if not self._defines(value, name):
+                continue
+            if isinstance(value, types.FunctionType):
+                if value not in of_device and value not in in_place:
+                    entry = EntryPoint(self._name, name, kernels=self._kernels)
+                    self._watches[value] = self._recorder.watched(entry, value)
+                    setattr(self._module, name, self._watches[value])
+            elif isinstance(value, type) and value not in self._classes:
+                self._classes.add(value)
+                self._watch_class(value)
+        for name, value in list(vars(self._module).items()):
+            owner = getattr(value, "__self__", None)
+            if (
+                isinstance(owner, type)
+                and owner in self._classes
+                and issubclass(owner, torch().autograd.Function)
+                and value.__name__ == "apply"
+            ):
+                setattr(self._module, name, owner.apply)  # type: ignore[attr-defined]  # `rms_norm = RMSNorm.apply`
+
+    def _defines(self, value: Any, name: str) -> bool:
+        called = self._module.__name__
+        return getattr(value, "__module__", None) == called or _decorates(value, called, name)
+
+    def _watch_class(self, owner: type) -> None:
+        if issubclass(owner, torch().autograd.Function):
+            _watch_operator(owner, self._name, self._recorder, self._kernels)
+            return
+        for held, function in list(vars(owner).items()):
+            if isinstance(function, types.FunctionType) and function in self._watches:
+                setattr(owner, held, self._watches[function])  # `forward = gemv_forward`
+        watched = set(self._watches.values())
+        _watch_methods(owner, self._name, self._recorder, self._kernels, watched)
 
 
 def _decorates(value: Any, module: str, name: str) -> bool:

@@ -6,21 +6,25 @@ when it has.
 
 from __future__ import annotations
 
+import ast
 import functools
 import inspect
 import os
+import sys
 import types
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
 from tile_agent_pytest.capture.elsewhere import held_kernels
-from tile_agent_pytest.capture.entry_points import watch_entry_points
+from tile_agent_pytest.capture.entry_points import EntryPoints
 from tile_agent_pytest.compiled_ahead import compile_configs_first
-from tile_agent_pytest.launch_functions import LaunchFunction
+from tile_agent_pytest.launch_functions import LaunchFunction, Wrap
 from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
 from tile_agent_pytest.recording.loading import when_loaded
+from tile_agent_pytest.recording.script import when_script
 
 
 def install(setting: Mapping[str, Any]) -> None:
@@ -43,12 +47,42 @@ def install(setting: Mapping[str, Any]) -> None:
             watch_launches(telling)
         elif _is(path, kernel):
             watch_launches(telling)  # a plugin may have put its own in place meanwhile
-            watch_entry_points(module, recorder)
+            EntryPoints(module, recorder).watch()
             files.append(module)
         elif files and (held := held_kernels(module, path, files)):
-            watch_entry_points(module, recorder, held)
+            EntryPoints(module, recorder, held).watch()
 
     when_loaded(loaded)
+    when_script(kernel, _OwnScript(recorder, telling).executed)
+
+
+class _OwnScript:
+    """The kernel's file, run as a script: what it defines is watched before it calls that."""
+
+    def __init__(self, recorder: ProcessRecorder, telling: Wrap) -> None:
+        self._recorder = recorder
+        self._telling = telling
+        self._points: EntryPoints | None = None
+        self._launches = 0
+
+    def executed(self, module: types.ModuleType, statement: ast.stmt, took_s: float) -> None:
+        """A statement at its top was: watch what it defines, and tell of launches of its own."""
+        launches, self._launches = self._launches, self._recorder.launches
+        if launches < self._launches and not _is_guarded(statement):
+            self._recorder.launched_when_imported(took_s)
+        if not isinstance(statement, ast.Expr) and "torch" in sys.modules:
+            if self._points is None:
+                called = Path(self._recorder.kernel).stem
+                self._points = EntryPoints(module, self._recorder, called=called)
+            watch_launches(self._telling)
+            self._points.watch()
+
+
+def _is_guarded(statement: ast.stmt) -> bool:
+    """Whether it is `if __name__ == "__main__":`, which whoever imports the file skips."""
+    return isinstance(statement, ast.If) and any(
+        isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(statement.test)
+    )
 
 
 def _is(path: str, kernel: str) -> bool:
