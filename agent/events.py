@@ -322,6 +322,8 @@ class Measured(Event):
     """The candidate is not kept, and may be mended within its iteration."""
     known_from: str = ""
     """The run that measured it, where that holds for this one."""
+    elsewhere: Comparison | None = None
+    """On configs that comparisons leave out, of what would be kept, as far as there was time."""
 
 
 @dataclass(frozen=True)

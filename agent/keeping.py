@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from agent.events import Measured
 from agent.harness.measuring.budget import left_out_subset
 from agent.harness.measuring.judge import Judge, wrong_as_timed
-from agent.harness.processes.worker_session import Checkout
-from agent.measuring.decision import Gain, Status, Verdict, slower_config
+from agent.harness.processes.worker_session import Checkout, deadline_in
+from agent.journal import without_secrets
+from agent.measuring.decision import Gain, Status, Verdict, slower_configs
 from agent.measuring.measurement import Failure
 from agent.measuring.statistics import Comparison
+from agent.measuring.subset import Subset, of_names
 from agent.state import Run, decided
 
 
 def confirmed(
-    judge: Judge,
-    run: Run,
-    comparison: Comparison,
-    arms: tuple[Checkout, Checkout],
-    deadline: float,
-) -> Verdict | Failure:
-    """The verdict on a candidate; what a comparison would keep has to stand more than that.
+    judge: Judge, run: Run, measured: Measured, arms: tuple[Checkout, Checkout], deadline: float
+) -> Measured | Failure:
+    """A comparison with its verdict; what it would keep has to stand more than that.
 
     Its results have to be right with the configs that it chooses where it is timed. Where
     comparisons measure some configs only, none of the others may lose more than the rules allow.
@@ -26,26 +30,59 @@ def confirmed(
     Args:
         judge: is asked.
         run: as it stands.
-        comparison: of the arms.
+        measured: the comparison of the arms.
         arms: incumbent and candidate.
-        deadline: for what hangs.
+        deadline: of the iteration. The tests have half of its whole time in any case: what is
+            right would be lost to the clock.
     """
-    verdict = decided(run, comparison)
-    if verdict.status is not Status.KEEP:
-        return verdict
-    if wrong := wrong_as_timed(judge, arms[1], deadline):
+    measured = replace(measured, verdict=decided(run, measured.comparison))
+    if measured.verdict is None or measured.verdict.status is not Status.KEEP:
+        return measured
+    tested_by = max(deadline, deadline_in(run.options.iteration_timeout_s / 2))
+    if wrong := wrong_as_timed(judge, arms[1], tested_by):
         return wrong
-    others = left_out_subset(run)
+    others = left_out_subset(run, deadline - time.monotonic())
     if others is None:
-        return verdict
-    judge.compare_on(others)
-    outcome = judge.compare(*arms, None, deadline)
-    judge.compare_on(run.subset)
+        return measured
+    with _comparing_on(judge, run, others):
+        outcome = judge.compare(*arms, None, deadline)
     if isinstance(outcome, Failure):
         # Nobody has had two of them on the GPU before: where they do not fit nothing is known.
         is_open = outcome.incumbent or outcome.unmeasured or outcome.lacks_memory
-        return verdict if is_open else outcome
-    if slower := slower_config(outcome, run.options.rules):
-        reason = f"{slower}; the comparison had left it out"
-        return Verdict(Status.REVERT, Gain.NONE, reason)
-    return verdict
+        return measured if is_open or time.monotonic() >= deadline else outcome
+    measured = without_secrets(replace(measured, elsewhere=outcome))
+    slower = _slower(run, measured.elsewhere)
+    if slower and _again(judge, run, slower, arms, deadline):
+        reason = f"{next(iter(slower.values()))}; the comparison had left it out"
+        return replace(measured, verdict=Verdict(Status.REVERT, Gain.NONE, reason))
+    return measured
+
+
+def _slower(run: Run, elsewhere: Comparison | None) -> dict[str, str]:
+    if elsewhere is None:
+        return {}
+    return slower_configs(elsewhere, run.options.rules, run.elsewhere_since_origin)
+
+
+def _again(
+    judge: Judge,
+    run: Run,
+    slower: Collection[str],
+    arms: tuple[Checkout, Checkout],
+    deadline: float,
+) -> bool:
+    """Whether a config that lost does so once more: a short kernel may be at one of two levels in a
+    process, and in five pairs of five its arms at different ones by chance."""
+    assert run.baseline is not None
+    with _comparing_on(judge, run, of_names(run.baseline.costs, slower)):
+        outcome = judge.compare(*arms, None, deadline)
+    return isinstance(outcome, Failure) or bool(_slower(run, outcome).keys() & {*slower})
+
+
+@contextmanager
+def _comparing_on(judge: Judge, run: Run, others: Subset | None) -> Iterator[None]:
+    judge.compare_on(others)
+    try:
+        yield
+    finally:
+        judge.compare_on(run.subset)

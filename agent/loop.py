@@ -321,11 +321,11 @@ class Effects:
             self.candidates.timed(run, {run.candidate.sha})
         # a run knows configs by their names in the journal, where no secret is
         measured = without_secrets(Measured(outcome))
-        verdict = confirmed(self.judge, run, measured.comparison, (incumbent, there), ends)
-        if isinstance(verdict, Failure):
-            return Failed.of(verdict, may_mend=may_mend(run))
-        mendable = verdict.status is Status.REVERT and may_mend(run)
-        return replace(measured, verdict=verdict, mendable=mendable)
+        found = confirmed(self.judge, run, measured, (incumbent, there), ends)
+        if isinstance(found, Failure):
+            return Failed.of(found, may_mend=may_mend(run))
+        is_reverted = found.verdict is not None and found.verdict.status is Status.REVERT
+        return replace(found, mendable=is_reverted and may_mend(run))
 
     def settle(self, run: Run) -> Event:
         """Let git follow the verdict: the branch moves to a kept candidate, or does not."""

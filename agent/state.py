@@ -109,6 +109,8 @@ class Run:
     incumbent_ms: float = 0.0
     since_origin: Mapping[str, Effect] = field(default_factory=dict)
     """Config -> the incumbent against the origin, by the comparisons that kept what is in it."""
+    elsewhere_since_origin: Mapping[str, Effect] = field(default_factory=dict)
+    """The same for configs that comparisons leave out, by those on them."""
     stage: int = 0
     """Which of the proposers is at work."""
     launches: tuple[ObservedLaunch, ...] = ()
@@ -130,6 +132,8 @@ class Run:
     """Commit -> what a short look at a variant gave, or why its results were wrong."""
     candidate_launches: tuple[ObservedLaunch, ...] = ()
     comparison: Comparison | None = None
+    elsewhere: Comparison | None = None
+    """The same on configs that comparisons leave out, where that was asked."""
     verdict: Verdict | None = None
     candidate_correct: bool = False
     failed: Failed | None = None

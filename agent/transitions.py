@@ -154,6 +154,7 @@ def _step(run: Run, event: Event) -> Run:
                 run,
                 phase=Phase.REPAIR if event.mendable else Phase.SETTLE,
                 comparison=event.comparison,
+                elsewhere=event.elsewhere,
                 verdict=event.verdict or decided(run, event.comparison),
                 unmeasured=0,
             )
@@ -228,6 +229,7 @@ def _with_candidates(run: Run, event: Proposed) -> Run:
         candidate=None,
         looked_at={c.sha: run.scouted[c.sha] for c in event.candidates if c.sha in run.scouted},
         comparison=None,
+        elsewhere=None,
         verdict=None,
         candidate_correct=False,
         failed=None,
@@ -333,6 +335,9 @@ def _settle(run: Run, event: Settled) -> Run:
         incumbent_sha=event.sha,
         incumbent_ms=run.comparison.candidate_ms,
         since_origin=run.comparison.after(run.since_origin),
+        elsewhere_since_origin=run.elsewhere.after(run.elsewhere_since_origin)
+        if run.elsewhere
+        else run.elsewhere_since_origin,
         launches=run.candidate_launches,
         diagnosis=event.diagnosis or run.diagnosis,
         misses=0,

@@ -115,10 +115,8 @@ def decide(
         since_origin: config -> the incumbent against the origin, where anything has been kept.
     """
     overall = comparison.overall
-    if slower := slower_config(comparison, rules) or _slower_in_all(
-        comparison, rules, since_origin or {}
-    ):
-        return Verdict(Status.REVERT, Gain.NONE, slower)
+    if slower := slower_configs(comparison, rules, since_origin or {}):
+        return Verdict(Status.REVERT, Gain.NONE, next(iter(slower.values())))
     found = f"{signed(overall.improvement)} [{signed(overall.low)}, {signed(overall.high)}]"
     gained = overall.low > 0 and overall.improvement > noise_floor
     is_kept_for_else = bool(saves) and not gained and overall.low > -rules.regression
@@ -190,29 +188,33 @@ def _held(comparison: Comparison) -> str:
     return ""
 
 
-def slower_config(comparison: Comparison, rules: Rules) -> str:
-    """Which config lost more than it may, and how much; empty where none did."""
-    regressed = [c for c in comparison.configs if rules.regressed(c.effect)]
-    if not regressed:
-        return ""
-    worst = min(regressed, key=lambda c: c.effect.improvement)
-    lost, at_least = -worst.effect.improvement, -worst.effect.high
-    return f"{worst.config} is {percent(lost)} slower (at least {percent(at_least)})"
+def slower_configs(
+    comparison: Comparison, rules: Rules, since_origin: Mapping[str, Effect]
+) -> dict[str, str]:
+    """The configs that lost more than they may, the worst first, and how much each did: by this
+    change, or with what was kept before, as several small losses are a large one.
 
-
-def _slower_in_all(comparison: Comparison, rules: Rules, since_origin: Mapping[str, Effect]) -> str:
-    """The same against the origin: several small losses of a config are a large one."""
-    for config in comparison.configs:
-        before = since_origin.get(config.config)
-        if before is None or config.effect.improvement >= 0:
-            continue
-        in_all = chained(before, config.effect)
-        if rules.regressed(in_all):
-            return (
-                f"{config.config} would be {percent(-in_all.improvement)} slower than the origin "
-                f"(at least {percent(-in_all.high)}), with what was kept before"
+    Args:
+        comparison: candidate against incumbent.
+        rules: the thresholds.
+        since_origin: config -> the incumbent against the origin, where that is known.
+    """
+    found = {}
+    for config in sorted(comparison.configs, key=lambda c: c.effect.improvement):
+        name, effect, before = config.config, config.effect, since_origin.get(config.config)
+        if rules.regressed(effect):
+            found[name] = (
+                f"{name} is {percent(-effect.improvement)} slower "
+                f"(at least {percent(-effect.high)})"
             )
-    return ""
+        elif before is not None and effect.improvement < 0:
+            in_all = chained(before, effect)
+            if rules.regressed(in_all):
+                found[name] = (
+                    f"{name} would be {percent(-in_all.improvement)} slower than the origin "
+                    f"(at least {percent(-in_all.high)}), with what was kept before"
+                )
+    return found
 
 
 def percent(fraction: float) -> str:

@@ -116,18 +116,24 @@ def final_subset(run: Run) -> Subset | None:
     return without(run.baseline.costs, subset.too_large, fitting)
 
 
-def left_out_subset(run: Run) -> Subset | None:
+def left_out_subset(run: Run, within_s: float) -> Subset | None:
     """The configs that comparisons leave out, as far as a usual one of those fits into its time;
-    None where there are none, the user has left them out, or not even a short one would fit."""
+    None where there are none, the user has left them out, or not even a short one would fit.
+
+    Args:
+        run: as it stands.
+        within_s: how long it may take at the most, before it is ended.
+    """
     subset, cost, baseline = run.subset, run.pair_cost, run.baseline
     if subset is None or cost is None or baseline is None or baseline.compared:
         return None
-    within_s = run.options.comparison_budget_s
-    if run.options.time_budget_s is not None:
-        within_s = min(within_s, run.options.time_budget_s - run.spent_s)
+    options = run.options
+    if options.time_budget_s is not None:
+        within_s = min(within_s, options.time_budget_s - run.spent_s)
+    usual_s = min(ITERATION_SHARE * within_s, options.comparison_budget_s)
     others = cost.of({*subset.left_out} - {*subset.too_large})
-    chosen = others.fitting(within_s / USUAL_PAIRS, baseline.kernels)
-    if not others.costs or others.pairs(within_s, chosen) < FEWEST_PAIRS:
+    chosen = others.fitting(usual_s / USUAL_PAIRS, baseline.kernels)
+    if not others.costs or others.pairs(usual_s, chosen) < FEWEST_PAIRS:
         return None
     names = {config for each in others.costs for config in each.latencies_ms}
     return of_names(baseline.costs, chosen.configs if chosen else names)
