@@ -30,6 +30,15 @@ FORMS = {
         "y, mask=cols < n_cols)\n",
         "y, mask=cols < n_cols)\n    if row == 1:\n        return\n",
     ),
+    "a return of nothing at the end": (
+        "y, mask=cols < n_cols)\n",
+        "y, mask=cols < n_cols)\n    return\n",
+    ),
+    "how many programs there are": (
+        "mask=cols < n_cols)\n\n",
+        "mask=cols < n_cols)\n    last = tl.num_programs(0) - 1\n    if row == last:\n"
+        "        tl.store(y_ptr + row * stride, 7.0 * tl.num_programs(axis=0))\n\n",
+    ),
     "x = x + ...": (MOVED, "    x_ptr = x_ptr + row * stride\n"),
     "a parameter of another type": (
         MOVED,
@@ -149,3 +158,23 @@ def test_a_grid_of_two_launches_is_written_out(extent: str, whose: int, tmp_path
     assert isinstance(ENTRY.trial, TritonTrial)
     calls = ENTRY.trial.calls
     assert disagreement("center", calls, text, [changed], False, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("grid", "reason"),
+    [
+        ("def grid(meta):\n        tiles = n_rows\n        return (tiles,)", "from the config"),
+        ("def grid(meta):\n        return (n_rows,)", ""),
+    ],
+    ids=["of its own names", "of the launch's"],
+)
+def test_an_extent_that_only_the_grid_s_function_knows_is_not_handed_in(
+    grid: str, reason: str
+) -> None:
+    launch = LAUNCH.replace("(n_rows,)", "grid")
+    text = ENTRY.before.replace(LAUNCH, f"    {grid}\n\n{launch}")
+    if reason:
+        with pytest.raises(NotApplicable, match=reason):
+            ENTRY.variants(subject(text))
+    else:
+        assert "n_programs=n_rows" in ENTRY.apply(subject(text), ENTRY.variants(subject(text))[0])

@@ -13,8 +13,9 @@ Statement = cst.BaseStatement
 
 
 def early_returns(body: cst.IndentedBlock) -> tuple[cst.Return, ...]:
-    """What `without_returns` takes out: each ends an `if` of the body that has no `else`."""
-    return tuple(end for line in body.body if (end := _early_return(line)) is not None)
+    """What `without_returns` takes out: each ends an `if` of the body without `else`, or all."""
+    found = [_early_return(line) for line in body.body]
+    return tuple(end for end in (*found, _last_return(body.body)) if end is not None)
 
 
 def changed_behind(body: cst.IndentedBlock) -> str | None:
@@ -36,6 +37,10 @@ def without_returns(lines: Sequence[Statement]) -> list[Statement]:
 
     `if n <= start: return` and what follows become `if not n <= start:` with what follows in it.
     """
+    if _last_return(lines) is not None:
+        small = cst.ensure_type(lines[-1], cst.SimpleStatementLine).body[:-1]
+        last = [cst.SimpleStatementLine(_unjoined(small))] if small else []
+        lines = [*lines[:-1], *last]
     for place, line in enumerate(lines):
         if isinstance(line, cst.If) and _early_return(line) is not None:
             first, rest = _before_return(line), without_returns(lines[place + 1 :])
@@ -53,6 +58,15 @@ def _early_return(line: cst.CSTNode) -> cst.Return | None:
     if len(returns) != 1 or returns[0] is not last or returns[0].value is not None:
         return None
     return returns[0]
+
+
+def _last_return(lines: Sequence[cst.CSTNode]) -> cst.Return | None:
+    """The one that says what the end of a kernel says without it."""
+    last = lines[-1] if lines else None
+    if not isinstance(last, cst.SimpleStatementLine) or len(lines) + len(last.body) < 3:
+        return None  # nothing would be left
+    end = last.body[-1]
+    return end if isinstance(end, cst.Return) and end.value is None else None
 
 
 def _before_return(line: cst.If) -> list[Statement]:

@@ -166,9 +166,7 @@ def kernel_edits(
     first = rounds.indices[0]
     named = len(rounds.extents) == 1 and len(rounds.indices) == 1 and first.name is not None
     variable = first.name if named and first.name else unused(kernel, "program")
-    edits: dict[cst.CSTNode, Edit] = {}
-    if not named:
-        edits |= _replacements(rounds, variable)
+    edits = _counts(rounds) if named else _replacements(rounds, variable)
     own, copies = own_parameters(source, kernel, variable)
     edits |= own
     stages, as_fits = _stages(rounds, pipelined, tl) if pipelined else ("", [])
@@ -235,8 +233,8 @@ def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[st
 
 def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
     """Write a program's place on each axis in terms of its number, and the old grid's extents."""
-    source, kernel = rounds.source, rounds.kernel
-    edits: dict[cst.CSTNode, Edit] = {}
+    source = rounds.source
+    edits = _counts(rounds)
     numbered = _numbered(rounds)
     for node in numbered:
         edits[node] = writing(variable)
@@ -245,14 +243,20 @@ def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
         if index.call not in inside:
             part = _part(variable, rounds, index.axis)
             edits[index.call] = writing(parenthesized(source, index.call, part))
+    return {node: edit for node, edit in edits.items() if node not in inside}
+
+
+def _counts(rounds: Rounds) -> dict[cst.CSTNode, Edit]:
+    """Write the old grid's extents where the kernel asks how many programs there are."""
+    source, kernel = rounds.source, rounds.kernel
+    edits: dict[cst.CSTNode, Edit] = {}
     for call in TRITON.find(source, kernel.function.node.body, (NUM_PROGRAMS,)):
         axis = argument(call, 0, "axis")
         if not isinstance(axis, cst.Integer):
             raise NotApplicable(f"line {source.line(call)} counts programs on a computed axis")
         place = axis.evaluated_value
         extent = rounds.extents[place].name if place < len(rounds.extents) else "1"
-        if call not in inside:
-            edits[call] = writing(parenthesized(source, call, extent))
+        edits[call] = writing(parenthesized(source, call, extent))
     return edits
 
 
@@ -304,7 +308,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         if own.known is not None:
             continue
         extent = grid.extents[axis] if axis < len(grid.extents) else None
-        computed = extent is None or grid.meta in names_in(extent)
+        computed = extent is None or grid.meta in names_in(extent) or _is_local(view, extent)
         if extent is None or computed or not is_pure(source, extent, COMPUTED):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
         keywords[own.name] = source.code(extent)
@@ -333,6 +337,14 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     if keywords:
         edits[launch.node] = giving(source, launch.node, keywords)
     return edits
+
+
+def _is_local(view: HostView, extent: cst.BaseExpression) -> bool:
+    """Whether an extent is computed of names that only the function of the grid knows."""
+    home = view.source.enclosing(extent)
+    if home is None or home is view.launch.function:
+        return False
+    return any(binds(home.node.body, name) for name in names_in(extent))
 
 
 def _is_sum(expression: cst.BaseExpression) -> bool:
