@@ -135,7 +135,8 @@ def capture_tests(
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
         raise CommandFailed(f"{failed}, nothing was written: {mend}")
     if not found:
-        until = f"ended after {end.stopped_s:.0f} s, give it longer; " if end.stopped_s else ""
+        how = "interrupted" if end.interrupted else "ended"
+        until = f"{how} after {end.stopped_s:.0f} s, give it longer; " if end.stopped_s else ""
         raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
     names = [backend in test for test in test_names(found)]
     mixed = any(names) and not all(names)  # those that name it would be taken for all

@@ -47,7 +47,15 @@ class Interrupted(BaseException):
 
     Its message, where it has one, tells the user what had been done by then. Like
     KeyboardInterrupt it is no Exception, so that nothing swallows it on its way out.
+
+    Args:
+        message: what to tell.
+        by: the signal that asked for it; 0 where none did.
     """
+
+    def __init__(self, message: str = "", by: int = 0) -> None:
+        super().__init__(*([message] if message else []))
+        self.by = by
 
 
 class TileAgentError(Exception):

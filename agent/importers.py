@@ -8,6 +8,7 @@ under each import root, a relative one means a path beside its own file. Folders
 from __future__ import annotations
 
 import ast
+import codecs
 import os
 import re
 import warnings
@@ -213,7 +214,7 @@ _STATEMENT = re.compile(
 
 def _statements(source: bytes) -> bytes:
     """All in a text that looks like an import: a word that is not in it is not imported."""
-    return b"\n".join(_STATEMENT.findall(source))
+    return b"\n".join(_STATEMENT.findall(source.removeprefix(codecs.BOM_UTF8)))
 
 
 def parsed(source: str | bytes) -> ast.Module:

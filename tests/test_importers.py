@@ -177,3 +177,9 @@ def test_a_file_without_a_kernel_names_what_it_imports_one_from(
 def test_a_file_without_a_kernel_that_imports_from_no_such_file(tmp_path: Path) -> None:
     wrapper = {"ops.py": f"import torch\nfrom util import launch\n{WRAPPER}", "util.py": "x = 1\n"}
     assert "it needs a function decorated with" in refusal(make_repo(tmp_path, wrapper), "ops.py")
+
+
+def test_a_test_that_begins_with_a_byte_order_mark(tmp_path: Path) -> None:
+    text = "\ufefffrom pkg.kernels.softmax import softmax\n\n\ndef test_it(): pass\n"
+    found, _ = indirect(tmp_path, {"pkg/__init__.py": "", "tests/test_all.py": text})
+    assert found == "tests/test_all.py"

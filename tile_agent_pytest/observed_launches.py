@@ -35,6 +35,8 @@ class LaunchObserver:
         """Kernel -> how many of its launches were looked at since the test or timing began."""
         self._timing: str | None = None
         """The one that the present test has begun and not ended."""
+        self._begun: Counter[str] = Counter()
+        """Name of a timing -> how often the present test has begun one."""
 
     @property
     def launches(self) -> list[Message]:
@@ -45,14 +47,18 @@ class LaunchObserver:
     def watching(self, test: str) -> Iterator[None]:
         """Look at the launches of a test while the block lasts."""
         self._looks.clear()
+        self._begun.clear()
         with wrapped(partial(self._watched, test)):
             yield
 
     @contextlib.contextmanager
     def timing(self, config: str) -> Iterator[None]:
-        """What is launched in the block is what the present test times under that name."""
+        """What is launched in the block is what the present test times under that name; a second
+        one of the same is told from it as records are."""
         self._looks.clear()
-        self._timing = config
+        self._begun[config] += 1
+        number, name = self._begun[config], "" if config == "forward" else config
+        self._timing = config if number == 1 else f"{name} #{number}".strip()
         try:
             yield
         finally:

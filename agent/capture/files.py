@@ -64,11 +64,14 @@ def _stems(kernel: Path) -> Iterator[str]:
 
 
 def _folder(kernel: Path) -> Path:
-    """The folder `tests` or `test` of the project, or of the repository around it, where there is
-    one, or that of the kernel."""
-    for folder in kernel.resolve().parents:
-        is_root = (folder / ".git").exists()
+    """The folder `tests` or `test` of the project, or of those around it in the same repository,
+    where there is one, or that of the kernel."""
+    parents = kernel.resolve().parents
+    root = next((folder for folder in parents if (folder / ".git").exists()), None)
+    for folder in parents:
+        is_root = folder == root
         if is_root or (folder / "pyproject.toml").exists():
+            is_root |= root is None
             for tests in (folder / "tests", folder / "test"):
                 if tests.is_dir() and not tests.is_symlink():
                     return tests

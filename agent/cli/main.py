@@ -96,9 +96,9 @@ def _run() -> int:
         raise
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     """Ctrl-C, a polite kill and a closed terminal all end a run cleanly, to be resumed."""
-    raise Interrupted
+    raise Interrupted(by=number)
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:

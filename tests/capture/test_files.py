@@ -62,3 +62,15 @@ def test_they_lie_among_the_tests_of_the_project_or_of_the_repository(tmp_path: 
     assert CaptureFiles.of(kernel).test.parent == tmp_path / "repo" / "tests"
     (package / "test").mkdir()
     assert CaptureFiles.of(kernel).test.parent == package / "test"
+
+
+def test_without_a_repository_no_project_around_this_one_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    project = tmp_path / "project"
+    (project / "ops").mkdir(parents=True)
+    (project / "pyproject.toml").touch()
+    (kernel := project / "ops" / "rotary.py").write_text("")
+    assert CaptureFiles.of(kernel).test.parent == project / "ops"
+    (project / "tests").mkdir()
+    assert CaptureFiles.of(kernel).test.parent == project / "tests"

@@ -387,8 +387,12 @@ def test_a_command_may_be_ended_with_what_it_has_called_until_then(repo: Path) -
 
 
 @pytest.mark.full
-def test_a_capture_that_is_interrupted_keeps_what_was_called(repo: Path) -> None:
-    """Where nobody knows how long it would take; nothing is left of the command."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
+def test_a_capture_that_is_interrupted_keeps_what_was_called(
+    repo: Path, number: signal.Signals
+) -> None:
+    """Where nobody knows how long it would take; nothing is left of the command. Who is killed by
+    others has not asked for tests."""
     write(repo, {"unending.py": "import use\nopen('called', 'w')\nwhile True:\n    pass\n"})
     command = [PYTHON, "-m", "agent", "capture", "--kernel", KERNEL, "--json", "--"]
     running = subprocess.Popen(
@@ -399,7 +403,12 @@ def test_a_capture_that_is_interrupted_keeps_what_was_called(repo: Path) -> None
     until = time.monotonic() + 60
     while not (repo / "called").exists() and time.monotonic() < until:
         time.sleep(0.1)
-    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    if number == signal.SIGTERM:
+        running.send_signal(number)
+        out, err = running.communicate(timeout=120)
+        assert (running.returncode, (repo / CAPTURED).exists()) == (ExitCode.STOPPED, False), err
+        return
+    os.killpg(running.pid, number)  # as a terminal does
     out, err = running.communicate(timeout=120)
     assert running.returncode == 0, err
     assert "interrupted: the calls until now are gone on with; once more ends it" in err

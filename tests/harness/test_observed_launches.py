@@ -157,6 +157,9 @@ def test_launches_are_told_with_the_timings_that_make_them(
                 y = torch.ones(n)
                 tile_bench(lambda: scale(y), config=f"n={n}", warmup_ms=1, rep_ms=5)
             triton.testing.do_bench(lambda: scale(y), warmup=1, rep=5)
+            for n in (64, 128):
+                z = torch.ones(n)
+                tile_bench(lambda: scale(z), warmup_ms=1, rep_ms=5)
             scale(torch.ones(32))
     """
     project = Project(tmp_path / "project", test, TRITON)
@@ -166,5 +169,7 @@ def test_launches_are_told_with_the_timings_that_make_them(
     assert {launch.integers["n"]: launch.timings for launch in seen} == {
         8: ((test_id, "n=8"),),
         16: ((test_id, "n=16"), (test_id, "forward")),
+        64: ((test_id, "#2"),),
+        128: ((test_id, "#3"),),
         32: (),
     }

@@ -605,6 +605,28 @@ def test_a_log_sum_exp_keeps_its_base(stored: str, tmp_path: Path) -> None:
     agree("lse", [[[3, 40]], [[5, 16]], [[2, 1]]], old, new, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "scale", ["scale + 1.0", "scale - 0.5", "scale if n_cols > 1 else 1.0", "(scale + 1.0)"]
+)
+def test_a_scale_that_is_a_sum_is_folded_into_as_a_whole(scale: str, tmp_path: Path) -> None:
+    old = ONLINE.replace("{stored}", "total").replace("x *= scale", f"x *= {scale}")
+    new = apply("folded-exp2", old)
+    assert f"x *= ({scale.strip('()')}) * 1.4426950408889634\n" in new
+    agree("lse", [[[3, 40]], [[2, 1]]], old, new, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("score, other = tl.max(score, axis=0), 1.0", "gives `score`"),
+        ("score = tl.maximum(score, y=cap)", "`cap` of softmax_kernel is handed over as it is"),
+        ("score: tl.tensor = tl.max(score, axis=0)", "gives `score`"),
+    ],
+)
+def test_an_exponent_that_is_bound_in_another_way_is_left_alone(line: str, reason: str) -> None:
+    assert reason in refusal("folded-exp2", SOFTCAP.replace("{line}", line))
+
+
 SCALED = "looks for exponents with a scale, as in tl.exp(x * scale - m), and line "
 
 

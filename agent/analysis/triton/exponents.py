@@ -6,12 +6,13 @@ An exponent is what `tl.exp` is taken of, and what that is computed from: `qk` a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
@@ -19,7 +20,13 @@ from agent.syntax import Source, argument, assigned, descendants, positional
 
 TL = "triton.language."
 EXP = (f"{TL}exp", f"{TL}math.exp")
-CHOOSE, LARGER, LARGEST = f"{TL}where", f"{TL}maximum", f"{TL}max"
+CHOOSE = f"{TL}where"
+VALUES: Mapping[str, tuple[tuple[int, str], ...]] = {
+    f"{TL}maximum": ((0, "x"), (1, "y")),
+    f"{TL}max": ((0, "input"),),
+    CHOOSE: ((1, "x"), (2, "y")),
+}
+"""Functions that give one of some arguments: where those are, and their names."""
 FILLED = {f"{TL}full": (1, "value")}
 ZEROS = f"{TL}zeros"
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
@@ -94,12 +101,11 @@ class Exponents:
                 self._scale(node, node.left, node.right)
             case cst.Subscript():
                 self._trace(node.value)
-            case cst.Call() if (called := source.name(node.func)) in (LARGER, LARGEST, CHOOSE):
-                given = positional(node)
-                values = {LARGER: given, LARGEST: given[:1], CHOOSE: given[1:3]}[called]
-                if not values:
-                    raise self._refusal(node)
-                for value in values:
+            case cst.Call() if (called := source.name(node.func) or "") in VALUES:
+                for place, name in VALUES[called]:
+                    value = argument(node, place, name)
+                    if value is None:
+                        raise self._refusal(node)
                     self._trace(value)
             case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
                 self._trace(value)
@@ -148,15 +154,14 @@ class Exponents:
                     if here and isinstance(statement, cst.SimpleStatementLine):
                         yield here[-1]
                         return
-                    if here:
+                    if binds(statement, name.value):
                         break
                 else:
                     child = parent
                     continue
                 break
-            if isinstance(parent, cst.For | cst.While | cst.FunctionDef) and list(
-                _assigning(parent, name.value)
-            ):
+            loops = cst.For | cst.While | cst.FunctionDef
+            if isinstance(parent, loops) and binds(parent, name.value):
                 break
             child = parent
         body = self.kernel.function.node.body

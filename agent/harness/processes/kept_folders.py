@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,10 +64,13 @@ class KeptFolders:
         Which one that is lies beside them, for a run that goes on.
         """
         note = self.tuned.parent.with_suffix(".first")
-        with contextlib.suppress(FileExistsError):
+        if not note.exists():  # others may ask, too, and we may be killed here
             note.parent.mkdir(parents=True, exist_ok=True)
-            with note.open("x", encoding="utf-8") as file:
+            with tempfile.NamedTemporaryFile("w", dir=note.parent, encoding="utf-8") as file:
                 file.write(self.tuned.name)
+                file.flush()
+                with contextlib.suppress(FileExistsError):
+                    os.link(file.name, note)
         return self.tuned.parent / note.read_text(encoding="utf-8")
 
     def variables(self) -> dict[str, str]:

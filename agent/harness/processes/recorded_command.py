@@ -43,6 +43,8 @@ class CommandEnd:
     """The messages of each process."""
     stopped_s: float | None = None
     """After how long it was asked to end; None: it ended by itself."""
+    interrupted: bool = False
+    """The user asked for that."""
 
 
 def run_recorded(
@@ -91,14 +93,15 @@ def run_recorded(
             raise UsageError(f"{command[0]} cannot be run ({problem.strerror}): {mend}") from None
         begin = time.monotonic()
         stopped_s: float | None = None
+        interrupted = False
         try:
             code = process.wait(stop_after_s)
         except subprocess.TimeoutExpired:
             stopped_s, code = time.monotonic() - begin, _stop(process)
-        except Interrupted:
-            if when_interrupted is None:
+        except Interrupted as end:
+            if when_interrupted is None or end.by != signal.SIGINT:
                 raise
-            stopped_s = time.monotonic() - begin
+            interrupted, stopped_s = True, time.monotonic() - begin
             when_interrupted()
             with contextlib.suppress(subprocess.TimeoutExpired):  # a terminal's Ctrl-C reaches it
                 process.wait(_GRACE_S)
@@ -108,7 +111,7 @@ def run_recorded(
                 process.terminate()
                 process.wait()
         records = tuple(tuple(read_answers(path)) for path in sorted(Path(folder).glob("*.jsonl")))
-    return CommandEnd(code, records, stopped_s)
+    return CommandEnd(code, records, stopped_s, interrupted)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> int:

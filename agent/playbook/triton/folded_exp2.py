@@ -90,12 +90,20 @@ def _in_base_two(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     exponents = Exponents.of(source, kernel)
     edits: dict[cst.CSTNode, Edit] = dict.fromkeys(exponents.calls, _exp2)
     for scale in exponents.scales:
-        text = f"{source.code(scale)} * {LOG2_E}"
+        text = f"{_factor(source, scale)} * {LOG2_E}"
         in_product = isinstance(next(source.ancestors(scale)), cst.BinaryOperation)
         edits[scale] = writing(f"({text})" if in_product else text)
     for name in exponents.outside:
         edits[name] = writing(parenthesized(source, name, f"{name.value} * {LN_2}"))
     return edits
+
+
+def _factor(source: Source, scale: cst.BaseExpression) -> str:
+    """A scale as a part of a product: `x *= scale + bias` has none of the parentheses for it."""
+    is_product = isinstance(scale, cst.BinaryOperation) and isinstance(scale.operator, cst.Multiply)
+    atoms = (cst.Name, cst.Attribute, cst.Call, cst.Subscript, cst.Integer, cst.Float)
+    text = source.code(scale)
+    return text if scale.lpar or is_product or isinstance(scale, atoms) else f"({text})"
 
 
 def _exp2(call: cst.Call) -> cst.Call:
