@@ -12,8 +12,10 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
@@ -417,6 +419,26 @@ def test_a_capture_that_is_interrupted_keeps_what_was_called(
     assert {"SCALE_COPY", "GATHER"} <= cases(repo).keys()
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run(["pgrep", "-f", "unending.py"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_sum_may_be_off_by_the_last_digit_of_the_largest_value(repo: Path) -> None:
+    """As where a product is added up in another order, and a result near zero is a difference."""
+    assert capture(repo, PYTHON, "use.py").code == 0
+    body = ast.parse((repo / CAPTURED).read_text()).body
+    own = [
+        node for node in body
+        if (isinstance(node, ast.FunctionDef) and node.name == "nearness")
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RTOL")
+    ]  # fmt: skip
+    names: dict[str, Any] = {"torch": torch}
+    exec(compile(ast.Module(own, []), CAPTURED, "exec"), names)
+    nearness = names["nearness"]
+    half = torch.tensor([-0.25, 1e-4, float("inf"), float("nan")], dtype=torch.float16)
+    assert nearness(half) == {"rtol": 1e-3, "atol": 2.0**-12}
+    assert nearness(torch.ones(3)) == {"rtol": 1.3e-6, "atol": 1e-5}
+    assert nearness(torch.full((3,), 1000.0)) == {"rtol": 1.3e-6, "atol": 1000 * 2.0**-23}
+    assert nearness(torch.empty(0)) == {"rtol": 1.3e-6, "atol": 1e-5}
+    assert nearness(torch.ones(3, dtype=torch.int64)) == {}
 
 
 def test_a_command_that_launches_nothing_is_told_so(repo: Path) -> None:
