@@ -357,3 +357,12 @@ def test_benchmarks_keep_their_numbers(name: str, tmp_path: Path) -> None:
     new = ENTRY.apply(subject(text), LITTLE)
     others = {"layer_norm": [[24], [24]], "softmax": []}.get(name, [[24]])
     assert disagreement(name, [[[7, 24], *others]], text, [new], True, tmp_path) == ""
+
+
+def test_warps_that_the_launch_computes_for_a_row_are_those_of_all_rows(tmp_path: Path) -> None:
+    text = kernel(SCALED, extra="    warps = min(max(block // 256, 1), 8)")
+    text = text.replace("block, True)", "block, True, num_warps=warps)")
+    new = ENTRY.apply(subject(text), {"elements": 1024, "elements_per_warp": 256})
+    assert "num_warps=min(rows * warps, 32)" in new
+    calls = [[[5, 77]], [[130, 20]]]
+    assert disagreement("f", calls, text, [new], False, tmp_path) == ""

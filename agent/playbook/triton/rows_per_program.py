@@ -5,7 +5,8 @@ When: a Triton kernel with one program a row, whose rows are short: below some 1
 Do: `row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]`, `tl.arange(0, BLOCK)[None, :]`,
     `axis=1, keep_dims=True` in the reductions, a mask for the rows behind the last one, and a grid
     of `triton.cdiv(n_rows, rows)`. As many rows as fill a program with 1024 to 8192 elements, and
-    one row of that length or more; warps by the elements.
+    one row of that length or more; warps by the elements, or so many times what the launch gives a
+    row.
 Risk: the order of sums changes. Each line is checked to keep rows apart: what reads one row's
     result in another, branches by the row or counts them with atomics is refused.
 Source: Liger's RMS norm gives a program 16 rows where a row has at most 256 columns; attorch
@@ -42,6 +43,7 @@ from agent.rewriting.triton.edits import (
 )
 from agent.rewriting.triton.grid import changeable, check_own_grid, count_at
 from agent.rewriting.triton.launch_options import (
+    MOST_WARPS,
     check_builtins,
     check_shown,
     is_plain_or_ramp,
@@ -233,8 +235,11 @@ def _launched(
     above.append(f"{rows} = max({params['elements']} // {block}, 1)")
     keywords[read.names.rows] = rows
     check_shown(source, launch, OPTION)
-    if OPTION not in launch.arguments and is_plain_or_ramp(source, launch.hints.get(OPTION)):
+    warps = launch.hints.get(OPTION)
+    if OPTION not in launch.arguments and is_plain_or_ramp(source, warps):
         keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
+    elif OPTION not in launch.arguments and isinstance(warps, cst.Name):  # those of one row
+        keywords[OPTION] = f"min({rows} * {warps.value}, {MOST_WARPS})"
     return named | {
         extent: writing(f"{triton_module(source, kernel)}.cdiv({source.code(extent)}, {rows})"),
         launch.node: giving(source, launch.node, keywords),
