@@ -44,6 +44,7 @@ def test_the_row_of_a_test_has_the_reason_behind_the_place() -> None:
     )
     assert headline("E   ValueError: a bad value\nE   more of it\n") == "ValueError: a bad value"
     assert headline("a line\nthe last line\n") == "the last line"
+    assert headline("E   \x1b[31mValueError: a\x1b[0m\n") == "ValueError: a"
 
 
 def test_what_is_not_close_is_told_with_how_far_it_is() -> None:

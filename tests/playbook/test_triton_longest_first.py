@@ -27,6 +27,8 @@ def turned(text: str) -> str:
         "(pid_m + 1) * BLOCK_M",
         "BLOCK_M + pid_m * BLOCK_M",
         "tl.cdiv((pid_m + 1) * BLOCK_M, BLOCK_N) * BLOCK_N",
+        "tl.minimum((pid_m + 1) * BLOCK_M, n)",
+        "n if n < 0 else min((pid_m + 1) * BLOCK_M, n)",
     ],
 )
 def test_programs_that_run_further_start_first(end: str, tmp_path: Path) -> None:
@@ -50,6 +52,18 @@ def test_a_number_may_be_one_of_two(tmp_path: Path) -> None:
     assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
 
 
+@pytest.mark.parametrize("name", ["pid_m", "again"])
+def test_who_asks_twice_is_told_the_same(name: str, tmp_path: Path) -> None:
+    """As flash attention does, which spares registers so."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    text = PREFIX.replace("dims = tl", f"{name} = tl.program_id(0)\n    dims = tl")
+    new = turned(text)
+    assert new.count("tl.num_programs(0) - 1 - tl.program_id(0)") == 2
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
 def test_a_barrier_is_one_of_a_program() -> None:
     text = PREFIX.replace("dims = tl", "tl.debug_barrier()\n    dims = tl")
     assert "tl.num_programs(0) - 1 - tl.program_id(0)" in turned(text)
@@ -64,7 +78,13 @@ def test_a_barrier_is_one_of_a_program() -> None:
         ),
         ((END, "n"), "no loop of prefix_kernel runs further in later programs"),
         ((END, "n - pid_m * BLOCK_M"), "no loop of prefix_kernel runs further"),
-        (("dims = tl", "first = tl.program_id(0)\n    dims = tl"), "asks twice for its place"),
+        (
+            (
+                "dims = tl",
+                "pid_m = tl.program_id(0)\n    if n < 0:\n        pid_m = 0\n    dims = tl",
+            ),
+            "no loop of prefix_kernel runs further",
+        ),
         (
             ("dims = tl", "while tl.load(k_ptr, volatile=True) == 0:\n        pass\n    dims = tl"),
             "may wait for another program",

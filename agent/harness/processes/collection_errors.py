@@ -21,6 +21,7 @@ _NO_GPU = re.compile(
     r"RuntimeError: (?:0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver)"
     r"|AssertionError: Torch not compiled with CUDA enabled"
 )
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _IN_A_FILE = re.compile(r"[^\s:]+\.py\b")
 _INTERNAL = "INTERNALERROR> "
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
@@ -43,7 +44,7 @@ def fault(text: str, root: Path, nodeid: str = "") -> str:
         nodeid: what could not be collected, which then stands for the place, and whose account is
             its first line where it is no exception.
     """
-    told = text.replace(f"{root}/", "")
+    told = _COLOR.sub("", text).replace(f"{root}/", "")
     lines = told.splitlines()
     refusals = _REFUSAL.findall(told)
     said = _exception(lines) or (refusals or _TRACEBACK.findall(told) or [""])[-1]
@@ -60,7 +61,7 @@ def headline(text: str) -> str:
     A compiler's first line may be no more than a place, with source and the reason below it; of
     results that are not close, by how much is told below it, too.
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _COLOR.sub("", text).splitlines() if line.strip()]
     begin = next((n for n, line in enumerate(lines) if line.startswith("E ")), None)
     if begin is None:
         return lines[-1] if lines else ""

@@ -13,6 +13,7 @@ Source: Graham's bound for list scheduling: the end is off by the last job at mo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import libcst as cst
@@ -21,6 +22,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.triton.arguments import names_in
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES
@@ -33,7 +35,10 @@ from agent.analysis.triton.waiting import check_never_waits
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
-from agent.syntax import Source, descendants, positional
+from agent.syntax import Source, assigned, descendants, positional
+
+EITHER = ("triton.language.minimum", "triton.language.maximum", "builtins.min", "builtins.max")
+"""Functions that give one of their arguments."""
 
 
 class LongestFirst(OfEachKernel):
@@ -83,27 +88,42 @@ def prefix_sum(x):
     )
 
     def edits(self, subject: Subject, kernel: Kernel, _: Params) -> dict[cst.CSTNode, Edit]:
-        """Turn the axis round that the loops depend on."""
+        """Turn the axis round that the loops depend on, wherever the kernel asks for it."""
         source = subject.source
-        index = _growing(source, kernel)
-        last = f"{language(source, kernel)}.num_programs({index.axis}) - 1"
-        return {index.call: writing(f"{last} - {source.code(index.call)}")}
+        growing = _growing(source, kernel)
+        last = f"{language(source, kernel)}.num_programs({growing[0].axis}) - 1"
+        return {each.call: writing(f"{last} - {source.code(each.call)}") for each in growing}
 
 
-def _growing(source: Source, kernel: Kernel) -> ProgramIndex:
-    """The program id that decides how far a loop runs."""
+def _growing(source: Source, kernel: Kernel) -> list[ProgramIndex]:
+    """Where the program id is asked for that decides how far a loop runs."""
     check_never_waits(source, kernel)
     indices = program_indices(source, kernel)
     for loop in descendants(kernel.function.node.body, cst.For):
         end = _end(source, loop)
         for index in indices:
-            name = index.name or name_among_several(kernel, index.call)
-            if end is None or name is None or not _grows(source, end, name):
-                continue
-            if sum(other.axis == index.axis for other in indices) > 1:
-                raise NotApplicable(f"{kernel.name} asks twice for its place on axis {index.axis}")
-            return index
+            same = [other for other in indices if other.axis == index.axis]
+            name = index.name or name_among_several(kernel, index.call) or _again(kernel, same)
+            if end is not None and name is not None and _grows(source, end, name):
+                return same
     raise NotApplicable(f"no loop of {kernel.name} runs further in later programs")
+
+
+def _again(kernel: Kernel, same: Sequence[ProgramIndex]) -> str | None:
+    """The one name that is given an axis several times, as flash attention does to save registers,
+    and nothing else."""
+    calls = [index.call for index in same]
+    named = [
+        (assign.targets[0].target, assign.value in calls)
+        for assign in descendants(kernel.function.node.body, cst.Assign)
+    ]
+    found = {target.value for target, asks in named if asks and isinstance(target, cst.Name)}
+    if len(found) != 1:
+        return None
+    (name,) = found
+    targets = [target for target, _ in assigned(kernel.function.node.body)]
+    bound = sum(name in names_in(target) for target in targets)
+    return name if bound == len(calls) else None
 
 
 def _end(source: Source, loop: cst.For) -> cst.BaseExpression | None:
@@ -114,7 +134,8 @@ def _end(source: Source, loop: cst.For) -> cst.BaseExpression | None:
 
 
 def _grows(source: Source, expression: cst.BaseExpression, name: str) -> bool:
-    """Whether a sum or product of sizes holds the name; sizes are not negative."""
+    """Whether a sum or product of sizes holds the name, or one of those that the smaller or the
+    chosen one is of; sizes are not negative."""
     behind = value_of(source, expression)
     if isinstance(behind, cst.Name):
         return behind.value == name
@@ -125,6 +146,10 @@ def _grows(source: Source, expression: cst.BaseExpression, name: str) -> bool:
             return _grows(source, behind.left, name) or _grows(source, behind.right, name)
         case cst.BinaryOperation(operator=cst.FloorDivide()):
             return _grows(source, behind.left, name)
+        case cst.IfExp():
+            return any(_grows(source, each, name) for each in (behind.body, behind.orelse))
+        case cst.Call() if source.name(behind.func) in EITHER:
+            return any(_grows(source, each, name) for each in positional(behind))
         case cst.Call() if source.name(behind.func) in TRITON.cdivs and behind.args:
             return _grows(source, behind.args[0].value, name)
     return False
