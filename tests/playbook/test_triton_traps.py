@@ -323,6 +323,12 @@ def own(scales):
 
 
 @triton.jit
+def put(out, places, y, by, n):
+    scaled = y * by
+    tl.store(out + places, scaled, mask=places < n)
+
+
+@triton.jit
 def helped_kernel(x_ptr, s_ptr, y_ptr, n, BLOCK: tl.constexpr):
     pid = tl.program_id(0)
     row = tl.program_id(1)
@@ -345,14 +351,15 @@ SIZED = ("block-size", "blocks-and-warps", "add-autotune")
 
 
 def test_the_number_of_a_row_is_none_of_a_block(tmp_path: Path) -> None:
-    asked = subject(HELPED, sm=90)
+    numbered = HELPED.replace("y = x * ", "y = x * (row + 1) * ")
+    asked = subject(numbered, sm=90)
     every = [
         entry.apply(asked, params)
         for entry in map(playbook.get, SIZED)
         for params in entry.variants(asked)
     ]
     assert len(every) > 8
-    agree_all("helped", [[[5, 77]], [[2, 3000]]], HELPED, every, tmp_path)
+    agree_all("helped", [[[5, 77]], [[2, 3000]]], numbered, every, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -369,6 +376,17 @@ def test_the_number_of_a_row_is_none_of_a_block(tmp_path: Path) -> None:
         ("tl.load(s_ptr + row)", "own(s_ptr)", "counts its blocks"),
         ("    y = x", "    s_ptr += pid\n    y = x", "counts its blocks"),
         ("s_ptr + row)", "s_ptr + places // (BLOCK * 2))", "drops a remainder"),
+        ("y = x * ", "y = x * (pid + 1) * ", "counts its blocks"),
+        (
+            "y, mask=places < n)\n\n\ndef helped(",
+            "y + pid, mask=places < n)\n\n\ndef helped(",
+            "counts its",
+        ),
+        (
+            "    tl.store(y_ptr + row * n + places, y,",
+            "    put(y_ptr, places, y, pid * BLOCK, n)\n    tl.store(y_ptr + row * n + places, y,",
+            "it is part of what line",
+        ),
     ],
 )
 @pytest.mark.parametrize(

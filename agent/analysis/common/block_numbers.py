@@ -171,7 +171,8 @@ def _is_undone(flow: Flow, name: Expression, within: cst.CSTNode, *, by_any: boo
 
 
 def _by_program(flow: Flow) -> cst.Call | None:
-    """An access by the number of a program that works on the block of that number.
+    """An access by the number of a program that works on the block of that number, or what stores
+    something that it is a part of.
 
     `pid` of `pid * BLOCK + arange(0, BLOCK)` in `scales + pid`. Not where a loop goes on by blocks:
     then as many programs share an axis as there are, whatever the size of a block.
@@ -190,7 +191,34 @@ def _by_program(flow: Flow) -> cst.Call | None:
     if not axes:
         return None
     numbers |= _plain(flow, axes)
-    return _addressed(flow, flow.body, _computed_in(flow, flow.body, numbers, axes), axes)
+    names = _computed_in(flow, flow.body, numbers, axes)
+    return _addressed(flow, flow.body, names, axes) or _storing(flow, numbers, axes)
+
+
+def _storing(flow: Flow, names: set[str], axes: Collection[str]) -> cst.Call | None:
+    """A store of what the number of a program is part of, by more than what it loads."""
+    while True:
+        found = {
+            name.value
+            for target, value in assigned(flow.body)
+            if isinstance(target, cst.Name | cst.Tuple) and _is_part(flow, value, names, axes)
+            for name in descendants(target, cst.Name)
+        }
+        if found <= names:
+            break
+        names = names | found
+    for call in descendants(flow.body, cst.Call):
+        stored = flow.dialect.stored(flow.source, call)
+        if stored is not None and _is_part(flow, stored, names, axes):
+            return call
+    return None
+
+
+def _is_part(flow: Flow, node: Expression, names: set[str], axes: Collection[str]) -> bool:
+    """`_bare`, of what stands beside loads."""
+    loads = [*flow.dialect.find(flow.source, node, flow.dialect.loads)]
+    below = {name.value for load in loads for name in descendants(load, cst.Name)}
+    return _bare(flow, node, names - below, axes=() if loads else axes)
 
 
 def _multiplied(flow: Flow) -> Iterator[Expression]:

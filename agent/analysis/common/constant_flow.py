@@ -120,6 +120,8 @@ class Flow:
                         "another size changes that is not followed"
                     )
                 return f"it is part of what line {line} stores"
+            if (store := self._stored_by_helper(call, self.names)) is not None:
+                return f"it is part of what line {self.source.line(store)} stores"
         for division in descendants(self.body, cst.BinaryOperation):
             if drops_remainder(division, self.sizes):
                 return f"line {self.source.line(division)} drops a remainder by it"
@@ -183,15 +185,9 @@ class Flow:
         A load at addresses that depend on it is not; of a loop that runs as far as it says, nobody
         has looked at what it adds up.
         """
-        carrying = {n for n, value in given_to(helper, call).items() if self._carries(value, names)}
+        carrying = self._carrying_in(helper, call, names)
         if not carrying or helper in callees(self.source, helper):
             return bool(carrying)
-        while True:
-            found = {n for target, value in assigned(helper.node.body)
-                     if self._carries(value, carrying) for n in _targets(target)}  # fmt: skip
-            if found <= carrying:
-                break
-            carrying |= found
         body = helper.node.body
         tested = (
             n for loop in descendants(body, cst.While) for n in descendants(loop.test, cst.Name)
@@ -201,6 +197,38 @@ class Flow:
         deciding = [loop.iter for loop in descendants(body, cst.For)]
         deciding += [r.value for r in descendants(body, cst.Return) if r.value is not None]
         return any(self._carries(value, carrying) for value in deciding)
+
+    def _carrying_in(
+        self, helper: Function, call: cst.Call, names: set[str] | frozenset[str]
+    ) -> set[str]:
+        """The names of a helper whose values are computed from what a call gives it of the
+        constant; those it is given alone, where it calls itself."""
+        carrying = {n for n, value in given_to(helper, call).items() if self._carries(value, names)}
+        if helper in callees(self.source, helper):
+            return carrying
+        while True:
+            found = {n for target, value in assigned(helper.node.body)
+                     if self._carries(value, carrying) for n in _targets(target)}  # fmt: skip
+            if found <= carrying:
+                return carrying
+            carrying |= found
+
+    def _stored_by_helper(
+        self, call: cst.Call, names: set[str] | frozenset[str]
+    ) -> cst.Call | None:
+        """A store of a helper, or of one that it calls, of what is computed from the constant."""
+        helper = self.source.function_of(call.func)
+        if helper is None or not (carrying := self._carrying_in(helper, call, names)):
+            return None
+        calls_itself = helper in callees(self.source, helper)
+        for inner in descendants(helper.node.body, cst.Call):
+            stored = self.dialect.stored(self.source, inner)
+            if stored is not None and (calls_itself or self._carries(stored, carrying)):
+                return inner
+            deeper = None if calls_itself else self._stored_by_helper(inner, carrying)
+            if deeper is not None:
+                return deeper
+        return None
 
     def _mentions_size(self, call: cst.Call) -> bool:
         """Whether a call is given the constant itself, or a multiple, to do with it as it likes."""
