@@ -58,7 +58,7 @@ def test_one_launch_after_another(body: str) -> None:
     [
         f"    if shifts:\n        {SCALE}\n    else:\n        {SHIFT}\n",
         f"    if shifts:\n        {SCALE}\n    elif x.numel() > 9:\n        {SHIFT}\n",
-        f"    if x.numel():\n        pass\n    elif shifts:\n        {SCALE}\n    else:\n        {SHIFT}\n",
+        f"    if z:\n        pass\n    elif shifts:\n        {SCALE}\n    else:\n        {SHIFT}\n",
         f"    try:\n        {SCALE}\n    except RuntimeError:\n        {SHIFT}\n",
         f"    {SCALE}\n",
     ],
