@@ -327,8 +327,8 @@ def _nothing(kernel: Path, seen: Capture) -> str:
         return f"no call could be described: {'; '.join(seen.faults)}"
     if seen.as_script:
         return (
-            f"{kernel}, which Python ran, launches {', '.join(seen.outside)} outside of its "
-            "functions, and a test calls a function: launch it in one"
+            f"{kernel} launches {', '.join(seen.outside)} in no function of it that was seen to be "
+            f"called: run it as `python {kernel.name}`, and launch in a function that it defines"
         )
     if seen.outside:
         return (
@@ -349,7 +349,7 @@ def _notes(seen: Capture) -> list[str]:
     if others := passed_over(seen):
         notes.append(f"{', '.join(others)}: calls that launch kernels of the file are left out")
     if seen.outside:
-        place = "its functions" if seen.as_script else "the file"
+        place = "calls that were seen" if seen.as_script else "the file"
         notes.append(f"{', '.join(seen.outside)} was also launched by code outside of {place}")
     if seen.imported_s:
         notes.append(

@@ -103,6 +103,8 @@ def calls_its_own(text: bytes) -> bool:
         body = parsed(text).body
     except (SyntaxError, ValueError):
         return False
+    if any(isinstance(each, ast.ImportFrom) and each.level for each in body):
+        return False  # of a package: no script
     own = {each.name for each in body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     return any(
         isinstance(call, ast.Call)

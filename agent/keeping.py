@@ -14,7 +14,6 @@ from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import without_secrets
 from agent.measuring.decision import Gain, Status, Verdict, slower_configs
 from agent.measuring.measurement import Failure
-from agent.measuring.statistics import Comparison
 from agent.measuring.subset import Subset, of_names
 from agent.state import Run, decided
 
@@ -49,34 +48,44 @@ def confirmed(
     if isinstance(outcome, Failure):
         # Nobody has had two of them on the GPU before: where they do not fit nothing is known.
         is_open = outcome.incumbent or outcome.unmeasured or outcome.lacks_memory
-        return measured if is_open or time.monotonic() >= deadline else outcome
-    measured = without_secrets(replace(measured, elsewhere=outcome))
-    slower = _slower(run, measured.elsewhere)
-    if slower and _again(judge, run, slower, arms, deadline):
+        return measured if is_open else outcome
+    found = without_secrets(replace(measured, elsewhere=outcome))
+    if slower := _slower(run, found):
+        found = _looked_at_again(judge, run, found, slower, arms, deadline)
+    if slower := _slower(run, found):
         reason = f"{next(iter(slower.values()))}; the comparison had left it out"
-        return replace(measured, verdict=Verdict(Status.REVERT, Gain.NONE, reason))
-    return measured
+        return replace(found, verdict=Verdict(Status.REVERT, Gain.NONE, reason))
+    return found
 
 
-def _slower(run: Run, elsewhere: Comparison | None) -> dict[str, str]:
-    if elsewhere is None:
-        return {}
-    return slower_configs(elsewhere, run.options.rules, run.elsewhere_since_origin)
+def _slower(run: Run, measured: Measured) -> dict[str, str]:
+    assert measured.elsewhere is not None
+    return slower_configs(measured.elsewhere, run.options.rules, run.elsewhere_since_origin)
 
 
-def _again(
+def _looked_at_again(
     judge: Judge,
     run: Run,
+    measured: Measured,
     slower: Collection[str],
     arms: tuple[Checkout, Checkout],
     deadline: float,
-) -> bool:
-    """Whether a config that lost does so once more: a short kernel may be at one of two levels in a
-    process, and in five pairs of five its arms at different ones by chance."""
-    assert run.baseline is not None
+) -> Measured:
+    """With what a second comparison says of the configs that lost, where there is one.
+
+    A short kernel may be at one of two levels in a process, and in five pairs of five its arms at
+    different ones by chance.
+    """
+    assert run.baseline is not None and measured.elsewhere is not None
     with _comparing_on(judge, run, of_names(run.baseline.costs, slower)):
         outcome = judge.compare(*arms, None, deadline)
-    return isinstance(outcome, Failure) or bool(_slower(run, outcome).keys() & {*slower})
+    if isinstance(outcome, Failure):
+        return measured
+    again = without_secrets(replace(measured, elsewhere=outcome)).elsewhere
+    assert again is not None
+    later = {config.config: config for config in again.configs}
+    configs = tuple(later.get(config.config, config) for config in measured.elsewhere.configs)
+    return replace(measured, elsewhere=replace(measured.elsewhere, configs=configs))
 
 
 @contextmanager

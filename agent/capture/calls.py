@@ -139,6 +139,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     faults: dict[str, None] = {}
     imported_s = 0.0
     for process in records:
+        here_s = 0.0
         known: dict[str, CapturedCall] = {}
         last: Mapping[str, Any] = {"tally": {}, "left_out": 0}
         for message in process:
@@ -150,7 +151,8 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
             elif "fault" in message:
                 faults[message["fault"]] = None
             elif "imported_s" in message:
-                imported_s += message["imported_s"]
+                here_s += message["imported_s"]
+                imported_s = max(imported_s, here_s)
             else:
                 outside[message["outside"]] = None
                 as_script |= message["as_script"]

@@ -52,6 +52,16 @@ def test_a_number_may_be_one_of_two(tmp_path: Path) -> None:
     assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
 
 
+def test_a_number_that_is_part_of_a_product_is_turned_as_a_whole(tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    text = PREFIX.replace("rows = pid_m * BLOCK_M", "rows = tl.program_id(0) * BLOCK_M")
+    new = turned(text)
+    assert "(tl.num_programs(0) - 1 - tl.program_id(0)) * BLOCK_M" in new
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
 @pytest.mark.parametrize("name", ["pid_m", "again"])
 def test_who_asks_twice_is_told_the_same(name: str, tmp_path: Path) -> None:
     """As flash attention does, which spares registers so."""

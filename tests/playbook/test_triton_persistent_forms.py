@@ -164,9 +164,11 @@ def test_a_grid_of_two_launches_is_written_out(extent: str, whose: int, tmp_path
     ("grid", "reason"),
     [
         ("def grid(meta):\n        tiles = n_rows\n        return (tiles,)", "from the config"),
+        ("def grid(meta, tiles=2):\n        return (tiles,)", "from the config"),
+        ("grid = lambda meta, n_cols=n_rows: (n_cols,)", "from the config"),
         ("def grid(meta):\n        return (n_rows,)", ""),
     ],
-    ids=["of its own names", "of the launch's"],
+    ids=["of its own names", "of its parameters", "of a default", "of the launch's"],
 )
 def test_an_extent_that_only_the_grid_s_function_knows_is_not_handed_in(
     grid: str, reason: str

@@ -366,3 +366,11 @@ def test_warps_that_the_launch_computes_for_a_row_are_those_of_all_rows(tmp_path
     assert "num_warps=min(rows * warps, 32)" in new
     calls = [[[5, 77]], [[130, 20]]]
     assert disagreement("f", calls, text, [new], False, tmp_path) == ""
+
+
+@pytest.mark.parametrize("given", ["None", "warps"])
+def test_warps_that_may_be_none_stay_as_they_are(given: str) -> None:
+    text = kernel(SCALED).replace("def f(x)", "def f(x, warps=None)")
+    text = text.replace("block, True)", f"block, True, num_warps={given})")
+    new = ENTRY.apply(subject(text), {"elements": 1024, "elements_per_warp": 256})
+    assert f"num_warps={given}" in new

@@ -7,6 +7,7 @@ when it has.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import os
@@ -53,11 +54,14 @@ def install(setting: Mapping[str, Any]) -> None:
             EntryPoints(module, recorder, held).watch()
 
     when_loaded(loaded)
-    when_script(kernel, _OwnScript(recorder, telling).executed)
+    when_script(kernel, _OwnScript(recorder, telling))
 
 
 class _OwnScript:
-    """The kernel's file, run as a script: what it defines is watched before it calls that."""
+    """The kernel's file, run as a script: what it defines is watched before it calls that.
+
+    Not sooner: what is a function of the device shows where a kernel below calls it.
+    """
 
     def __init__(self, recorder: ProcessRecorder, telling: Wrap) -> None:
         self._recorder = recorder
@@ -65,17 +69,46 @@ class _OwnScript:
         self._points: EntryPoints | None = None
         self._launches = 0
 
-    def executed(self, module: types.ModuleType, statement: ast.stmt, took_s: float) -> None:
-        """A statement at its top was: watch what it defines, and tell of launches of its own."""
-        launches, self._launches = self._launches, self._recorder.launches
-        if launches < self._launches and not _is_guarded(statement):
-            self._recorder.launched_when_imported(took_s)
-        if not isinstance(statement, ast.Expr) and "torch" in sys.modules:
+    def begins(self, module: types.ModuleType, statement: ast.stmt) -> None:
+        """Before a statement that may call what those above it define, that is watched."""
+        self._launches = self._recorder.launches
+        if "torch" not in sys.modules or not _may_call(module, statement):
+            return
+        with contextlib.suppress(Exception):  # the script is to go on as it would without us
             if self._points is None:
                 called = Path(self._recorder.kernel).stem
                 self._points = EntryPoints(module, self._recorder, called=called)
             watch_launches(self._telling)
             self._points.watch()
+
+    def ended(self, statement: ast.stmt, took_s: float) -> None:
+        """Tell of launches that whoever imports the file makes, too."""
+        if self._launches < self._recorder.launches and not _is_guarded(statement):
+            self._recorder.launched_when_imported(took_s)
+
+
+def _may_call(module: types.ModuleType, statement: ast.stmt) -> bool:
+    """Whether a statement may call a function of the module. What makes a kernel of one,
+    as `kernel = triton.jit(function)`, calls none."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
+        return False
+    calls = [_root(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        return any(_is_own(vars(module).get(name), module) for name in calls)
+    return calls != ["torch"]  # `torch.manual_seed(0)`, above all else
+
+
+def _root(function: ast.expr) -> str:
+    """`report` of `report.run`."""
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_own(value: Any, module: types.ModuleType) -> bool:
+    """Whether it is a function of the module, or holds one, as `Function.apply` and a report do."""
+    held = (value, getattr(value, "__self__", None), getattr(value, "fn", None))
+    return any(getattr(each, "__module__", None) == module.__name__ for each in held)
 
 
 def _is_guarded(statement: ast.stmt) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -69,8 +68,12 @@ class KeptFolders:
             with tempfile.NamedTemporaryFile("w", dir=note.parent, encoding="utf-8") as file:
                 file.write(self.tuned.name)
                 file.flush()
-                with contextlib.suppress(FileExistsError):
+                try:
                     os.link(file.name, note)
+                except FileExistsError:
+                    pass
+                except OSError:  # a file system without such links
+                    note.write_text(self.tuned.name, encoding="utf-8")
         return self.tuned.parent / note.read_text(encoding="utf-8")
 
     def variables(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ from agent.analysis.triton.program_ids import (
 from agent.analysis.triton.waiting import check_never_waits
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.edits import Edit, writing
+from agent.rewriting.triton.edits import Edit, parenthesized, writing
 from agent.syntax import Source, assigned, descendants, positional
 
 EITHER = ("triton.language.minimum", "triton.language.maximum", "builtins.min", "builtins.max")
@@ -92,7 +92,8 @@ def prefix_sum(x):
         source = subject.source
         growing = _growing(source, kernel)
         last = f"{language(source, kernel)}.num_programs({growing[0].axis}) - 1"
-        return {each.call: writing(f"{last} - {source.code(each.call)}") for each in growing}
+        turned = {each.call: f"{last} - {source.code(each.call)}" for each in growing}
+        return {call: writing(parenthesized(source, call, text)) for call, text in turned.items()}
 
 
 def _growing(source: Source, kernel: Kernel) -> list[ProgramIndex]:

@@ -26,6 +26,7 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.purity import is_pure
+from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
@@ -238,13 +239,24 @@ def _launched(
     warps = launch.hints.get(OPTION)
     if OPTION not in launch.arguments and is_plain_or_ramp(source, warps):
         keywords[OPTION] = ramp(f"{rows} * {block}", int(params["elements_per_warp"]))
-    elif OPTION not in launch.arguments and isinstance(warps, cst.Name):  # those of one row
+    elif OPTION not in launch.arguments and _is_number(launch, warps):  # that of one row
+        assert isinstance(warps, cst.Name)
         keywords[OPTION] = f"min({rows} * {warps.value}, {MOST_WARPS})"
     return named | {
         extent: writing(f"{triton_module(source, kernel)}.cdiv({source.code(extent)}, {rows})"),
         launch.node: giving(source, launch.node, keywords),
         place: lambda updated: preceded(updated, above),
     }
+
+
+def _is_number(launch: Launch, given: cst.BaseExpression | None) -> bool:
+    """Whether it is a name that a launching function computes, or is handed: never `None`."""
+    if launch.function is None or not isinstance(given, cst.Name):
+        return False
+    for param in launch.function.parameters:
+        if param.name.value == given.value:
+            return param.default is None or isinstance(param.default, cst.Integer)
+    return binds(launch.function.node.body, given.value)
 
 
 def _own_name(source: Source, launch: Launch, wanted: str) -> str:

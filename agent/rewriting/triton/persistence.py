@@ -341,10 +341,17 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
 
 def _is_local(view: HostView, extent: cst.BaseExpression) -> bool:
     """Whether an extent is computed of names that only the function of the grid knows."""
-    home = view.source.enclosing(extent)
-    if home is None or home is view.launch.function:
-        return False
-    return any(binds(home.node.body, name) for name in names_in(extent))
+    own: set[str] = set()
+    for around in view.source.ancestors(extent):
+        if around is (view.launch.function and view.launch.function.node):
+            break
+        if isinstance(around, cst.Lambda | cst.FunctionDef):
+            params = around.params
+            every = (*params.posonly_params, *params.params, *params.kwonly_params)
+            own |= {param.name.value for param in every}
+        if isinstance(around, cst.FunctionDef):
+            own |= {name for name in names_in(extent) if binds(around.body, name)}
+    return not own.isdisjoint(names_in(extent))
 
 
 def _is_sum(expression: cst.BaseExpression) -> bool:
