@@ -23,17 +23,15 @@ from agent.events import (
     StopReason,
 )
 from agent.harness.diagnostician import UNPROFILED
-from agent.harness.measuring import budget
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import drive
-from agent.measuring import statistics
 from agent.measuring.decision import Gain, Status, Verdict, decide
 from agent.measuring.measurement import Calibration, Failure
 from agent.measuring.screening import Look
-from agent.measuring.statistics import Blocks, Comparison
+from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.options import ASSISTANT, Options
 from agent.report.progress import lines
@@ -420,141 +418,6 @@ def test_a_sweep_is_looked_at_on_fewer_configs_than_it_is_judged_by(tmp_path: Pa
     assert judge.compared_on == {run.subset.configs, ("c1", "c6")}  # two of the left out
     (screened,) = (e.event for e in read(journal.path) if isinstance(e.event, Screened))
     assert screened.configs == ("c0", "c7")
-
-
-class SlowerElsewhere(LongPass):
-    """What is faster where comparisons look is slower where they do not, or fails there."""
-
-    def __init__(self, failure: Failure | None = None) -> None:
-        super().__init__()
-        self.failing = failure
-
-    def compare(self, ours: Checkout, theirs: Checkout, *args: Any, **rest: Any) -> Any:
-        if "c1" not in self.on:
-            return super().compare(ours, theirs, *args, **rest)
-        return self.failing or of_c1(super().compare(theirs, ours, *args, **rest))
-
-
-def of_c1(outcome: Any) -> Any:
-    """What a comparison said of its one config, as of that which comparisons leave out."""
-    return replace(outcome, configs=(replace(outcome.configs[0], config="c1"),))
-
-
-@pytest.mark.parametrize(
-    ("failure", "status", "said"),
-    [
-        (
-            None,
-            Status.REVERT,
-            "c1 is 100.0 % slower (at least 99.7 %); the comparison had left it out",
-        ),
-        (Failure(Status.CRASH, correct=True, reason="killed"), Status.CRASH, "killed"),
-        (Failure(Status.CRASH, correct=True, reason="", unmeasured=True), Status.KEEP, "faster by"),
-        (Failure(Status.CRASH, correct=True, reason="", lacks_memory=("t1",)), Status.KEEP, ""),
-    ],
-    ids=["slower", "failing", "unknown", "too large"],
-)
-def test_a_keep_has_to_stand_on_the_configs_that_comparisons_leave_out(
-    tmp_path: Path, failure: Failure | None, status: Status, said: str
-) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    judge = SlowerElsewhere(failure)
-    step = Step("double", (kernel(0.5),))
-    scripted = ScriptedRun(repo, (step,), Options(calibration_budget_s=90.0))
-    run, journal = scripted.begin()
-    effects = replace(scripted.effects(), judge=judge)
-    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 1)
-    journal.close()
-    assert run.rows[1].status is status
-    assert run.rows[1].reason.startswith(said)
-    assert run.subset is not None and judge.on == run.subset.configs
-
-
-class SlowerOnce(LongPass):
-    """Slower where comparisons do not look, by the first comparison there and no other."""
-
-    elsewhere = 0
-
-    def compare(self, ours: Checkout, theirs: Checkout, *args: Any, **rest: Any) -> Any:
-        if "c1" not in self.on:
-            return super().compare(ours, theirs, *args, **rest)
-        self.elsewhere += 1
-        arms = (ours, theirs) if self.elsewhere > 1 else (theirs, ours)
-        return of_c1(super().compare(*arms, *args, **rest))
-
-
-def test_what_is_slower_elsewhere_has_to_be_so_twice(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    judge = SlowerOnce()
-    step = Step("double", (kernel(0.5),))
-    scripted = ScriptedRun(repo, (step,), Options(calibration_budget_s=90.0))
-    run, journal = scripted.begin()
-    effects = replace(scripted.effects(), judge=judge)
-    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 1)
-    journal.close()
-    assert (run.rows[1].status, judge.elsewhere) == (Status.KEEP, 2)
-    assert ("c1",) in judge.compared_on
-    assert run.elsewhere_since_origin["c1"].improvement > 0  # what was refuted is not added up
-
-
-class Erodes(LongPass):
-    """Each step gains where comparisons look, and loses 1.9 % where they do not."""
-
-    def compare(self, *args: Any, **rest: Any) -> Any:
-        if "c1" not in self.on:
-            return super().compare(*args, **rest)
-        pairs = [{"c1": Blocks((level,), (1.019,))} for level in (0.9999, 1.0, 1.0001, 1.0)]
-        return statistics.compare(pairs, alpha=0.0125)
-
-
-def test_small_losses_elsewhere_add_up(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    steps = tuple(Step(f"s{n}", (kernel(0.8 ** (n + 1)),)) for n in range(3))
-    scripted = ScriptedRun(repo, steps, Options(calibration_budget_s=90.0))
-    run, journal = scripted.begin()
-    effects = replace(scripted.effects(), judge=Erodes())
-    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 2)
-    journal.close()
-    assert [row.status for row in run.rows[1:]] == [Status.KEEP, Status.REVERT]
-    assert "c1 would be 3.8 % slower than the origin" in run.rows[2].reason
-    (first, second) = (e.event for e in read(journal.path) if isinstance(e.event, Measured))
-    assert first.elsewhere is not None and second.elsewhere is not None
-
-
-class Hangs(LongPass):
-    """The candidate does not end on what comparisons leave out, before the iteration has to."""
-
-    def compare(
-        self, ours: Checkout, theirs: Checkout, known: Any, deadline: float, **rest: Any
-    ) -> Any:
-        if "c1" not in self.on:
-            return super().compare(ours, theirs, known, deadline, **rest)
-        time.sleep(max(0.0, deadline - time.monotonic()))
-        return Failure(Status.CRASH, correct=True, reason="timed out")
-
-
-def test_what_hangs_elsewhere_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here an iteration of a second stands for one of ten minutes."""
-    monkeypatch.setattr(budget, "ITERATION_SHARE", 1e9)
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    options = Options(calibration_budget_s=90.0, iteration_timeout_s=1.0)
-    scripted = ScriptedRun(repo, (Step("double", (kernel(0.5),)),), options)
-    run, journal = scripted.begin()
-    effects = replace(scripted.effects(), judge=Hangs())
-    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: len(run.rows) > 1)
-    journal.close()
-    assert (run.rows[1].status, run.rows[1].reason) == (Status.CRASH, "timed out")
-
-
-def test_too_little_time_for_what_is_left_out_is_spent_on_nothing(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    scripted = ScriptedRun(repo, STEPS[3:4], Options(calibration_budget_s=90.0))
-    run, journal = scripted.begin()
-    effects = replace(scripted.effects(), judge=LongPass())
-    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: run.subset is not None)
-    journal.close()
-    chosen = [budget.left_out_subset(run, within_s) for within_s in (600.0, 120.0, 30.0)]
-    assert [each and each.configs for each in chosen] == [("c1", "c6"), ("c6",), None]
 
 
 class SlowLineUps(ScriptedLineUps):
