@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.repo import write
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
-from tile_agent_pytest.capture.entry_points import watch_entry_points
+from tile_agent_pytest.capture.entry_points import EntryPoints
 from tile_agent_pytest.device_functions import device_functions, python_function
 from tile_agent_pytest.examining.calls import CallRecorder
 
@@ -104,6 +104,6 @@ def test_a_recorder_of_calls_leaves_them_alone(module: types.ModuleType) -> None
 
 def test_a_capture_leaves_them_alone(module: types.ModuleType, tmp_path: Path) -> None:
     before = dict(vars(module))
-    watch_entry_points(module, ProcessRecorder(str(module.__file__), str(tmp_path)))
+    EntryPoints(module, ProcessRecorder(str(module.__file__), str(tmp_path))).watch()
     replaced = {name for name in before if vars(module)[name] is not before[name]}
     assert replaced == {"gated", "run", "host_only"}

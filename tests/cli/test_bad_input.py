@@ -130,7 +130,9 @@ def test_tests_that_fail_before_any_change(repo: Path) -> None:
     edit("tests/test_double.py", TEST.replace("2 * x)", "3 * x)"))(repo)
     said = (
         "the correctness tests fail before any change: tests/test_double.py::test_double_triton: "
-        "AssertionError: Tensor-likes are not close!: mend it, or leave it out, such as with "
+        "AssertionError: Tensor-likes are not close! Mismatched elements: 699 / 700 (99.9%); "
+        "Greatest absolute difference: 699.0 at index (699,) (up to 1e-05 allowed): "
+        "mend it, or leave it out, such as with "
         "--correctness-k 'not test_double_triton and not perf' (see /"
     )
     refused(repo, "--kernel", "double.py", saying=said, json=False)
