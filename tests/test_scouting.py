@@ -274,8 +274,8 @@ def test_layer_norm_triton():
 
 
 def test_perf_layer_norm_triton(tile_bench):
-    given = arguments(2, 4096)
-    tile_bench(lambda: layer_norm(*given), warmup_ms=1, rep_ms=100)
+    given = arguments(2, 16384)  # long enough for a processor that others want, too
+    tile_bench(lambda: layer_norm(*given), warmup_ms=1, rep_ms=20)
 """
 
 

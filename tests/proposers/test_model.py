@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -234,7 +235,8 @@ def test_a_slow_answer_meets_the_deadline(reply: Reply, provider: str, tmp_path:
     assert isinstance(outcome, Refused)
     assert "no whole answer within 0.6 s" in outcome.reason
     assert outcome.hopeless == reply.silent
-    assert ("the server was silent for the last 0.6 s" in outcome.reason) == reply.silent
+    silent = re.search(r"the server was silent for the last (\S+) s", outcome.reason)
+    assert (silent is not None and 0.6 <= float(silent[1]) <= took_s + 0.1) == reply.silent
     assert len(server.received) == 1
     assert took_s < 30
     assert outcome.usage.took_s == pytest.approx(took_s, abs=1)
