@@ -150,6 +150,8 @@ def _cuda() -> dict[str, Any]:
     )
     answers: dict[str, Any] = {
         "current_device": 0,
+        "_exchange_device": 0,  # what code that Inductor made chooses a device by
+        "_maybe_exchange_device": 0,
         "get_device_capability": CAPABILITY,
         "get_device_name": properties.name,
         "get_device_properties": properties,
@@ -166,7 +168,8 @@ def _cuda() -> dict[str, Any]:
         "reset_peak_memory_stats", "ipc_collect",
     )  # fmt: skip
     answers |= dict.fromkeys(nothing)
-    handles = dict.fromkeys(("device", "device_of", "stream", "Stream"), _Nothing)
+    guards = ("device", "device_of", "_DeviceGuard", "stream", "Stream")
+    handles = dict.fromkeys(guards, _Nothing)
     return {name: _constant(value) for name, value in answers.items()} | {
         **handles,
         "Event": CpuEvent,

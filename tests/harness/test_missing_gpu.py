@@ -55,7 +55,8 @@ def double_(x):
 
 
 def double_on_cpu(x):
-    with torch.cuda.device(x.device.index):
+    with torch.cuda._DeviceGuard(0), torch.cuda.device(x.device.index):
+        torch.cuda.set_device(0)
         double_kernel[(triton.cdiv(x.numel(), 64),)](x, x.numel(), BLOCK=64)
     return x
 """
