@@ -49,6 +49,13 @@ def _stand_in_elsewhere(torch: Any) -> None:
             return None if check_available else named
 
         torch.accelerator.current_accelerator = current_accelerator
+    guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    if hasattr(guards, "_empty_strided_cuda"):  # by which Inductor's code makes its tensors
+
+        def empty_strided(size: Any, stride: Any, dtype: Any) -> Any:
+            return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
+
+        guards._empty_strided_cuda = empty_strided
     triton_of_torch: Any = importlib.import_module("torch.utils._triton")
     if hasattr(triton_of_torch, "has_triton"):
         triton_of_torch.has_triton = _constant(True)

@@ -67,6 +67,11 @@ from kernel import double_
 torch.set_default_device("cuda")
 
 
+def test_what_inductor_makes():
+    made = torch._C._dynamo.guards._empty_strided_cuda((2, 3), (3, 1), torch.float32)
+    assert made.is_cuda and made.shape == (2, 3)
+
+
 def test_in_place():
     x = torch.randn(100, device="cuda")
     before, on_cpu = x.clone(), x.cpu()
@@ -134,7 +139,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_tests_that_name_cuda_are_run(repo: Path) -> None:
     right = tile_agent(repo, "verify", "--kernel", "kernel.py")
-    assert (right.code, "4 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    assert (right.code, "5 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
     timed = tile_agent(repo, "bench", "--kernel", "kernel.py")
     assert timed.code == ExitCode.DONE, timed.err
 
