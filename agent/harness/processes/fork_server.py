@@ -22,7 +22,7 @@ from agent.errors import UsageError, WorkerDied, WorkerError, WorkerTimedOut
 from agent.harness.processes.confinement import Confinement
 from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.fork_server import MAX_REQUEST_BYTES
-from tile_agent_pytest.process_tree import ProcessorTimes, processor_times
+from tile_agent_pytest.process_tree import ProcessorTimes, kill_tree, processor_times
 from tile_agent_pytest.wire import Channel, Closed, Message
 from tile_agent_pytest.worker_folders import SCRATCH
 
@@ -85,7 +85,12 @@ class ForkServer:
                     f"{python} cannot be run ({problem.strerror}): name an interpreter that has "
                     "torch and pytest with --python"
                 ) from None
-        hello = self._event(START_TIMEOUT_S)
+        try:
+            hello = self._event(START_TIMEOUT_S)
+        except BaseException:  # Ctrl-C: it has no worker yet, and hears nothing while it imports
+            kill_tree(self._process.pid)
+            self.close()
+            raise
         if hello is None:
             self.close()
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -33,6 +34,7 @@ from tests.support.workers import (
 )
 
 ROOT = Path(__file__).parents[3]
+HARNESS = ROOT / "tile_agent_pytest"
 IMPORT = "import kernel\n"
 
 
@@ -894,6 +896,35 @@ def test_the_parents_death_takes_everything_along(tmp_path: Path, number: signal
         assert len(below) == 7, "the server, two workers, four that a test started"
         holder.send_signal(number)
     assert eventually(lambda: not any(alive(pid) for pid in below)), below
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from agent.harness.processes.fork_server import ForkServer
+
+ForkServer(sys.executable, {"TMPDIR": sys.argv[1]}, Path(sys.argv[1], "server.log"))
+"""
+
+
+def test_an_interrupt_while_a_server_imports_leaves_none(tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", STARTER, str(tmp_path)]
+    starter = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+
+    def below() -> list[int]:
+        """The server's process, once it is one: it says hello after all of torch."""
+        with contextlib.suppress(psutil.Error):
+            processes = psutil.Process(starter.pid).children()
+            return [p.pid for p in processes if str(HARNESS) in p.cmdline()]
+        return []
+
+    assert eventually(below)
+    server = below()
+    starter.send_signal(signal.SIGINT)
+    starter.wait(30)
+    assert not any(alive(pid) for pid in server)
+    assert not list(tmp_path.glob("tile-agent-*"))
 
 
 @pytest.mark.parametrize(
