@@ -53,7 +53,6 @@ _CONFIG = (
     "submodule.recurse=false",
     "worktree.useRelativePaths=false",
 )
-_ENV = ("env", *(f"-u{name}" for name in LOCAL_VARIABLES))
 _GIT = ("git", "--no-pager", *(word for setting in _CONFIG for word in ("-c", setting)))
 
 
@@ -275,14 +274,18 @@ def _ask(
 ) -> GitResult:
     from git import Git  # importing GitPython fails where git is missing, so not before we looked
 
-    # After the names that `env` unsets, so that a GIT_DIR or GIT_INDEX_FILE of ours holds.
-    variables = (f"{name}={value}" for name, value in {**_SET, **(env or {})}.items())
+    variables = {**_SET, **(env or {})}
+    # GitPython sets variables and unsets none. `env` is a process more, and rarely needed.
+    unset = [
+        f"-u{name}" for name in LOCAL_VARIABLES if name in os.environ and name not in variables
+    ]
     with tempfile.TemporaryFile() as stream:
         stream.write(stdin)
         stream.seek(0)
         status, out, err = Git().execute(
-            [*_ENV, *variables, *_GIT, "-C", str(folder), *args],
+            [*(("env", *unset) if unset else ()), *_GIT, "-C", str(folder), *args],
             istream=stream,
+            env=variables,
             with_extended_output=True,
             with_exceptions=False,
             stdout_as_string=False,
