@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -924,6 +925,78 @@ def test_every_config_is_tried_with_the_options_that_were_added() -> None:
         (block, warps, stages) for block in (512, 1024) for warps in (2, 4, 8) for stages in (3, 5)
     }
     assert len(made) == 12
+
+
+def test_configs_that_are_chosen_between_stay_one_expression() -> None:
+    text = playbook.get("config-options").before
+    text = text.replace("configs=configs()", "configs=configs() if torch.version.hip else MADE")
+    assert "MADE" in text
+    changed = playbook.get("config-options").apply(subject(text), {"num_warps": 8})
+    assert "for made in (configs() if torch.version.hip else MADE)" in changed
+
+
+@pytest.mark.parametrize("entry", ["widen-configs", "config-options"])
+def test_a_config_is_named_as_the_file_names_it(entry: str) -> None:
+    text = playbook.get(entry).before.replace("triton.Config(", "Config(")
+    text = text.replace("import triton\n", "import triton\nfrom triton import Config\n")
+    given = playbook.get(entry).variants(subject(text))[0]
+    changed = playbook.get(entry).apply(subject(text), given)
+    assert "Config.Config" not in changed and changed.count("Config(") > text.count("Config(")
+    alone = text.replace("import triton\nfrom", "from").replace("triton.autotune", "autotune")
+    alone = alone.replace("triton.jit", "jit").replace(
+        "import Config", "import Config, autotune, jit"
+    )
+    changed = playbook.get(entry).apply(subject(alone), given)
+    assert "triton.Config" not in changed and changed.count("Config(") > alone.count("Config(")
+
+
+def test_options_of_configs_that_the_file_cannot_make_are_refused() -> None:
+    text = playbook.get("config-options").before
+    text = text.replace("import triton\n", "from triton import autotune, jit\n")
+    text = text.replace("@triton.", "@").replace("triton.Config(", "make(")
+    assert "does not import triton" in refusal("config-options", text)
+
+
+SQUARE = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(a_ptr, b_ptr, c_ptr, M, N, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = (rows[:, None] < M) & (cols[None, :] < N)
+    at = rows[:, None] * N + cols[None, :]
+    tl.store(c_ptr + at, tl.load(a_ptr + at, mask=mask) + tl.load(b_ptr + at, mask=mask), mask=mask)
+
+
+def add(a, b, c):
+    M, N = a.shape
+    grid = lambda meta: (triton.cdiv(M, meta["BLOCK"]), triton.cdiv(N, meta["BLOCK"]))
+    add_kernel[grid](a, b, c, M, N, BLOCK=32)
+"""
+
+
+def test_a_square_of_one_constant_is_no_row() -> None:
+    changed = apply("add-autotune", SQUARE)
+    tuned = {int(size) for size in re.findall(r'"BLOCK": (\d+)', changed)}
+    assert tuned == {16, 32, 64}
+    sizes = [
+        params["BLOCK"] for params in playbook.get("blocks-and-warps").variants(subject(SQUARE))
+    ]
+    assert set(sizes) == {16, 32, 64}
+
+
+def test_a_pointer_is_no_size() -> None:
+    text = playbook.get("tuning-key").before
+    loaded = "):\n    n_rows = tl.load(n_rows)\n    rows ="
+    changed = text.replace("):\n    rows =", loaded)
+    assert changed != text
+    assert "tells all sizes apart" in refusal("tuning-key", changed)
+    bound = text.replace("):\n    rows =", "):\n    most = tl.load(n_rows + 1)\n    rows =")
+    bound = bound.replace("rows < n_rows", "rows < most")
+    assert "tells all sizes apart" in refusal("tuning-key", bound)
 
 
 def test_all_of_a_hook_goes_with_the_new_configs() -> None:

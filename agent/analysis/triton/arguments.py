@@ -27,7 +27,8 @@ def run_time(kernel: Kernel) -> tuple[str, ...]:
 def size_parameters(source: Source, kernel: Kernel) -> tuple[str, ...]:
     """The parameters that say how much there is to do, on which the best config depends.
 
-    Those that a loop runs to, and those that an index is compared with.
+    Those that a loop runs to, and those that an index is compared with. A pointer is none, though
+    its name may be: `n = tl.load(n)`.
     """
     body = kernel.function.node.body
     indices = index_names(source, kernel)
@@ -38,6 +39,8 @@ def size_parameters(source: Source, kernel: Kernel) -> tuple[str, ...]:
         sides = [comparison.left, *(c.comparator for c in comparison.comparisons)]
         if any(_is_index(source, side, indices) for side in sides):
             found |= names_in(comparison)
+    accesses = (*TRITON.loads, *POINTERS)
+    found -= {_root(source, kernel, call) for call in TRITON.find(source, body, accesses)}
     return tuple(name for name in run_time(kernel) if name in found)
 
 

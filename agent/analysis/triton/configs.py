@@ -19,6 +19,7 @@ from agent.analysis.common.provenance import TileConstant
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.reduced_axes import TURNING
 from agent.evidence.occupancy import LIMITS
 from agent.syntax import Source, Untraceable, argument, descendants, keyword, positional
 
@@ -89,11 +90,11 @@ class Config:
     num_stages: int | None = None
     """None where nothing is pipelined by it."""
 
-    def code(self, triton: str) -> str:
-        """Its source; `triton` is how the file spells the module."""
+    def code(self, config: str) -> str:
+        """Its source; `config` is how the file spells `triton.Config`."""
         listed = ", ".join(f'"{name}": {value}' for name, value in self.constants)
         stages = f", num_stages={self.num_stages}" if self.num_stages is not None else ""
-        return f"{triton}.Config({{{listed}}}, num_warps={self.num_warps}{stages})"
+        return f"{config}({{{listed}}}, num_warps={self.num_warps}{stages})"
 
 
 def config_of(source: Source, call: cst.Call) -> Config:
@@ -181,7 +182,7 @@ def _candidates(
         found = _scaled(axes, STAGES)
         return (c for c in found if all(size >= SMALLEST_DOT for _, size in c.constants))
     if all(name in _counted(source, kernel) for axis in axes for name in axis.constants):
-        if len(axes) == 1 == len(_counted(source, kernel)):
+        if len(axes) == 1 == len(_counted(source, kernel)) and not _has_planes(source, kernel):
             return (Config(_all(axes, (size,)), warps) for size, warps in STREAMED)
         if len(axes) == 2 and all(axis.size in PLANE_EDGES for axis in axes):
             return (Config(_all(axes, edges), warps) for *edges, warps in PLANES)
@@ -193,6 +194,16 @@ def _counted(source: Source, kernel: Kernel) -> frozenset[str]:
     found = TRITON.find(source, kernel.function.node.body, TRITON.iotas)
     ends = (TRITON.shapes["triton.language.arange"].of(call) for call in found)
     return frozenset(source.code(end) for end in ends if end is not None)
+
+
+def _has_planes(source: Source, kernel: Kernel) -> bool:
+    """Whether tiles may have two dimensions: `rows[:, None]`, or a shape that is said."""
+    body = kernel.function.node.body
+    return any(
+        isinstance(element.slice, cst.Index) and source.code(element.slice.value) == "None"
+        for subscript in descendants(body, cst.Subscript)
+        for element in subscript.slice
+    ) or any(True for _ in TRITON.find(source, body, TURNING))
 
 
 def _nested(source: Source, kernel: Kernel, axes: Sequence[ConfigAxis]) -> set[tuple[str, str]]:

@@ -189,10 +189,11 @@ def _tuned(
     if len(found) == 1:
         raise NotApplicable(f"no other block size of {kernel.name} is safe: an access is unguarded")
     triton = triton_module(source, kernel)
+    spelled = f"{triton}.Config"
     lines = [
         f"@{triton}.autotune(",
         "    configs=[",
-        *(f"        {config.code(triton)}," for config in (found[:1] if present else found)),
+        *(f"        {config.code(spelled)}," for config in (found[:1] if present else found)),
         "    ],",
         f"    key=[{_listed(key)}],",
         *([f"    restore_value=[{_listed(restored)}],"] if restored else []),

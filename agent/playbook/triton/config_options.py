@@ -26,7 +26,7 @@ from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source
-from agent.tuning.imports import module_named
+from agent.tuning.imports import imports_name, module_named
 
 WARPS = (2, 4, 8, 16)
 DOT_WARPS = (4, 8)
@@ -134,14 +134,19 @@ def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
     for given in (each for _, lists in _tuned(subject) for each in lists):
         own = _own_choices(source, given).get(option)
         if own is None:
-            triton = module_named(source, "triton") or "triton"
-            edits[given] = writing(_text(triton, source.code(given), option, int(value)))
+            edits[given] = writing(_text(source, given, option, int(value)))
         elif all(source.code(element.value) != str(value) for element in own.elements):
             edits[own] = _with(int(value))
     return edits
 
 
-def _text(triton: str, configs: str, option: str, value: int) -> str:
+def _text(source: Source, given: cst.BaseExpression, option: str, value: int) -> str:
+    triton = module_named(source, "triton")
+    if triton is None and not imports_name(source, "triton", "Config"):
+        raise NotApplicable("the file does not import triton, whose Config makes the configs")
+    configs = source.code(given)
+    if isinstance(given, cst.IfExp | cst.Lambda) and not given.lpar:
+        configs = f"({configs})"
     chosen = {other: f"made.{other}" for other in CHOICE} | {option: CHOICE[option]}
     text = TEXT.format(
         warps=chosen["num_warps"],
@@ -151,7 +156,7 @@ def _text(triton: str, configs: str, option: str, value: int) -> str:
         option=option,
         value=value,
     )
-    return text.replace("triton.Config", f"{triton}.Config", 1)
+    return text.replace("triton.Config", f"{triton}.Config" if triton else "Config", 1)
 
 
 def _own_choices(source: Source, configs: cst.BaseExpression) -> dict[str, cst.Set]:

@@ -126,8 +126,8 @@ def _widened(source: Source, kernel: Kernel, sm: int) -> dict[cst.CSTNode, Edit]
     more = [config for config in found if _key(config, has_dot) not in present]
     if not more:
         raise NotApplicable(f"{kernel.name} lists every config worth trying")
-    triton = source.code(listed.calls[0].func).removesuffix(".Config")
-    texts = [config.code(triton) for config in more]
+    spelled = source.code(listed.calls[0].func)
+    texts = [config.code(spelled) for config in more]
     if listed.hook is not None:
         hook = source.code(listed.hook)
         texts = [f"{text[:-1]}, pre_hook={hook})" for text in texts]
