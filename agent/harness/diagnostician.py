@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +34,7 @@ from agent.harness.measuring.records import numbered, short_names
 from agent.harness.ncu import TIMEOUT_S, NoCounters, counters_of
 from agent.harness.processes.worker_session import Checkout
 from agent.harness.roof import roof_of
-from agent.launches import ObservedLaunch
+from agent.launches import ObservedLaunch, by_cost
 from agent.least_time import LeastTimes
 from agent.syntax import Source
 
@@ -81,7 +81,7 @@ class Diagnostician:
             launches: what its perf tests were seen to launch.
             until: when the profile must be over, by the monotonic clock; or `UNPROFILED`.
         """
-        source = _source(checkout)
+        source = _source(checkout, launches)
         classification = BACKENDS[self.wanted.backend].classify(source)
         works = compiled.work if compiled else ()
         timed = tuple(
@@ -138,7 +138,7 @@ class Diagnostician:
             return None
         roof = roof_of(self.gpu, self.wanted.python)
         peaks = peaks_of(self.gpu.name)
-        source = _source(checkout)
+        source = _source(checkout, launches)
         return least_times_of(
             known, peaks, roof, multiplying(source), written_by(source), rewritten_by(source)
         )
@@ -167,8 +167,9 @@ class Diagnostician:
         return found
 
 
-def _source(checkout: Checkout) -> Source:
-    return decorated(Source((checkout.root / checkout.kernel).read_text(encoding="utf-8")))
+def _source(checkout: Checkout, launches: Iterable[ObservedLaunch]) -> Source:
+    text = (checkout.root / checkout.kernel).read_text(encoding="utf-8")
+    return decorated(Source(text, timed=by_cost(launches, {})))
 
 
 def multiplying(source: Source) -> frozenset[str]:

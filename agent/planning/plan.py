@@ -146,11 +146,12 @@ def _planned(
 ) -> Plan:
     options, backend = request.options, BACKENDS[target.backend]
     text = found.repository.read(found.head_sha, target.kernel).decode()
-    classification = backend.classify(Source(text, target.kernel))
     earlier = earlier_run(found.repository, target.kernel, found.head_sha)
     known = earlier if earlier is not None and earlier.same_text else None
     launches = known.launches if known else ()
     timed = by_cost(launches, known.longest_ms) if known else ()
+    source = Source(text, target.kernel, timed)
+    classification = backend.classify(source)
     environment, kernel_class = collecting.environment, classification.kernel_class
     hardware = Hardware() if refusal else hardware_of(environment)
     meaning = backend.latency_meaning(environment)
@@ -169,7 +170,7 @@ def _planned(
         options=options,
     )
     run = replace(Run(), started=started, diagnosis=known.diagnosis if known else None)
-    subject = Subject(Source(text, target.kernel, timed), kernel_class, hardware, launches)
+    subject = Subject(source, kernel_class, hardware, launches)
     playbook = ordered(target.backend, kernel_class) if PLAYBOOK in options.proposers else ()
     recall = Recall(found.repository, Seen(launches, known.longest_ms if known else {}))
     experience = recall.of(run)

@@ -51,7 +51,9 @@ class KernelWork:
 
 
 def classify(dialect: Dialect, source: Source) -> Classification:
-    """Classify the launched kernel with the most work, with the helpers that it calls.
+    """Classify the kernel with the most work, with the helpers that it calls.
+
+    Of those that perf tests were seen to launch; where that is not known, of all that are launched.
 
     Raises:
         UsageError: the file holds no kernel.
@@ -77,8 +79,8 @@ def busiest(dialect: Dialect, source: Source) -> Kernel:
 
 
 def _most_work(dialect: Dialect, source: Source) -> list[KernelWork]:
-    """The launched kernels, that with the most work first."""
-    works = [_work(dialect, source, kernel) for kernel in dialect.launched(source)]
+    """The kernels that an optimization is to change, that with the most work first."""
+    works = [_work(dialect, source, kernel) for kernel in dialect.chosen(source)]
     if not works:
         raise UsageError(f"{source.path} holds no {dialect.decorator} kernel")
     return sorted(works, key=lambda work: work.rank, reverse=True)

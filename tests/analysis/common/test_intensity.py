@@ -143,6 +143,14 @@ def test_the_kernel_with_the_most_work_decides() -> None:
     assert found.evidence[-1] == "product does the most work; also: kernel"
 
 
+def test_what_no_perf_test_launches_does_not_count() -> None:
+    both = MATMUL.replace("def kernel(", "def product(") + SOFTMAX
+    text = f"{TRITON}{both}\nproduct[(1,)](None)\nkernel[(1,)](None)\n"
+    found = BACKENDS["triton"].classify(Source(text, timed=("kernel",)))
+    assert found.kernel_class is KernelClass.MEMORY
+    assert "kernel, line" in found.evidence[0] and "also" not in found.evidence[-1]
+
+
 def test_cutile() -> None:
     text = """
 import cuda.tile as ct
