@@ -1,7 +1,7 @@
 """Tests made of the calls that a command of the user's makes of a kernel's file.
 
 The command runs as it is, in the user's checkout. Nothing is written here: `capture` writes the
-files, and a run commits them before its first measurement.
+files, and a run commits them before its first measurement, see `captured_trial`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -23,12 +22,9 @@ from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
 from agent.capture.files import CaptureFiles
 from agent.capture.import_place import ImportPlace
 from agent.capture.operators import with_own_operators
-from agent.capture.refused import Case, with_distinct, without
 from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
-from agent.errors import CommandFailed, NothingCaptured, UsageError
-from agent.frozen_tests import holds
+from agent.errors import CommandFailed, NothingCaptured
 from agent.harness.compiling.cutile import import_roots
-from agent.harness.processes.captured_tests import failing_cases
 from agent.harness.processes.recorded_command import (
     CALLS,
     how_it_ended,
@@ -37,9 +33,6 @@ from agent.harness.processes.recorded_command import (
 )
 from agent.importers import module_of
 from agent.redaction import redact
-from agent.repository import shown
-from agent.target import Target
-from agent.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -53,6 +46,8 @@ class CapturedTests:
     calls: Capture
     entries: tuple[CapturedEntry, ...]
     notes: tuple[str, ...] = ()
+    untried: str = ""
+    """Why it could not be found out which of them pass; empty where it was."""
 
     @cached_property
     def _written(self) -> WrittenTests:
@@ -87,6 +82,14 @@ class CapturedTests:
     def timed(self) -> int:
         """How many of them are timed."""
         return sum(entry.timed for entry in self.entries)
+
+    def at(self, places: CaptureFiles) -> CapturedTests:
+        """The same tests elsewhere."""
+        folder = self.source.folder
+        if folder:
+            imported = self.places.test.parent.resolve() / folder
+            folder = os.path.relpath(imported, places.test.parent.resolve())
+        return replace(self, places=places, source=replace(self.source, folder=folder))
 
     def share(self, entry: CapturedEntry) -> float:
         """The part of the time of all calls that an entry's took, from 0 to 1."""
@@ -157,137 +160,6 @@ def capture_tests(
     cut = cut or ((end_note,) if failed else ())
     notes = (*cut, *unwritable(seen), *_notes(seen))
     return CapturedTests(files, source, with_own_operators(text).encode(), seen, found, notes)
-
-
-def not_checked(why: str) -> str:
-    """A note on tests that could not be tried."""
-    return (
-        f"whether the tests pass on the code itself could not be found out ({why}): run them, and "
-        "leave out what fails"
-    )
-
-
-def trying(found: CapturedTests) -> str:
-    """A line for who waits while captured tests are run for the first time."""
-    cases = "1 case; it is" if found.cases == 1 else f"{found.cases} cases; they are"
-    return f"captured   {cases} tried on the code itself"
-
-
-def without_failing(
-    found: CapturedTests, failing_of: Callable[[CapturedTests], Mapping[Case, str] | str]
-) -> CapturedTests:
-    """The tests that pass on the code that they were captured of.
-
-    Args:
-        found: all of them.
-        failing_of: runs tests; gives those that fail, with the reason of each in a line, or why
-            that could not be found out.
-
-    Raises:
-        NothingCaptured: none passes.
-    """
-    failing = failing_of(found)
-    if isinstance(failing, str):
-        return replace(found, notes=(*found.notes, not_checked(failing)))
-    notes = []
-    if failing and (distinct := with_distinct(found.entries, failing)) != found.entries:
-        found = replace(found, entries=distinct)
-        before, failing = failing, failing_of(found)
-        if isinstance(failing, str):
-            return replace(found, notes=(*found.notes, not_checked(failing)))
-        if mended := len(before.keys() - failing.keys()):
-            notes.append(
-                f"{_calls(mended)} differed from the same one again, since programs wrote the same "
-                "places: in the tests no place occurs twice among their indices"
-            )
-    if failing:
-        left = without(found.entries, failing)
-        (test, case), reason = next(iter(failing.items()))
-        first = f"{test}[{case}]: {reason}"
-        if not left:
-            raise NothingCaptured(f"every call fails on the code itself: {first}")
-        found = replace(found, entries=left)
-        notes.append(f"{_calls(len(failing))} left out, which fail on the code itself: {first}")
-    return replace(found, notes=(*found.notes, *notes))
-
-
-def _calls(number: int) -> str:
-    return "1 kind of calls" if number == 1 else f"{number} kinds of calls"
-
-
-@dataclass(frozen=True)
-class CapturedCommit:
-    """Captured tests as a commit that a run can start from."""
-
-    sha: str
-    test: str
-    """The test file, from the root of the repository."""
-    target: Target
-    """With these tests."""
-    notes: tuple[str, ...]
-
-
-def commit_captured(
-    workspace: Workspace,
-    head_sha: str,
-    target: Target,
-    command: Sequence[str],
-    stop_after_s: float | None = None,
-    say: Callable[[str], None] = lambda _line: None,
-) -> CapturedCommit:
-    """Capture tests of the kernel of a commit, and commit them on top of it; the checkout stays.
-
-    Args:
-        workspace: of the run.
-        head_sha: the commit, which the checkout has.
-        target: what the run works on, without these tests.
-        command: a program and its arguments.
-        stop_after_s: when to end it, and be content with the calls made until then.
-        say: told in a line what goes on when it is over.
-
-    Raises:
-        UsageError: there are such files already, or no tests can be made.
-    """
-    repository = workspace.repository
-    kernel = repository.root / target.kernel
-    files = CaptureFiles.of(kernel)
-    if path := files.existing():
-        raise UsageError(
-            f"--capture would write {shown(path)}, which exists: leave --capture out to judge by "
-            "what it holds, or move it away"
-        )
-    text = repository.read(head_sha, target.kernel).decode()
-    test = files.test.relative_to(repository.root).as_posix()
-
-    def committed(found: CapturedTests) -> str:
-        contents = {
-            path.relative_to(repository.root).as_posix(): content
-            for path, content in found.files.items()
-        }
-        message = f"{test}: captured\n\nFrom the calls that this command made: {found.command}\n"
-        return workspace.commit_files(head_sha, contents, message, time.time())
-
-    def failing(found: CapturedTests) -> Mapping[Case, str] | str:
-        sha = committed(found)
-        root = workspace.checkout(sha)
-        try:
-            return failing_cases(
-                root / test, root, target.backend, target.sys_path(root), found.source.suffix
-            )
-        finally:
-            workspace.release(sha)
-
-    captured = capture_tests(command, kernel, text, target.backend, files, stop_after_s)
-    say(trying(captured))
-    found = without_failing(captured, failing)
-    sha = committed(found)
-    known = any(holds(path, test) for path in target.tests)
-    told = (
-        f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
-        f"as {shown(test)}; `git cherry-pick {sha[:12]}` takes them alone, whatever the run gains"
-    )
-    tests = target.tests if known else (*target.tests, test)
-    return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.all_notes))
 
 
 def _package_roots(kernel: Path) -> list[Path]:

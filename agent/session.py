@@ -17,7 +17,7 @@ from agent.analysis.common.kernels import Classification
 from agent.analysis.common.subject import Hardware
 from agent.backends import BACKENDS
 from agent.candidates import Candidates
-from agent.captured import commit_captured
+from agent.captured_trial import commit_captured
 from agent.collecting import Collecting, hardware_of
 from agent.compiling import compiler_for, kept_compiles
 from agent.environment import Environment

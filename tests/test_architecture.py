@@ -27,7 +27,7 @@ TIERS = """
     session
     loop
     watched  scouting  planning  finishing  keeping
-    sweep  asking
+    sweep  asking  captured_trial
     candidates  captured  profiled  collecting  compiling
     proposers
     store

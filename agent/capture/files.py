@@ -42,6 +42,14 @@ class CaptureFiles:
         return found
 
     @classmethod
+    def beside(cls, kernel: Path, places: CaptureFiles) -> CaptureFiles | None:
+        """Beside the kernel in place of `places`; None where no `conftest.py` is left behind so."""
+        here, there = kernel.resolve().parent, places.test.resolve().parent
+        left = set(_conftests(there)) - set(_conftests(here))
+        moved = cls(*(here / path.name for path in (places.test, places.origin, places.values)))
+        return moved if left and moved.existing() is None else None
+
+    @classmethod
     def _called(cls, stem: str, test: Path) -> CaptureFiles:
         return cls(test, test.with_name(f"{stem}_origin.py"), test.with_suffix(".safetensors"))
 
@@ -49,6 +57,15 @@ class CaptureFiles:
         """The first of them that is there already."""
         every = (self.test, self.origin, self.values)
         return next((path for path in every if os.path.lexists(path)), None)
+
+
+def _conftests(folder: Path) -> Iterator[Path]:
+    """Those that pytest imports for tests of a folder, up to the repository's root."""
+    for place in (folder, *folder.parents):
+        if (found := place / "conftest.py").is_file():
+            yield found
+        if (place / ".git").exists():
+            return
 
 
 def _stems(kernel: Path) -> Iterator[str]:

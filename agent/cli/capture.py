@@ -64,7 +64,8 @@ def capture(
     """
     output.use_json(as_json)
     from agent.capture.files import CaptureFiles
-    from agent.captured import capture_tests, trying, without_failing
+    from agent.captured import capture_tests
+    from agent.captured_trial import placed, trying, without_failing
     from agent.cli.still import capturing
     from agent.errors import CommandFailed, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
@@ -94,7 +95,8 @@ def capture(
             )
         output.progress(trying(found))
         roots = import_roots(kernel.resolve())
-        found = without_failing(found, partial(_failing, backend.name, roots))
+        failing = partial(_failing, backend.name, roots)
+        found = without_failing(found, failing) if out else placed(found, kernel, failing)
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None

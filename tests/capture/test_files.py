@@ -74,3 +74,19 @@ def test_without_a_repository_no_project_around_this_one_is_asked(tmp_path: Path
     assert CaptureFiles.of(kernel).test.parent == project / "ops"
     (project / "tests").mkdir()
     assert CaptureFiles.of(kernel).test.parent == project / "tests"
+
+
+def test_beside_the_kernel_they_leave_a_conftest_behind(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "tests").mkdir()
+    (kernel := tmp_path / "ops" / "rotary.py").write_text("")
+    places = CaptureFiles.of(kernel)
+    assert CaptureFiles.beside(kernel, places) is None
+    (tmp_path / "conftest.py").touch()  # of both
+    assert CaptureFiles.beside(kernel, places) is None
+    (tmp_path / "tests" / "conftest.py").touch()
+    found = CaptureFiles.beside(kernel, places)
+    assert found is not None and found.test == tmp_path / "ops" / places.test.name
+    found.origin.touch()
+    assert CaptureFiles.beside(kernel, places) is None

@@ -13,8 +13,10 @@ import pytest
 
 from agent.capture.calls import CallTime, Capture, CapturedCall
 from agent.capture.cases import entries
+from agent.capture.files import CaptureFiles
 from agent.capture.test_file import CapturedSource
-from agent.captured import CapturedTests, CaptureFiles, not_checked, without_failing
+from agent.captured import CapturedTests
+from agent.captured_trial import not_checked, without_failing
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot

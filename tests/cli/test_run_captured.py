@@ -68,6 +68,32 @@ def test_perf_tests_give_way_to_what_is_captured(
     assert (repo / "tests/test_double_captured.py").exists()
 
 
+NEEDS = "import module_that_is_not_there\n"
+SETS_UP = """\
+import pytest
+
+@pytest.fixture(autouse=True)
+def seed_of_all_devices():
+    raise RuntimeError("not for CPUs")
+"""
+
+
+@pytest.mark.parametrize(
+    ("conftest", "why"),
+    [(NEEDS, "No module named 'module_that_is_not_there'"), (SETS_UP, "not for CPUs")],
+    ids=["import", "fixture"],
+)
+def test_a_conftest_that_lets_no_test_run_is_left_behind(
+    tmp_path: Path, conftest: str, why: str
+) -> None:
+    repo = make_repo(tmp_path, PROJECT | {"use.py": USE, "tests/conftest.py": conftest})
+    end = run(repo, USING, "--time-budget-s", "1", "--branch", "faster")
+    assert end.code == ExitCode.STOPPED, end.err
+    assert "tests      1 correctness, 1 perf from test_double_captured.py" in end.err
+    (note,) = (note for note in end.json["notes"] if "beside the kernel" in note)
+    assert "the project's own judge nothing" in note and why in note
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
