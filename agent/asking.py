@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
+from agent.backends import BACKENDS
 from agent.candidates import Candidates
 from agent.events import Candidate, CodeChange, FilteredOut, Proposed, Skipped
 from agent.evidence.compare import pairs
 from agent.evidence.model import Artifact
 from agent.harness.compiling.candidate_filter import in_short
+from agent.launches import ObservedLaunch, by_cost
 from agent.proposers.base import Declined, Exhausted, Proposal, Proposer
 from agent.state import Run, started
 from agent.syntax import Source
@@ -24,7 +26,6 @@ class Asking:
 
     candidates: Candidates
     proposers: Mapping[str, Proposer]
-    kernel_class: KernelClass
     hardware: Hardware
 
     def source(self, run: Run) -> Source:
@@ -35,7 +36,16 @@ class Asking:
 
     def subject(self, run: Run) -> Subject:
         """The incumbent, as entries see it."""
-        return Subject(self.source(run), self.kernel_class, self.hardware, run.launches)
+        kernel_class = KernelClass(run.kernel_class)
+        return Subject(self.source(run), kernel_class, self.hardware, run.launches)
+
+    def class_of(self, run: Run, launches: Sequence[ObservedLaunch]) -> str:
+        """What bounds the incumbent's kernels that were launched; empty where none was."""
+        if not launches:
+            return ""
+        source = self.source(run)
+        timed = Source(source.text, source.path, by_cost(launches, {}))
+        return BACKENDS[started(run).backend].classify(timed).kernel_class.value
 
     def ask(self, run: Run) -> Proposed | Skipped | Exhausted:
         """ONE optimization, its variants committed; or why it gives none that is worth a run."""

@@ -151,6 +151,8 @@ class Baselined(Event):
     """Files of a commit that the tests themselves write to."""
     launches: tuple[ObservedLaunch, ...] = ()
     """Of the perf tests, each different one once."""
+    kernel_class: str = ""
+    """What bounds the kernels that these launch, by their source; empty where none was seen."""
 
     @property
     def kernels(self) -> dict[str, frozenset[str]]:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware
 from agent.asking import Asking
 from agent.candidates import Candidates, allowance
@@ -106,7 +105,6 @@ class Effects:
     candidates: Candidates
     judge: Judge
     proposers: Mapping[str, Proposer]
-    kernel_class: KernelClass
     hardware: Hardware
     diagnostician: Diagnostician | None = None
     """Says what holds the incumbent back; None where nobody asks."""
@@ -117,7 +115,7 @@ class Effects:
 
     def __post_init__(self) -> None:
         self._iteration_ends, self._iteration = 0.0, (-1, 0)
-        self._asking = Asking(self.candidates, self.proposers, self.kernel_class, self.hardware)
+        self._asking = Asking(self.candidates, self.proposers, self.hardware)
         self._scouting = Scouting(self.judge, self.candidates, self._asking, self.doing)
 
     def table(self) -> Mapping[Phase, Effect]:
@@ -189,6 +187,7 @@ class Effects:
             workers=verified.workers,
             written=tuple(sorted({*written, *self.candidates.written()})),
             launches=timing.launches,
+            kernel_class=self._asking.class_of(run, timing.launches),
         )
 
     def _tests_done(self, run: Run, done: int, nodeid: str) -> None:

@@ -102,15 +102,8 @@ class Session:
 
     def effects(self, **proposers: Proposer) -> Effects:
         """What the phases do; `proposers` are taken beside those of the options."""
-        kernel_class = self.classification.kernel_class
         memory = PastRuns(self.workspace.repository)
-        made = build.build(
-            self.options,
-            self.target.backend,
-            kernel_class,
-            memory,
-            self.folder,
-        )
+        made = build.build(self.options, self.target.backend, memory, self.folder)
         return Effects(
             workspace=self.workspace,
             candidates=Candidates(
@@ -122,7 +115,6 @@ class Session:
             ),
             judge=self.judge,
             proposers=made | proposers,
-            kernel_class=kernel_class,
             hardware=self.hardware,
             diagnostician=self._diagnostician(),
             doing=partial(note_activity, self.folder),

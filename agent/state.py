@@ -233,6 +233,12 @@ class Run:
         return ATTEMPTS if self.proposer == ASSISTANT else 1
 
     @property
+    def kernel_class(self) -> str:
+        """What bounds the kernels that are timed, by their source; at first the whole file."""
+        timed = self.baseline.kernel_class if self.baseline else ""
+        return timed or (self.started.kernel_class if self.started else "")
+
+    @property
     def timed_kernels(self) -> tuple[str, ...]:
         """Names of the kernels that the perf tests launch, the most expensive first."""
         return by_cost(self.launches, self.baseline.longest_ms) if self.baseline else ()

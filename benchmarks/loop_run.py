@@ -144,7 +144,7 @@ def story(events: list[Event]) -> dict[str, Any]:
         "skipped": [{"optimization": s.optimization, "reason": s.reason} for s in run.skipped],
         "notes": list(run.notes),
         "stopped": run.stopped.reason.value if run.stopped else None,
-        "kernel_class": run.started.kernel_class if run.started else None,
+        "kernel_class": run.kernel_class if run.started else None,
         "best_sha": run.incumbent_sha,
         "faded": list(run.finished.faded) if run.finished else [],
         "final": _effect(run.finished.comparison) if run.finished else None,

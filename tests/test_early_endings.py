@@ -73,7 +73,7 @@ class _Poor:
 
 def test_a_spent_budget_and_answers_of_no_use_are_no_exhausted_playbook() -> None:
     subject = Subject(BRIEF.source, KernelClass.MEMORY, Hardware(sm=90), ())
-    proposer = JudgementProposer(_Poor(), judged("triton", KernelClass.MEMORY))
+    proposer = JudgementProposer(_Poor(), judged("triton"))
     run = run_in(Phase.PROPOSE)
     assert run.started is not None
     run = replace(run, started=replace(run.started, options=Options(proposers=("model",))))

@@ -29,6 +29,7 @@ from agent.loop import drive
 from agent.measuring.decision import Status
 from agent.memory import PastRun, PastRuns
 from agent.options import Options
+from agent.playbook import by_class
 from agent.proposers.agenda import agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
@@ -429,7 +430,7 @@ def test_a_brief_tells_what_was_tried_with_hypothesis_and_change(tmp_path: Path)
     known = PastRuns(second.repository).tried(run)
     assert len(known) == len(earlier.rows) - 1
     subject = Subject(Source(PROJECT["double.py"], KERNEL), KernelClass.MEMORY, Hardware())
-    task = agenda(run, subject, judged("triton", KernelClass.MEMORY))[0]
+    task = agenda(run, subject, by_class(judged("triton"), subject.kernel_class.value))[0]
     text = brief_for(run, subject, task, known).text
     assert "Nothing yet in this run." in text
     assert "kernel-1, 4. slower (n=0): revert; " in text

@@ -29,7 +29,7 @@ def subject_of(workspace: Workspace, run: Run) -> Subject:
     assert started is not None
     text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
     source = Source(text, started.kernel, run.timed_kernels)
-    kernel_class = KernelClass(started.kernel_class)
+    kernel_class = KernelClass(run.kernel_class)
     gpus = started.environment["gpus"]
     hardware = Hardware(sm=gpus[0]["sm"] if gpus else 0, interpreted=not gpus)
     return Subject(source, kernel_class, hardware, run.launches)

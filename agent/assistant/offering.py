@@ -10,6 +10,7 @@ from agent.assistant.turn import EDIT, FINISH, NEXT, TRY, Turn, append, pending
 from agent.errors import UsageError
 from agent.events import Offered, Skipped
 from agent.memory import PastRuns
+from agent.playbook import by_class
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
@@ -127,7 +128,7 @@ def _tasks(
     run: Run, subject: Subject, wanted: str, experience: Experience = NOTHING
 ) -> tuple[Task, ...]:
     assert run.started is not None
-    entries = judged(run.started.backend, subject.kernel_class)
+    entries = by_class(judged(run.started.backend), run.kernel_class)
     return agenda(run, subject, entries, wanted, experience)
 
 

@@ -6,8 +6,9 @@ To add one, write its file beside the others: it is found by its place, and so a
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
+from typing import TypeVar
 
 from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError, did_you_mean
@@ -44,7 +45,19 @@ def for_backend(backend: str) -> tuple[Optimization, ...]:
 
 def ordered(backend: str, kernel_class: KernelClass) -> tuple[Optimization, ...]:
     """Those of one kernel language, the most promising for a kernel class first."""
-    return tuple(sorted(for_backend(backend), key=lambda o: o.priority.get(kernel_class, LAST)))
+    return by_class(for_backend(backend), kernel_class.value)
+
+
+_E = TypeVar("_E", Optimization, Entry)
+
+
+def by_class(entries: Iterable[_E], kernel_class: str) -> tuple[_E, ...]:
+    """Entries, the most promising for the kernel class of that value first."""
+
+    def priority(entry: Entry) -> int:
+        return next((n for c, n in entry.priority.items() if c.value == kernel_class), LAST)
+
+    return tuple(sorted(entries, key=priority))
 
 
 def find(name: str) -> Entry:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
 
-from agent.analysis.common.kernels import KernelClass
 from agent.errors import UsageError
 from agent.memory import PastRuns
 from agent.options import ASSISTANT, COMMAND, MODEL, PLAYBOOK, Options
-from agent.playbook import ADVICE, LAST, find, ordered
+from agent.playbook import ADVICE, find, for_backend
 from agent.playbook.base import Advice, Entry
 from agent.proposers.base import Proposer
 from agent.proposers.judgement import JudgementProposer
@@ -130,17 +129,14 @@ def check_judgement(options: Options, backend: str) -> None:
             )
 
 
-def judged(backend: str, kernel_class: KernelClass) -> tuple[Entry, ...]:
-    """What judgement can carry out, most promising first: advice, and what a program can, too."""
-    entries: list[Entry] = [entry for entry in ADVICE if entry.backend == backend]
-    entries += ordered(backend, kernel_class)
-    return tuple(sorted(entries, key=lambda entry: entry.priority.get(kernel_class, LAST)))
+def judged(backend: str) -> tuple[Entry, ...]:
+    """What judgement can carry out: advice, and what a program can, too."""
+    return (*(e for e in ADVICE if e.backend == backend), *for_backend(backend))
 
 
 def build(
     options: Options,
     backend: str,
-    kernel_class: KernelClass,
     memory: PastRuns,
     folder: Path,
 ) -> dict[str, Proposer]:
@@ -149,16 +145,15 @@ def build(
     Args:
         options: of the run.
         backend: the kernel's language.
-        kernel_class: of the kernel; it orders the playbook.
         memory: what was tried in the user's repository, of which a program gets copies.
         folder: of the run, where exchanges and logs are kept.
     """
     found: dict[str, Proposer] = {}
     recall = Recall(memory.repository)
-    entries = judged(backend, kernel_class)
+    entries = judged(backend)
     for name in options.proposers:
         if name == PLAYBOOK:
-            found[name] = PlaybookProposer(ordered(backend, kernel_class), recall)
+            found[name] = PlaybookProposer(for_backend(backend), recall)
         elif name != ASSISTANT:
             writer = _writer(name, options, memory.repository, folder)
             found[name] = JudgementProposer(writer, entries, memory, recall)

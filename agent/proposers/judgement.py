@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agent.analysis.common.subject import Subject
 from agent.events import StopReason
 from agent.memory import PastRuns
+from agent.playbook import by_class
 from agent.playbook.base import Entry
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.answer import doubts
@@ -34,7 +35,7 @@ class JudgementProposer:
         memory: PastRuns | None = None,
         recall: Recall | None = None,
     ) -> None:
-        """Take the entries of one backend, in order of priority, and who carries them out.
+        """Take the entries of one backend, and who carries them out.
 
         `memory` is told to the writer, and what is recalled of kernels like this one.
         """
@@ -49,7 +50,8 @@ class JudgementProposer:
             why = f"{run.refusals} answers in a row were no candidates"
             return Exhausted(_with_last(run, why), StopReason.UNUSABLE)
         experience = self._recall.of(run) if self._recall else NOTHING
-        tasks = agenda(run, subject, self._entries, experience=experience)
+        entries = by_class(self._entries, run.kernel_class)
+        tasks = agenda(run, subject, entries, experience=experience)
         task = next((task for task in tasks if task.fits), None)
         if task is None:
             return Exhausted()

@@ -12,6 +12,7 @@ from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.wrapped import decorated
 from agent.measuring.decision import percent
 from agent.measuring.scouting import Estimate
+from agent.playbook import by_class
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
 from agent.state import Run
@@ -46,7 +47,7 @@ class PlaybookProposer:
     """
 
     def __init__(self, playbook: Sequence[Optimization], recall: Recall | None = None) -> None:
-        """Take the optimizations of one backend, in order of priority, and what is remembered."""
+        """Take the optimizations of one backend, and what is remembered."""
         self._playbook = playbook
         self._recall = recall
 
@@ -123,7 +124,7 @@ class PlaybookProposer:
     def _place_in_class(
         self, run: Run, entry: Optimization
     ) -> tuple[bool, tuple[int, float], int, int]:
-        own = self._playbook.index(entry)
+        own = by_class(self._playbook, run.kernel_class).index(entry)
         named = run.diagnosis.families if run.diagnosis else ()
         place = own - HEAD_START if entry.family in named else own
         if entry.family in FIRST.intersection(named):

@@ -148,7 +148,7 @@ def to_result(run: Run) -> dict[str, Any]:
         "run": started.run_id if started else None,
         "kernel": started.kernel if started else None,
         "backend": started.backend if started else None,
-        "kernel_class": started.kernel_class if started else None,
+        "kernel_class": run.kernel_class if started else None,
         "branch": started.branch if started else None,
         "latency_meaning": started.latency_meaning if started else None,
         "confined": confined(run) if started else None,

@@ -68,6 +68,36 @@ def test_perf_tests_give_way_to_what_is_captured(
     assert (repo / "tests/test_double_captured.py").exists()
 
 
+PRODUCT = """
+
+@triton.jit
+def product_kernel(x_ptr, y_ptr, K, BLOCK: tl.constexpr):
+    at = tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    acc = tl.zeros((16, 16), dtype=tl.float32)
+    for k in range(0, K, BLOCK):
+        acc += tl.dot(tl.load(x_ptr + at), tl.load(x_ptr + at))
+    tl.store(y_ptr + at, acc)
+
+
+def product(x):
+    y = torch.empty_like(x)
+    product_kernel[(1,)](x, y, 16, BLOCK=16)
+    return y
+"""
+
+
+@pytest.mark.full
+def test_a_product_that_the_command_does_not_call_decides_nothing(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, BARE | {"double.py": KERNEL + PRODUCT})
+    classified = tile_agent(repo, "classify", "--kernel", "double.py", "--json")
+    assert classified.json["kernel_class"] == "balanced"
+    end = run(repo, USING, "--time-budget-s", "1")
+    assert end.code == ExitCode.STOPPED, end.err
+    assert end.json["kernel_class"] == "memory-bound"
+    assert "no perf test launches product_kernel: left as they are" in end.json["notes"]
+    assert "source: memory-bound" in end.json["diagnosis"]["evidence"][0]
+
+
 NEEDS = "import module_that_is_not_there\n"
 SETS_UP = """\
 import pytest

@@ -14,7 +14,7 @@ from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subje
 from agent.causes import Cause, Diagnosis
 from agent.events import Measured, Settled, Skipped, Verified
 from agent.options import Options
-from agent.playbook import ordered
+from agent.playbook import for_backend, ordered
 from agent.playbook.base import Optimization
 from agent.proposers.base import Exhausted, Proposal
 from agent.proposers.playbook import PlaybookProposer
@@ -64,6 +64,7 @@ class Fewer(_Entry):
     saves = "memory"
 
 
+COMPUTE, MEMORY = KernelClass.COMPUTE, KernelClass.MEMORY
 SUBJECT = Subject(Source("x = 1\n"), KernelClass.MEMORY, Hardware())
 PROPOSER = PlaybookProposer([Fewer(), Warps(), Never(), Tiles()])
 
@@ -121,6 +122,19 @@ def test_more_rows_a_program_come_before_all_where_blocks_have_little_to_do() ->
     proposal = proposer.propose(Run(diagnosis=found), SUBJECT)
     assert isinstance(proposal, Proposal)
     assert proposal.optimization == "rows-per-program"
+
+
+def test_the_order_is_of_what_is_timed() -> None:
+    """Not of a product that the file holds as well, and no perf test launches."""
+    proposer = PlaybookProposer(for_backend("triton"))
+    run = run_in(Phase.PROPOSE)
+    assert run.started is not None and run.baseline is not None
+    for before, timed in ((COMPUTE, MEMORY), (MEMORY, COMPUTE)):
+        baseline = replace(run.baseline, kernel_class=timed.value)
+        started = replace(run.started, kernel_class=before.value, options=Options())
+        seen = replace(run, started=started, baseline=baseline, diagnosis=None)
+        names = [e.name for e in ordered("triton", timed) if not e.opt_in]
+        assert [e.name for e in proposer.left(seen)] == names
 
 
 def test_one_that_climbs_goes_on_until_it_gains_no_more() -> None:

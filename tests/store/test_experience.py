@@ -13,7 +13,7 @@ from agent.analysis.common.structure import Structure
 from agent.analysis.common.subject import Hardware, Subject
 from agent.backends import BACKENDS
 from agent.options import Options
-from agent.playbook import ordered
+from agent.playbook import by_class, ordered
 from agent.proposers.agenda import OWN_IDEA, agenda
 from agent.proposers.brief import brief_for
 from agent.proposers.build import judged
@@ -215,7 +215,7 @@ def test_a_family_that_gained_little_in_this_run_stays_last(run: Run, tmp_path: 
 
 
 def test_whoever_judges_gets_the_same_order_and_the_facts(run: Run, tmp_path: Path) -> None:
-    entries = judged("triton", KernelClass.MEMORY)
+    entries = by_class(judged("triton"), KernelClass.MEMORY.value)
     subject = Subject(Source(KERNEL, "double.py"), KernelClass.MEMORY, Hardware())
     before = [task for task in agenda(run, subject, entries) if task.fits]
     last = before[-1]

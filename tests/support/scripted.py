@@ -387,7 +387,6 @@ class ScriptedRun:
                 else ScriptedProposer(self.steps),
                 "assistant": ScriptedAssistant(self.steps),
             },
-            kernel_class=KernelClass.MEMORY,
             hardware=Hardware(),
             scouts=bool(self.entries),
         )

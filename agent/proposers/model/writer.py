@@ -102,7 +102,7 @@ def _what_is_left(run: Run, tasks: Sequence[Task]) -> str:
         "model_choose.md.j2",
         kernel=run.started.kernel,
         backend=run.started.backend,
-        kernel_class=run.started.kernel_class,
+        kernel_class=run.kernel_class,
         machine=describe(run.started.environment),
         cause=run.diagnosis.cause.value if run.diagnosis else "",
         evidence=run.diagnosis.evidence if run.diagnosis else (),
