@@ -108,7 +108,7 @@ def placed(
             moved = without_failing(captured.at(elsewhere), failing_of)
             if not moved.untried:
                 note = (
-                    "captured tests lie beside the kernel, and the project's own judge nothing: "
+                    "captured tests lie beside the kernel, and judge without the project's own: "
                     f"with their conftest.py none can be run here: {why}"
                 )
                 return replace(moved, notes=(*moved.notes, note))

@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -261,6 +262,25 @@ class Repository:
         command = ("status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all")
         lines = self.git(*command, "--ignore-submodules").out.split(b"\0")
         return {os.fsdecode(line[3:]): line[:2].decode() for line in lines if line}
+
+    def worktrees(self) -> dict[Path, Path]:
+        """The linked worktrees that git knows, whether or not they exist: path -> git directory."""
+        found = {}
+        for admin in (self.common_dir / "worktrees").glob("*"):
+            with suppress(OSError):
+                gitdir = os.fsdecode((admin / "gitdir").read_bytes().removesuffix(b"\n"))
+                found[Path(gitdir).parent] = admin
+        return found
+
+    def drop_half_made(self, folder: Path) -> None:
+        """Drop what a kill left of worktrees in `folder` before git had written where they belong.
+
+        Git reads that of every worktree, and can neither add one nor list them where it is empty.
+        """
+        for path, admin in self.worktrees().items():
+            belongs = admin / "commondir"
+            if path.parent == folder and not (belongs.exists() and belongs.stat().st_size):
+                shutil.rmtree(admin, ignore_errors=True)
 
 
 def shown(path: Path | str) -> str:

@@ -304,6 +304,7 @@ class Workspace:
         path = self.folder / sha[:12]
         if not self._restore(path, sha):
             with self._listing:
+                self.repository.drop_half_made(self.folder)
                 self._remove(path)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 add = ("worktree", "add", "--quiet", "--force", "--detach", "--no-checkout")
@@ -325,19 +326,11 @@ class Workspace:
 
     def close(self) -> None:
         """Remove every worktree of this run; its refs stay."""
-        ours = {path for path in self._worktrees() if path.parent == self.folder}
+        self.repository.drop_half_made(self.folder)
+        ours = {path for path in self.repository.worktrees() if path.parent == self.folder}
         for path in ours.union(self.folder.iterdir() if self.folder.is_dir() else ()):
             self._remove(path)
         _remove_empty(self.folder, self.folder.parent)
-
-    def _worktrees(self) -> dict[Path, Path]:
-        """The linked worktrees that git knows, whether or not they exist: path -> git directory."""
-        found = {}
-        for admin in (self.repository.common_dir / "worktrees").glob("*"):
-            with suppress(OSError):
-                gitdir = os.fsdecode((admin / "gitdir").read_bytes().removesuffix(b"\n"))
-                found[Path(gitdir).parent] = admin
-        return found
 
     def _restore(self, path: Path, sha: str) -> bool:
         """Make a worktree that is there equal to its commit; False when it must be made anew.
@@ -345,7 +338,7 @@ class Workspace:
         Its git directory is named outright. Were it found through `path`, a candidate that rewrote
         `path/.git`, or put a link in its place, would have us reset the user's checkout.
         """
-        admin = self._worktrees().get(path)
+        admin = self.repository.worktrees().get(path)
         if admin is None or not path.is_dir() or path.resolve() != path:
             return False
         ours = {"GIT_DIR": str(admin), "GIT_WORK_TREE": str(path)}
@@ -368,7 +361,7 @@ class Workspace:
         if path.is_symlink() or path.is_file():
             path.unlink()
         shutil.rmtree(path, ignore_errors=True)
-        if path in self._worktrees():
+        if path in self.repository.worktrees():
             self.repository.ask("worktree", "remove", "--force", "--force", str(path))
 
 

@@ -717,6 +717,24 @@ def test_after_kill_9_the_same_run_goes_on(repo: Path, other_run: subprocess.Pop
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
+@pytest.mark.parametrize("left", [b"", None], ids=["empty", "missing"])
+def test_a_worktree_that_git_had_not_finished_is_in_nobodys_way(
+    repo: Path, left: bytes | None
+) -> None:
+    workspace = open_workspace(repo)
+    before = snapshot(repo)
+    workspace.checkout(candidate(workspace))
+    (admin,) = (repo / ".git/worktrees").iterdir()
+    (admin / "commondir").unlink()
+    if left is not None:
+        (admin / "commondir").write_bytes(left)
+    other = workspace.checkout(head(repo))
+    assert (other / SOFTMAX).read_text() == KERNEL
+    assert git(repo, "worktree", "list").count("\n") == 1
+    workspace.close()
+    assert changed(before, snapshot(repo)) <= {"git worktrees"}
+
+
 LOOP = f"""
 import itertools, sys
 from pathlib import Path

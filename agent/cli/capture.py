@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -101,11 +102,14 @@ def capture(
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
     _write(found)
-    output.result(_as_json(found), f"{_as_text(found)}\n{_next(kernel)}")
+    alone = found.places.test if found.places != files else None
+    output.result(_as_json(found), f"{_as_text(found)}\n{_next(kernel, alone)}")
 
 
-def _next(kernel: Path) -> str:
-    return f"commit them, then: tile-agent run --kernel {shlex.quote(str(kernel))}"
+def _next(kernel: Path, alone: Path | None) -> str:
+    """What to do then; `alone` are tests that judge without the project's own."""
+    tests = f" --tests {shlex.quote(os.path.relpath(alone))}" if alone else ""
+    return f"commit them, then: tile-agent run --kernel {shlex.quote(str(kernel))}{tests}"
 
 
 def _failing(

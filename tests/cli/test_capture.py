@@ -345,6 +345,18 @@ def test_the_tests_are_tried_as_workers_will_run_them(repo: Path) -> None:
     assert [entry["name"] for entry in done.json["entries"]] == ["scale_"]
 
 
+def test_a_conftest_that_lets_no_test_run_is_left_behind(repo: Path) -> None:
+    call = "import torch\nfrom kernels import operators\noperators.scale_(torch.randn(40), 2.5)\n"
+    write(repo, {"tests/conftest.py": "import module_that_is_not_there\n", "call.py": call})
+    command = ("capture", "--kernel", KERNEL, "--", PYTHON, "call.py")
+    done = tile_agent(repo, *command, env=dict(os.environ))
+    assert done.code == 0, done.err
+    alone = "kernels/test_operators_captured.py"
+    assert f"then: tile-agent run --kernel {KERNEL} --tests {alone}" in done.out
+    assert "none can be run here: tests/conftest.py:1: ModuleNotFoundError" in done.out
+    assert (repo / alone).exists() and not (repo / CAPTURED).exists()
+
+
 def test_a_command_that_fails_leaves_nothing(repo: Path) -> None:
     before = snapshot(repo)
     done = capture(repo, "sh", "-c", "exit 7")

@@ -27,8 +27,6 @@ ORIGIN = DOUBLE.replace(
     "BLOCK_SIZE = 256\n", "LATENCY_MS = 1.0\nBLOCK_SIZE = 256\n\nWARPS = 1\n\nSTAGES = 1\n"
 )
 TEST = """\
-import time
-
 import torch
 from kernel import BLOCK_SIZE, STAGES, double
 
@@ -40,7 +38,7 @@ def test_double_triton():
 
 def test_perf_double_triton(record_property):
     double(torch.ones(2048))
-    ms = (0.01 * -(-2048 // BLOCK_SIZE) + STAGES) * (1 + time.perf_counter_ns() % 1000 / 1e6)
+    ms = 0.01 * -(-2048 // BLOCK_SIZE) + STAGES
     record_property("benchmark", {"Triton": {"forward": {"median": ms}}})
 """
 """The number of warps makes no difference to it."""
