@@ -21,6 +21,21 @@ from agent.tuning.templates import NotTunable
 
 FRESH = ("torch.empty", "torch.empty_like", "torch.empty_strided")
 """What makes an array whose content nobody reads, so that trial runs may write it."""
+DESCRIBING = frozenset(
+    {
+        "device",
+        "dim",
+        "dtype",
+        "element_size",
+        "is_cuda",
+        "ndim",
+        "numel",
+        "shape",
+        "size",
+        "stride",
+    }
+)
+"""What is asked of an array, or of its methods, without a look at its content."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +118,30 @@ def top_level(source: Source, node: cst.CSTNode) -> cst.CSTNode:
 
 
 def _is_fresh(source: Source, launch: Launch, parameter: str) -> bool:
+    """Whether an array is made for the launch, and holds nothing before it, under any name."""
     given = launch.arguments[parameter]
+    if isinstance(given, cst.Name) and not _is_untouched(source, launch, given):
+        return False
     made = source.resolve(given)
     if made is given or not isinstance(made, cst.Call):
         return False
     is_method = isinstance(made.func, cst.Attribute) and made.func.attr.value == "new_empty"
     return is_method or (source.name(made.func) or "") in FRESH
+
+
+def _is_untouched(source: Source, launch: Launch, name: cst.Name) -> bool:
+    """Whether nothing but its shape and type is asked of a name before the launch, or in it."""
+    assigned = source.assignments(name)
+    if len(assigned) != 1:
+        return False
+    itself = launch.node
+    for use in source.uses(assigned[0]):
+        around = tuple(source.ancestors(use))
+        if use is name or (source.line(use) > source.line(itself) and itself not in around):
+            continue
+        if not isinstance(around[0], cst.Attribute) or around[0].attr.value not in DESCRIBING:
+            return False
+    return True
 
 
 def _written(source: Source, kernel: Kernel) -> tuple[str, ...]:

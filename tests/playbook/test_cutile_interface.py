@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.support.playbook import apply, kernel, refusal, variants
@@ -156,6 +158,12 @@ def test_tiles_of_rows_grow_and_tiles_for_all_rows_do_not() -> None:
     assert apply("rows-per-block", text, ROWS) == expected.replace(
         "(x.shape[0],)", "(ct.cdiv(x.shape[0], 4),)"
     )
+
+
+def test_rows_of_a_kernel_that_is_launched_under_another_name_stay() -> None:
+    text = kernel(SCALED, grid="(x.shape[0],)")
+    (name,) = re.findall(r"^def (\w+)\(x", text, re.MULTILINE)[:1]
+    assert "is handed on at line" in refusal("rows-per-block", f"{text}\nBY_NAME = [{name}]\n")
 
 
 def test_a_grid_of_its_own_may_have_a_name() -> None:

@@ -53,6 +53,63 @@ def test_a_block_without_a_name(tmp_path: Path) -> None:
     assert "for block in range(ct.bid(0), n_blocks, ct.num_blocks(0)):" in new
 
 
+def test_launches_that_share_a_line_stay_as_they_are() -> None:
+    kernel = "def k(x, y):\n    ct.store(y, (ct.bid(0), 0), ct.load(x, (ct.bid(0), 0), (1, 8)))\n"
+    launch = "ct.launch(torch.cuda.current_stream(), ({0}.shape[0],), k, ({0}, {1}))"
+    both = f"    {launch.format('a', 'c')}; {launch.format('b', 'd')}\n"
+    text = f"{HEAD}{kernel}\n\ndef run(a, b, c, d):\n{both}"
+    assert refusal("persistent-blocks", text) == "launches share line 15"
+    apart = text.replace("; ", "\n    ")
+    assert playbook.get("persistent-blocks").variants(subject(apart))
+
+
+@pytest.mark.parametrize(("mode", "grows"), [("ZERO", True), ("UNDETERMINED", False)])
+def test_tiles_grow_into_padding_that_is_determined(mode: str, grows: bool) -> None:
+    kernel = (
+        "def k(x, y, CHUNK: ct.Constant[int]):\n    row = ct.bid(0)\n"
+        "    total = ct.zeros((1, 1), dtype=ct.float32)\n"
+        "    for i in range(ct.num_tiles(x, axis=1, shape=(1, CHUNK))):\n"
+        f"        t = ct.load(x, (row, i), (1, CHUNK), padding_mode=ct.PaddingMode.{mode})\n"
+        "        total += ct.sum(t, axis=1, keepdims=True)\n    ct.store(y, (row, 0), total)\n"
+    )
+    text = file(kernel, ROWS, grid="(m,)", arguments="x, y, 256")
+    sizes = [params["CHUNK"] for params in playbook.get("tile-sizes").variants(subject(text))]
+    assert (max(sizes) > 256) is grows
+
+
+# --- loops over tiles ---------------------------------------------------------------------------
+
+TILES = """\
+def k(a, b, c, amax, first: int, TM: ct.Constant[int], TN: ct.Constant[int], TK: ct.Constant[int]):
+    num_m, num_n = ct.cdiv(a.shape[0], TM), ct.cdiv(b.shape[1], TN)
+    for tile_id in range(ct.bid(0), num_m * num_n, ct.num_blocks(0)):
+        i = tile_id // num_n
+        j = tile_id % num_n
+        acc = ct.zeros((TM, TN), dtype=ct.float32)
+        for k in range(ct.cdiv(a.shape[1], TK)):
+            left = ct.load(a, (i, k), (TM, TK), padding_mode=ct.PaddingMode.ZERO)
+            acc = ct.mma(left, ct.load(b, (k, j), (TK, TN), padding_mode=ct.PaddingMode.ZERO), acc)
+        ct.store(c, (i, j), acc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("range(ct.bid(0),", "range(first + ct.bid(0),"),
+        ("(i, j), acc)\n", "(i, j), acc)\n        ct.store(amax, (tile_id,), ct.max(acc))\n"),
+    ],
+)
+def test_tiles_are_regrouped_where_the_loop_numbers_nothing_else(old: str, new: str) -> None:
+    launch = (
+        "    ct.launch(torch.cuda.current_stream(), (64,), k, (a, b, c, amax, 0, 64, 32, 32))\n"
+    )
+    text = f"{HEAD}{TILES}\n\ndef run(a, b, c, amax):\n{launch}"
+    assert playbook.get("grouped-order").variants(subject(text))
+    assert old in text
+    refusal("grouped-order", text.replace(old, new))
+
+
 ONE = "def k(x, y):\n    row = ct.bid(0)\n{body}"
 COPY = "    ct.store(y, (row, 0), ct.load(x, (row, 0), (1, TILE)))\n"
 

@@ -170,6 +170,8 @@ def test_a_fresh_output_needs_no_scratch() -> None:
         "y = torch.zeros_like(x)",
         "y = x",
         "y = out",
+        "y = torch.empty_like(x); y.copy_(x)",
+        "y = torch.empty_like(x); view = y.view(x.shape)",
     ],
 )
 def test_any_other_output_does(made: str) -> None:

@@ -114,7 +114,8 @@ class CuTile(Dialect):
         by_launch = isinstance(unchecked, cst.Name) and unchecked.value != "True"
         if unchecked is not None and not by_launch and source.code(unchecked) != "True":
             return False
-        padded = keyword(access, "padding_mode") is not None
+        mode = keyword(access, "padding_mode")
+        padded = mode is not None and not source.code(mode).endswith("UNDETERMINED")
         return padded or not in_loop or source.name(access.func) != f"{CT}load"
 
     def tuned(self, source: Source, kernel: Kernel) -> cst.Call | None:

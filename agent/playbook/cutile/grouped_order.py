@@ -196,6 +196,9 @@ def _split(source: Source, kernel: Kernel) -> BlockSplit | None:
         rows, columns = parts.get(cst.FloorDivide, []), parts.get(cst.Modulo, [])
         if not isinstance(product.operator, cst.Multiply) or len(rows) != 1 or len(columns) != 1:
             continue
+        read = {n for n in descendants(loop.body, cst.Name) if _is_loops(source, n, loop)}
+        if not _is_block(source, given[0]) or read != {rows[0].left, columns[0].left}:
+            continue
         width = columns[0].right
         both = (product.left, product.right)
         others = [o for o, w in (both, both[::-1]) if _alike(source, w, width)]
@@ -306,6 +309,11 @@ def _is_loops(source: Source, expression: cst.BaseExpression, loop: cst.For) -> 
         return False
     found = definition(source, expression.value, expression)
     return found is not None and found.node is loop
+
+
+def _is_block(source: Source, expression: cst.BaseExpression) -> bool:
+    found = value_of(source, expression)
+    return isinstance(found, cst.Call) and CUTILE.called(source, found) in CUTILE.program_ids
 
 
 def _alike(source: Source, one: cst.BaseExpression, other: cst.BaseExpression) -> bool:

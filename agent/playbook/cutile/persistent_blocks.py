@@ -150,7 +150,7 @@ def double(x):
         edits: dict[cst.CSTNode, Edit] = {}
         for kernel in _regular(subject):
             edits |= _looped(subject.source, kernel)
-            for launch in kernel.launches:
+            for launch in launches(subject.source, kernel):
                 edits |= _launched(subject, kernel, launch, int(params["blocks_per_sm"]))
         text = subject.source.rewrite(edits)
         if OCCUPANCY not in params:
@@ -175,12 +175,16 @@ def _pairs(subject: Subject) -> list[Params]:
 def _regular(subject: Subject) -> tuple[Kernel, ...]:
     """The launched kernels that can be rewritten. Raises `NotApplicable` when there is none."""
     source = subject.source
-    found, reasons = [], []
+    found, reasons, taken = [], [], set[cst.CSTNode]()
     for kernel in CUTILE.chosen(source):
         try:
             _looped(source, kernel)
+            places = set[cst.CSTNode]()
             for launch in launches(source, kernel):
-                _launched(subject, kernel, launch, 1)
+                if (more := _launched(subject, kernel, launch, 1).keys()) & (taken | places):
+                    raise NotApplicable(f"launches share line {source.line(launch.node)}")
+                places |= more
+            taken |= places
             found.append(kernel)
         except NotApplicable as reason:
             reasons.append(str(reason))

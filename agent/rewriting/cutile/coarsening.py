@@ -10,9 +10,9 @@ from typing import Any
 
 import libcst as cst
 
-from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.cutile.blocks import launches
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.extents import Sizes
 from agent.syntax import Source, argument, assigned, descendants
@@ -32,8 +32,7 @@ def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False
     Raises:
         NotApplicable: the kernel asks for it otherwise, or uses it for more.
     """
-    if not kernel.launches:
-        raise not_launched(source, kernel)
+    launches(source, kernel)
     if len(CUTILE.reached(source, kernel)) > 1:
         raise NotApplicable("it calls helpers")
     body = kernel.function.node.body
