@@ -108,8 +108,8 @@ def placed(
             moved = without_failing(captured.at(elsewhere), failing_of)
             if not moved.untried:
                 note = (
-                    "captured tests lie beside the kernel, and judge without the project's own: "
-                    f"with their conftest.py none can be run here: {why}"
+                    "captured tests lie beside the kernel, and judge without those beside the "
+                    f"project's conftest.py, with which none can be run here: {why}"
                 )
                 return replace(moved, notes=(*moved.notes, note))
     if nothing is not None:
@@ -192,7 +192,12 @@ def commit_captured(
         f"captured: {found.cases} correctness and {found.timed} perf cases, which the branch holds "
         f"as {shown(test)}; `git cherry-pick {sha[:12]}` takes them alone, whatever the run gains"
     )
-    usable = target.tests if found.places == captured.places else ()
+    broken = found.places.left_behind(captured.places)  # no test in these can be collected
+    usable = tuple(
+        path
+        for path in target.tests
+        if not broken & {repository.root / path, *(repository.root / path).parents}
+    )
     known = any(holds(path, test) for path in usable)
     tests = usable if known else (*usable, test)
     return CapturedCommit(sha, test, replace(target, tests=tests), (told, *found.all_notes))

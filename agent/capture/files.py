@@ -44,10 +44,14 @@ class CaptureFiles:
     @classmethod
     def beside(cls, kernel: Path, places: CaptureFiles) -> CaptureFiles | None:
         """Beside the kernel in place of `places`; None where no `conftest.py` is left behind so."""
-        here, there = kernel.resolve().parent, places.test.resolve().parent
-        left = set(_conftests(there)) - set(_conftests(here))
+        here = kernel.resolve().parent
         moved = cls(*(here / path.name for path in (places.test, places.origin, places.values)))
-        return moved if left and moved.existing() is None else None
+        return moved if moved.left_behind(places) and moved.existing() is None else None
+
+    def left_behind(self, others: CaptureFiles) -> set[Path]:
+        """The folders of each `conftest.py` that is for the other test file, and not for this."""
+        mine, theirs = (set(_conftests(each.test.resolve().parent)) for each in (self, others))
+        return {path.parent for path in theirs - mine}
 
     @classmethod
     def _called(cls, stem: str, test: Path) -> CaptureFiles:

@@ -116,12 +116,14 @@ def seed_of_all_devices():
 def test_a_conftest_that_lets_no_test_run_is_left_behind(
     tmp_path: Path, conftest: str, why: str
 ) -> None:
-    repo = make_repo(tmp_path, PROJECT | {"use.py": USE, "tests/conftest.py": conftest})
+    own = {"test_double.py": "from double import double\n\ndef test_none():\n    assert double\n"}
+    repo = make_repo(tmp_path, PROJECT | own | {"use.py": USE, "tests/conftest.py": conftest})
     end = run(repo, USING, "--time-budget-s", "1", "--branch", "faster")
     assert end.code == ExitCode.STOPPED, end.err
-    assert "tests      1 correctness, 1 perf from test_double_captured.py" in end.err
+    beside = "test_double.py, test_double_captured.py"  # what that conftest is not for judges, too
+    assert f"tests      2 correctness, 1 perf from {beside}" in end.err
     (note,) = (note for note in end.json["notes"] if "beside the kernel" in note)
-    assert "judge without the project's own" in note and why in note
+    assert "judge without those beside the project's conftest.py" in note and why in note
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def block_name(source: Source, kernel: Kernel, axis: int, *, first: bool = False
     Raises:
         NotApplicable: the kernel asks for it otherwise, or uses it for more.
     """
-    launches(source, kernel)
+    launches(source, kernel)  # all in sight, or it raises
     if len(CUTILE.reached(source, kernel)) > 1:
         raise NotApplicable("it calls helpers")
     body = kernel.function.node.body
