@@ -70,12 +70,12 @@ def _of_unsloth(kernel: str, code: str) -> RepositoryRun:
 
 
 def _of_fla(
-    name: str, kernel: str, tests: str, *command: str, test: str = "", but: str = ""
+    name: str, kernel: str, tests: str, *command: str, test: str = "", only: str = ""
 ) -> RepositoryRun:
-    """By tests without those whose ids hold a word; those that torch compiles take minutes."""
+    """By those of its tests that hold an expression; those that torch compiles take minutes."""
     capture = shlex.join(["python", *command])
     arguments = ("--tests", f"tests/{tests}.py{test}", "--capture", capture)
-    arguments += ("--correctness-k", f"not {but}") if but else ()
+    arguments += ("--correctness-k", only) if only else ()
     return RepositoryRun(f"fla/{name}", "flash-linear-attention", f"fla/{kernel}.py", arguments)
 
 
@@ -164,7 +164,7 @@ RUNS = (
     _of_tilegym("swiglu"),
     _of_tilegym("layer_norm_legacy"),
     _of_tilegym("matmul"),
-    _of_tilegym("bmm"),
+    _of_tilegym("bmm", "--correctness-k", "1024-512-1023 or 1024-512-1024"),  # each tunes itself
     _of_tilegym("rope"),
     _of_liger("rms_norm"),
     _of_liger("swiglu", "::test_correctness_llamamlp"),  # the others take minutes
@@ -182,9 +182,16 @@ RUNS = (
         "-c",
         ACTIVATIONS,
         test="::test_swiglu",
-        but="True",
+        only="not True",
     ),
-    _of_fla("layernorm", "modules/layernorm", "modules/test_layernorm", "-c", LAYERNORM),
+    _of_fla(  # those of rows as long as the timed ones; all 153 take minutes a candidate
+        "layernorm",
+        "modules/layernorm",
+        "modules/test_layernorm",
+        "-c",
+        LAYERNORM,
+        only="captured or test_groupnorm and 2048",
+    ),
     _of_fla(
         "token_shift",
         "modules/token_shift",

@@ -36,47 +36,44 @@ def disturbance(raw: RawPair) -> str | None:
         for block in config.blocks:
             if problem := _block_problem(block):
                 return problem
-        if problem := _clock_problem(config):
+        reported_ms = {whose: middle_ms(config.arm(incumbent=whose)) for whose in (True, False)}
+        if problem := clock_problem(reported_ms, config.warm_ms, keeps_host=config.keeps_host):
             return problem
         if problem := _share_problem(config) or _processor_problem(config):
             return problem
     return None
 
 
-def _clock_problem(config: ConfigBlocks) -> str | None:
+def clock_problem(
+    reported_ms: Mapping[bool, float], warm_ms: Mapping[bool, float], *, keeps_host: bool
+) -> str | None:
     """A worker reports less than our own clock shows.
 
     Where a call of the incumbent keeps the host, as a backward pass does, our clock shows the
     host's time, too. What it shows beyond the incumbent's report is the host's, and excuses as much
     of the candidate's: what hides work shows more.
+
+    Args:
+        reported_ms: incumbent? -> a launch, by its worker.
+        warm_ms: incumbent? -> a warm launch, by the parent's clock; nothing where it did not look.
+        keeps_host: whether a call of the incumbent keeps the host.
     """
     known_ms = 0.0
     for incumbent in (True, False):
-        reported_ms = middle_ms(config.arm(incumbent=incumbent))
-        warm_ms = config.warm_ms.get(incumbent, 0.0)
-        if incumbent and config.keeps_host:
-            known_ms = hosts_ms(reported_ms, warm_ms)
-        elif is_too_little(reported_ms + known_ms, warm_ms):
+        its_ms, shown_ms = reported_ms[incumbent], warm_ms.get(incumbent, 0.0)
+        if incumbent and keeps_host:
+            known_ms = max(0.0, shown_ms - its_ms)
+        elif _is_too_little(its_ms + known_ms, shown_ms):
             whose = "incumbent" if incumbent else "candidate"
             return (
-                f"the {whose}'s worker reports {reported_ms:.6f} ms a launch where the clock "
-                f"outside shows {warm_ms:.6f} ms"
+                f"the {whose}'s worker reports {its_ms:.6f} ms a launch where the clock "
+                f"outside shows {shown_ms:.6f} ms"
             )
     return None
 
 
-def hosts_ms(reported_ms: float, warm_ms: float) -> float:
-    """What a launch takes of the host's time, where our clock shows more than was reported."""
-    return max(0.0, warm_ms - reported_ms)
-
-
-def is_too_little(reported_ms: float, warm_ms: float) -> bool:
-    """Whether a worker reports less for a cold launch than a warm one takes by our own clock.
-
-    Args:
-        reported_ms: a launch, by the worker.
-        warm_ms: a launch, by the parent's clock; 0 where it has not looked.
-    """
+def _is_too_little(reported_ms: float, warm_ms: float) -> bool:
+    """Whether a worker reports less for a cold launch than a warm one takes by our own clock."""
     return warm_ms >= SHORTEST_CHECKED_MS and reported_ms < LEAST_SHARE * warm_ms
 
 

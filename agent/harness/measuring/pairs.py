@@ -45,12 +45,12 @@ from agent.harness.measuring.timed_calls import (
     check_results,
     checked_orders,
 )
+from agent.harness.measuring.warm_launches import WarmLaunches, warm_launches
 from agent.harness.processes.call_orders import WarmLaunch
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, PreparedTiming, Stop
 from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
 from agent.measuring.blocks import ConfigBlocks, RawPair
-from agent.measuring.disturbance import hosts_ms, is_too_little
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairTime
 from agent.measuring.statistics import middle_ms
@@ -60,9 +60,6 @@ BAAB = (False, True, True, False)
 """True is the incumbent's block. The pairs take the orders in turn."""
 MOST_PICKED = 3
 """Calls on the same fresh bytes; the last is looked at, and its place tells it nothing."""
-WARM_TRIES = 3
-"""Looks at a warm launch by the parent's clock before a worker is said to report too little: a slow
-kernel's burst is one launch, whose time scatters."""
 MARGIN = 1.5
 """Times the longest pair, what the next one may take: past the deadline its workers are killed."""
 
@@ -332,26 +329,25 @@ class WorkerPairs:
                 blocks.append(taken)
             if quad in checked:  # inputs move at odd seeds: in one of two checks, then
                 self._check_results(arms, name, prepared, seed := (seed + 1) % 2**31)
-        warm_ms, keeps_host, known_ms = {}, False, 0.0
-        for whose in (True, False) if self.watch else ():
-            reported_ms = middle_ms([b.latency_ms for b in blocks if b.incumbent is whose])
-            with at_arm(whose), self.spent.on("warm launches"):
-                size = timing.burst(estimate_ms[whose], count[whose])
-                warm = self._warm(arms[whose], size, reported_ms + known_ms)
-            warm_ms[whose] = warm.ms
-            if whose and warm.keeps_host:
-                keeps_host, known_ms = True, hosts_ms(reported_ms, warm.ms)
+        warm = WarmLaunches()
+        if self.watch:
+            reported_ms = {
+                whose: middle_ms([b.latency_ms for b in blocks if b.incumbent is whose])
+                for whose in (True, False)
+            }
+            sizes = {w: timing.burst(estimate_ms[w], count[w]) for w in (True, False)}
+            with self.spent.on("warm launches"):
+                warm = warm_launches(partial(self._warm, arms, sizes), reported_ms)
         method = prepared[True].method
         with self.spent.on("least time"):
             least_ms = self.least_ms(stop, method, deadline) if self.least_ms else 0.0
-        return ConfigBlocks(name, tuple(blocks), warm_ms, least_ms, keeps_host)
+        return ConfigBlocks(name, tuple(blocks), warm.ms, least_ms, warm.keeps_host)
 
-    def _warm(self, arm: WorkerSession, size: int, reported_ms: float) -> WarmLaunch:
-        """A warm launch by our own clock; what was held up is looked at again."""
-        looks: list[WarmLaunch] = []
-        while len(looks) < WARM_TRIES and (not looks or is_too_little(reported_ms, looks[-1].ms)):
-            looks.append(arm.warm_launch(size, self.deadline))
-        return min(looks, key=lambda look: look.ms)
+    def _warm(
+        self, arms: dict[bool, WorkerSession], sizes: dict[bool, int], whose: bool
+    ) -> WarmLaunch:
+        with at_arm(whose):
+            return arms[whose].warm_launch(sizes[whose], self.deadline)
 
     def _call_first(self, arms: dict[bool, WorkerSession]) -> None:
         """Have both compile at once, where neither tunes itself and there is room for copies."""
