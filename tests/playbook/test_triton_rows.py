@@ -101,6 +101,11 @@ SHAPES = [[[3, 17]], [[9, 64]], [[1, 1]]]
         pytest.param("    x *= row + 1\n    row = tl.max(x, 0)\n" + MAXIMUM, "", id="row again"),
         pytest.param("    x = squared(x) * scale\n" + SCALED, HELPER, id="helper"),
         pytest.param(
+            "    x = squared(x).cast(tl.float32) + tl.cast(x, tl.float32)\n" + SCALED,
+            HELPER,
+            id="cast as a method and as a function",
+        ),
+        pytest.param(
             "    tl.store(z_ptr + row, tl.sum(x, axis=0))\n" + STORE, "", id="a number a row"
         ),
         pytest.param("    x = tl.where(cols == row, 1.0, x)\n" + SCALED, "", id="row as a number"),

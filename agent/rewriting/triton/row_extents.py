@@ -224,7 +224,7 @@ class Reading:
             return self._load(call, known)
         if called in REDUCTIONS or called in SCANS:
             return self._reduced(call, called, known)
-        if (inside := of_cast(call)) is not None:
+        if not called.startswith(TL) and (inside := of_cast(call)) is not None:
             for part in (p for v in values for p in descendants(v, cst.Attribute)):
                 self._attribute(part, known)
             return self._of(inside, known)
@@ -363,9 +363,9 @@ class Reading:
 
 
 def of_cast(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """`x` of `x.to(...)`."""
+    """`x` of `x.to(...)` and of `x.cast(...)`; `tl` of `tl.cast(...)`, which is a function."""
     match node:
-        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+        case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to" | "cast"))):
             return value
     return None
 
