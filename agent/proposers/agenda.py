@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.wrapped import decorated
 from agent.playbook.base import Advice, Entry, Optimization
+from agent.proposers.faults import faults_as_refusals
 from agent.state import Run
 from agent.store.experience import NOTHING, Experience
 
@@ -92,7 +93,8 @@ def _tasks(subject: Subject, entries: Sequence[Entry]) -> Iterator[Task]:
     for entry in entries:
         fits, why = True, ""
         try:
-            why = why_here(entry, subject)
+            with faults_as_refusals():
+                why = why_here(entry, subject)
         except NotApplicable as reason:
             fits, why = False, str(reason)
         yield Task(

@@ -15,6 +15,7 @@ from agent.measuring.scouting import Estimate
 from agent.playbook import by_class
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
+from agent.proposers.faults import faults_as_refusals
 from agent.state import Run
 from agent.store.experience import NOTHING
 from agent.store.recall import Recall
@@ -150,11 +151,13 @@ def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:
     """What an entry would have tried of a kernel, or why it does not apply."""
     subject = replace(subject, source=decorated(subject.source))
     try:
+        with faults_as_refusals():
+            variants = _variants(entry, subject)
         return Proposal(
             optimization=entry.name,
             family=entry.family,
             hypothesis=entry.hypothesis,
-            variants=_variants(entry, subject),
+            variants=variants,
             rounding=entry.changes_rounding,
             saves=entry.saves,
         )
@@ -182,7 +185,8 @@ def _variants(entry: Optimization, subject: Subject) -> tuple[ProposedVariant, .
     refusal: NotApplicable | None = None
     for params in entry.variants(subject):
         try:
-            text = entry.apply(subject, params)
+            with faults_as_refusals():
+                text = entry.apply(subject, params)
         except NotApplicable as reason:
             refusal = reason
             continue
