@@ -499,6 +499,21 @@ def test_one_number_for_all_tiles(tmp_path: Path) -> None:
     agree("matmul", PRODUCTS, LINEAR, new, tmp_path)
 
 
+def test_numbers_of_64_bits_stay_so(tmp_path: Path) -> None:
+    old = LINEAR.replace("tl.program_id(0)\n", "tl.program_id(0).to(tl.int64)\n")
+    new = apply("grouped-programs", old, {"group": 4})
+    assert "    pid = tl.program_id(0).to(tl.int64)\n" in new
+    agree("matmul", PRODUCTS[:1], old, new, tmp_path)
+    old = playbook.get("grouped-programs").before
+    old = old.replace("tl.program_id(0)\n", "tl.program_id(0).to(tl.int64)\n")
+    new = apply("grouped-programs", old, {"group": 4})
+    number = "(tl.program_id(0) + tl.program_id(1) * tl.num_programs(0)).to(tl.int64)"
+    assert f"    pid = {number}\n" in new
+    agree("matmul", PRODUCTS[:1], old, new, tmp_path)
+    old = old.replace("tl.program_id(1)\n", "tl.program_id(1).to(tl.int32)\n")
+    assert "are of two types" in refusal("grouped-programs", old)
+
+
 @pytest.mark.full
 def test_columns_first(tmp_path: Path) -> None:
     old = (

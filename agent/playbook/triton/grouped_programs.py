@@ -25,10 +25,11 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
-from agent.analysis.triton.program_ids import ProgramIndex, program_indices, unused
+from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices, unused
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, parenthesized, preceded, removing, writing
+from agent.rewriting.triton.row_extents import of_cast
 from agent.syntax import Source, descendants, positional
 
 SWEEP = (4, 8, 16)
@@ -114,7 +115,7 @@ def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, 
     dots = TRITON.find(source, body, TRITON.dots)
     if not any(isinstance(a, cst.For) for dot in dots for a in source.ancestors(dot)):
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
-    indices = program_indices(source, kernel)
+    indices = [_through_cast(source, kernel, i) for i in program_indices(source, kernel)]
     edges = _edges(source, kernel)
     for index in indices:
         if (line := _grouping(source, kernel, index)) is not None:
@@ -122,6 +123,24 @@ def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, 
         if (split := _split(source, kernel, index, edges)) is not None:
             return _regrouped(source, kernel, index, split, edges, group)
     return _renumbered(source, kernel, indices, edges, group)
+
+
+@dataclass(frozen=True)
+class CastIndex(ProgramIndex):
+    """`row = tl.program_id(0).to(tl.int64)`, or without the cast."""
+
+    cast: str
+    """`.to(tl.int64)`; empty without."""
+
+
+def _through_cast(source: Source, kernel: Kernel, index: ProgramIndex) -> CastIndex:
+    around = next(a for a in source.ancestors(index.call) if not isinstance(a, cst.Attribute))
+    if index.name is None and isinstance(around, cst.Call) and of_cast(around) is index.call:
+        name, line = naming(kernel, around)
+        if name is not None:
+            cast = source.code(around).removeprefix(source.code(index.call))
+            return CastIndex(index.call, index.axis, name, line, cast)
+    return CastIndex(index.call, index.axis, index.name, index.line, "")
 
 
 def _grouping(source: Source, kernel: Kernel, index: ProgramIndex) -> int | None:
@@ -169,7 +188,7 @@ def _is_scaled(source: Source, kernel: Kernel, name: str, edge: str) -> bool:
 def _renumbered(
     source: Source,
     kernel: Kernel,
-    indices: Sequence[ProgramIndex],
+    indices: Sequence[CastIndex],
     edges: tuple[str, str],
     group: int,
 ) -> dict[cst.CSTNode, Edit]:
@@ -191,9 +210,13 @@ def _renumbered(
     row = rows.name or unused(kernel, "pid_m")
     column = columns.name or unused(kernel, "pid_n")
     fast, slow = sorted((rows.axis, columns.axis))
+    number = f"{tl}.program_id({fast}) + {tl}.program_id({slow}) * {tl}.num_programs({fast})"
+    casts = {index.cast for index in (rows, columns) if index.cast}
+    if len(casts) > 1:
+        raise NotApplicable(f"row and column of {kernel.name} are of two types")
     lines = [
         f"{num_m}, {num_n} = {tl}.num_programs({rows.axis}), {tl}.num_programs({columns.axis})",
-        f"{pid} = {tl}.program_id({fast}) + {tl}.program_id({slow}) * {tl}.num_programs({fast})",
+        f"{pid} = ({number}){casts.pop()}" if casts else f"{pid} = {number}",
         _swizzled(tl, pid, (row, column), (num_m, num_n), group),
     ]
     edits: dict[cst.CSTNode, Edit] = {}
@@ -207,9 +230,7 @@ def _renumbered(
     return edits
 
 
-def _scaling(
-    source: Source, kernel: Kernel, indices: Sequence[ProgramIndex], edge: str
-) -> ProgramIndex:
+def _scaling(source: Source, kernel: Kernel, indices: Sequence[CastIndex], edge: str) -> CastIndex:
     for index in indices:
         if _is_scaled(source, kernel, index.name or source.code(index.call), edge):
             return index
