@@ -594,6 +594,53 @@ def test_a_grid_of_three_axes(tmp_path: Path) -> None:
     agree("copy", [[[2, 3, 40]], [[5, 1, 16]]], old, new, tmp_path)
 
 
+BATCHED = (
+    HEAD
+    + """\
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    STEP
+    y_ptr += tl.program_id(1) * n
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + cols, tl.load(x_ptr + cols, mask=cols < n), mask=cols < n)
+
+
+def copy(x):
+    n = x.shape[1]
+    y = torch.empty_like(x)
+    grid = (triton.cdiv(n, 16), x.shape[0])
+    copy_kernel[grid](x, y, n, BLOCK=16)
+    return y
+"""
+)
+"""The pointers move by the program's own number, as those of batched and of attention kernels."""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "x_ptr += tl.program_id(1) * n",
+        "x_ptr = x_ptr + tl.program_id(1) * n",
+        "x_ptr += n * (tl.num_programs(1) - 1 - tl.program_id(1))",
+        "x_ptr += tl.program_id(1) * n if n > 1 else tl.program_id(1)",
+        "x_ptr += tl.program_id(1) * n | 0",
+    ],
+)
+def test_pointers_that_move_by_the_program_move_in_each_round(step: str, tmp_path: Path) -> None:
+    old = BATCHED.replace("STEP", step)
+    new = apply("persistent-programs", old)
+    agree("copy", [[[3, 40]], [[1, 7]]], old, new, tmp_path)
+
+
+def test_an_extent_that_changes_before_the_launch_is_not_counted_there() -> None:
+    text = BATCHED.replace("STEP", "x_ptr += tl.program_id(1) * n")
+    launch = "    copy_kernel[grid]"
+    changed = text.replace(launch, f"    x = x.view(1, -1)\n{launch}")
+    assert "`x.shape[0]` changes between" in refusal("persistent-programs", changed)
+    inside = text.replace("copy_kernel[grid]", "copy_kernel[(triton.cdiv(n, 16), x.shape[0])]")
+    assert apply("persistent-programs", inside.replace(launch, f"    x = x.view(1, -1)\n{launch}"))
+
+
 def test_equal_numbers_do_not_tie_a_grid_to_a_block() -> None:
     new = apply("persistent-programs", playbook.get("grouped-programs").before)
     assert "BLOCK_K: tl.constexpr, grid_0, grid_1" in " ".join(new.split())

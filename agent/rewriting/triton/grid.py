@@ -100,7 +100,7 @@ def count_at(source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseE
     Raises:
         NotApplicable: it has effects of its own, or another value there.
     """
-    line, code = source.line(launch.node), source.code(extent)
+    line = source.line(launch.node)
     texts: dict[cst.CSTNode, str] = {}
     for item in descendants(extent, cst.Subscript):
         match item:
@@ -119,12 +119,23 @@ def count_at(source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseE
         or (grid.meta and any(n.value == grid.meta for n in descendants(at_launch, cst.Name)))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
+    check_unchanged(source, launch, grid, extent)
+    return source.code(at_launch)
+
+
+def check_unchanged(
+    source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseExpression
+) -> None:
+    """Raise `NotApplicable` where an extent may have another value when the kernel is launched.
+
+    What a function computes from the config is computed then.
+    """
     apart = not any(around is launch.node for around in source.ancestors(grid.node))
     if grid.meta is None and (
         not holds_at(source, extent, launch.node) or (apart and changeable(extent))
     ):
+        code, line = source.code(extent), source.line(launch.node)
         raise NotApplicable(f"`{code}` changes between the grid and line {line}")
-    return source.code(at_launch)
 
 
 def changeable(expression: cst.BaseExpression) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
@@ -10,6 +12,9 @@ from agent.analysis.triton.arguments import names_in
 from agent.analysis.triton.program_ids import unused
 from agent.rewriting.triton.edits import Edit, writing
 from agent.syntax import Source, descendants
+
+_BINDING_CLOSER = (cst.Name, cst.Integer, cst.Call, cst.Attribute, cst.Subscript)
+"""Than `+`."""
 
 
 def own_parameters(
@@ -41,7 +46,7 @@ def own_parameters(
             case cst.SimpleStatementLine(
                 body=[cst.AugAssign(operator=cst.AddAssign(), value=value)]
             ) if len(moving) == 1 and not earlier and name not in names_in(value):
-                edits[line] = _assigning(own, f"{name} + {source.code(value)}")
+                edits[line] = _assigning(own, _added_to(name))
                 later = body.body[body.body.index(line) + 1 :]
             case cst.SimpleStatementLine(
                 body=[
@@ -50,7 +55,7 @@ def own_parameters(
                     )
                 ]
             ) if len(moving) == 1 and not earlier and target == name:
-                edits[line] = _assigning(own, source.code(value))
+                edits[line] = _assigning(own, lambda value: value)
                 later = body.body[body.body.index(line) + 1 :]
             case _:
                 copies.append(f"{own} = {name}")
@@ -60,11 +65,28 @@ def own_parameters(
     return edits, copies
 
 
-def _assigning(own: str, value: str) -> Edit:
-    line = cst.parse_statement(f"{own} = {value}")
-    return lambda updated: line.with_changes(
-        leading_lines=updated.leading_lines, trailing_whitespace=updated.trailing_whitespace
-    )
+def _assigning(own: str, value: Callable[[cst.BaseExpression], cst.BaseExpression]) -> Edit:
+    """Assign what the line assigns or adds, with its own edits, to another name."""
+
+    def edit(updated: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
+        (old,) = updated.body
+        assert isinstance(old, cst.Assign | cst.AugAssign)
+        target = cst.AssignTarget(cst.Name(own))
+        return updated.with_changes(body=[cst.Assign([target], value(old.value))])
+
+    return edit
+
+
+def _added_to(name: str) -> Callable[[cst.BaseExpression], cst.BaseExpression]:
+    def added(value: cst.BaseExpression) -> cst.BaseExpression:
+        if not isinstance(value, _BINDING_CLOSER) and not (
+            isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply)
+        ):
+            parenthesis = {"lpar": [cst.LeftParen()], "rpar": [cst.RightParen()]}
+            value = value if value.lpar else value.with_changes(**parenthesis)
+        return cst.BinaryOperation(cst.Name(name), cst.Add(), value)
+
+    return added
 
 
 def _is_variable(source: Source, name: cst.Name) -> bool:

@@ -34,7 +34,7 @@ from agent.rewriting.triton.edits import (
     with_parameters,
     writing,
 )
-from agent.rewriting.triton.grid import check_own_grid
+from agent.rewriting.triton.grid import check_own_grid, check_unchanged
 from agent.rewriting.triton.loops import LOAD
 from agent.rewriting.triton.own_parameters import own_parameters
 from agent.syntax import Source, argument, descendants
@@ -311,6 +311,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         computed = extent is None or grid.meta in names_in(extent) or _is_local(view, extent)
         if extent is None or computed or not is_pure(source, extent, COMPUTED):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
+        check_unchanged(source, launch, grid, extent)
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
     n_sms = free_name(source, "n_sms")
@@ -327,6 +328,8 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     except NotApplicable:  # it is written out at this launch, and stays for the others
         if grid.meta is not None or not all(is_pure(source, e, COMPUTED) for e in grid.extents):
             raise
+        for extent in grid.extents:
+            check_unchanged(source, launch, grid, extent)
         written, place = launch.grid, statement
     edits: dict[cst.CSTNode, Edit] = {
         written: writing(smaller),
