@@ -110,7 +110,7 @@ class TimingTakeover:
         return (
             self._emit is not None
             and not self._is_timing
-            and threading.current_thread() is threading.main_thread()
+            and threading.get_ident() == threading.main_thread().ident
             and self._is_of_a_test()
         )
 

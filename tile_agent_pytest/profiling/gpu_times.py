@@ -73,7 +73,7 @@ class GpuTimes:
         """Record from here on, unless somebody does; in the thread that is there to the end."""
         import torch
 
-        if self.runs or threading.current_thread() is not threading.main_thread():
+        if self.runs or threading.get_ident() != threading.main_thread().ident:
             return
         if torch.autograd._profiler_enabled():
             self.gave_way = True
@@ -90,7 +90,7 @@ class GpuTimes:
 
     def read_now_and_then(self) -> bool:
         """Begin, or read and begin anew where that is due; whether there is something new."""
-        if not is_initialised() or threading.current_thread() is not threading.main_thread():
+        if not is_initialised() or threading.get_ident() != threading.main_thread().ident:
             return False
         import torch
 
@@ -106,7 +106,7 @@ class GpuTimes:
         """End the recording, and count in what it holds; the GPU is waited for."""
         import torch
 
-        if not self.runs or threading.current_thread() is not threading.main_thread():
+        if not self.runs or threading.get_ident() != threading.main_thread().ident:
             return
         profiler, self._profiler = self._profiler, None
         torch.cuda.synchronize()

@@ -202,6 +202,7 @@ class ExaminedCall:
     kinds: Mapping[str, str] = field(default_factory=dict)
     """Result -> name of its class."""
     threads: int = 1
+    """Those that run Python code when it is over."""
     written_bytes: int = 0
     """What it wrote at the least: results in memory of their own, and arguments whole."""
     problem: str = ""

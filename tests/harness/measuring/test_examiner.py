@@ -153,6 +153,12 @@ HONEST = {
     "a reciprocal": (("e / tl.sum(e, axis=0)", "e * (1.0 / tl.sum(e, axis=0))"),),
     "several warps": (("power_of_2(columns))", "power_of_2(columns), num_warps=8)"),),
     "zeroed memory": (("torch.empty_like(x)", "torch.zeros_like(x)"),),
+    "a thread that is over": (  # autograd's are seen by `threading`, and waiting, from then on
+        ("rows, columns = x.shape", """rows, columns = x.shape
+    import _thread, threading, time
+    _thread.start_new_thread(threading.current_thread, ())
+    time.sleep(0.01)"""),
+    ),
 }  # fmt: skip
 
 
@@ -268,6 +274,12 @@ def double_(x)"""), "in place of .*OnCpu.sample"),
         ("rows, columns = x.shape", """rows, columns = x.shape
     import threading, time
     threading.Thread(target=time.sleep, args=(20,), daemon=True).start()"""),
+        "threads",
+    ),
+    "a thread that nobody registers": (
+        ("rows, columns = x.shape", """rows, columns = x.shape
+    import _thread, time
+    _thread.start_new_thread(lambda: time.sleep(20), ())"""),
         "threads",
     ),
     "a subclass": (
