@@ -22,6 +22,7 @@ _USUAL = {
     "triton": "triton",
 }
 """What everybody calls a module of a kernel language -> that module."""
+_TRITON = "triton.language."
 
 
 def handed_on(module: cst.Module) -> Mapping[str, str]:
@@ -45,6 +46,10 @@ def handed_on(module: cst.Module) -> Mapping[str, str]:
 def only(names: Collection[QualifiedName], known: Mapping[str, str]) -> str | None:
     """One name out of a set; what an import gives outranks a fallback such as `tl = None`.
 
+    A function that Triton has in several modules, of which versions have one or the other, is one
+    function: `from triton.language.extra.libdevice import rsqrt`, or else
+    `from triton.language.math import rsqrt`.
+
     Args:
         names: what a name may stand for.
         known: of `handed_on`.
@@ -52,6 +57,9 @@ def only(names: Collection[QualifiedName], known: Mapping[str, str]) -> str | No
     imported = {_of_its_module(n.name, known) for n in names
                 if n.source is QualifiedNameSource.IMPORT}  # fmt: skip
     found = imported or {n.name for n in names}
+    if len(found) > 1 and all(name.startswith(_TRITON) for name in found):
+        named = {name.rpartition(".")[2] for name in found}
+        found = {min(found, key=lambda name: (name.count("."), name))} if len(named) == 1 else found
     return found.pop().replace(".<locals>", "") if len(found) == 1 else None
 
 

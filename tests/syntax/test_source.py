@@ -159,6 +159,28 @@ def test_a_text_is_parsed_once() -> None:
     assert Source("a = 1\n", "other.py").module is not Source("a = 1\n").module
 
 
+@pytest.mark.parametrize(
+    ("branches", "expected"),
+    [
+        (("triton.language.extra.libdevice", "triton.language.math"), "triton.language.math.f"),
+        (("triton.language.extra.cuda.libdevice", "triton.language.extra.libdevice"),
+         "triton.language.extra.libdevice.f"),
+        (("triton.language", "torch"), None),
+        (("own", "other"), None),
+    ],
+)  # fmt: skip
+def test_a_function_that_versions_of_triton_have_in_several_modules(
+    branches: tuple[str, str], expected: str | None
+) -> None:
+    one, other = branches
+    text = f"try:\n    from {one} import f\nexcept ImportError:\n    from {other} import f\nf(1)\n"
+    found = Source(text)
+    assert found.name(found.calls[0].func) == expected
+    text = text.replace(" import f", " import f as g").replace("f(1)", "g(1)")
+    found = Source(text)
+    assert found.name(found.calls[0].func) == expected
+
+
 KERNEL = Path(__file__).parents[2] / "benchmarks" / "triton" / "attention" / "attention.py"
 
 
