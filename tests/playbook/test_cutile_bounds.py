@@ -183,3 +183,77 @@ def test_a_grid_that_is_another_one_where_the_arguments_are_listed() -> None:
     host = f"{ROWS}    grid = (m,)\n    m = 2 * m\n    args = (x, y)\n"
     text = f"{HEAD}{kernel}\n\n{host}{LAUNCH}"
     assert "the grid has another value at line" in refusal("check-bounds", text)
+
+
+PLAIN = (
+    "def k(x, y):\n    row, column = ct.bid(0), ct.bid(1)\n"
+    "    tile = ct.load(x, (row, column), (1, TILE), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    ct.store(y, (row, column), tile + tile)\n"
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "    y.resize_(m, 100)\n",
+        "    z = y\n    z.resize_(m, 100)\n",
+        "    y.data = y[:, :100]\n",
+        "    def trim():\n        nonlocal y\n        y = y[:, :100]\n\n    trim()\n",
+        "    y = torch.empty(0)\n    torch.add(x[:, :100], 1, out=y)\n",
+    ],
+)
+def test_an_array_whose_shape_is_no_longer_the_one_it_was_made_with(
+    change: str, tmp_path: Path
+) -> None:
+    text = file(PLAIN, f"{ROWS}{change}", grid="(m, ct.cdiv(n, TILE))")
+    new = rewritten("check-bounds", text, (torch.randn(5, 128),), folder=tmp_path)
+    assert "ct.cdiv(n, TILE) * TILE > y.shape[1]" in new
+
+
+def test_a_grid_from_an_array_that_is_resized_before_the_launch() -> None:
+    host = f"{ROWS}    grid = (y.shape[0], 1)\n    y.resize_(m - 1, n)\n    args = (x, y)\n"
+    text = f"{HEAD}{PLAIN}\n\n{host}{LAUNCH}"
+    assert "the grid has another value at line" in refusal("check-bounds", text)
+
+
+WITH_BIAS = (
+    "def k(x, bias, y, HAS_BIAS: ct.Constant[bool]):\n    row, column = ct.bid(0), ct.bid(1)\n"
+    "    tile = ct.load(x, (row, column), (1, TILE), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    if {test}:\n"
+    "        tile += ct.load(bias, (row, column), (1, TILE), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    ct.store(y, (row, column), tile + tile)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("test", "given", "guard"),
+    [
+        ("HAS_BIAS", "has_bias", "has_bias"),
+        ("HAS_BIAS", "bias is not None", "bias is not None"),
+        ("not HAS_BIAS", "bias is None", "not (bias is None)"),
+        ("HAS_BIAS == 1", "has_bias", "has_bias == 1"),
+        ("HAS_BIAS and not HAS_BIAS == 0", "has_bias", "(has_bias and (not (has_bias == 0)))"),
+    ],
+)
+def test_an_array_that_the_kernel_may_be_compiled_without(
+    test: str, given: str, guard: str, tmp_path: Path
+) -> None:
+    """What is given in its place may have fewer axes than the access, which is then not there."""
+    host = ROWS.replace("(x)", "(x, bias=None)") + (
+        "    has_bias = bias is not None\n    other = x.new_empty(1) if bias is None else bias\n"
+    )
+    kernel = WITH_BIAS.format(test=test)
+    grid = "(x.shape[0], ct.cdiv(x.shape[1], TILE))"
+    text = file(kernel, host, grid=grid, arguments=f"x, other, y, {given}")
+    x, whole = torch.randn(5, 100), torch.randn(4, 128)
+    calls = (x,), (x, torch.randn(5, 100)), (whole,), (whole, torch.randn(4, 128))
+    new = rewritten("check-bounds", text, *calls, folder=tmp_path)
+    assert f"or ({guard} and x.shape[0] > other.shape[0])" in new
+    assert new.count("check_bounds=CHECKED") == 2
+
+
+def test_a_branch_of_which_the_host_cannot_tell() -> None:
+    kernel = WITH_BIAS.format(test="HAS_BIAS + row > 1")
+    text = file(kernel, ROWS, grid="(m, ct.cdiv(n, TILE))", arguments="x, x, y, True")
+    new = playbook.get("check-bounds").apply(subject(text), {})
+    assert new.count("check_bounds=CHECKED") == 1

@@ -17,7 +17,8 @@ def is_pure(source: Source, expression: cst.BaseExpression, calls: Collection[st
 
     Args:
         source: the file of the expression.
-        expression: names, literals, operators, subscripts, and queries of a tensor are pure.
+        expression: names, literals, operators, comparisons, subscripts, and queries of a tensor
+            are pure.
         calls: qualified names of functions that are pure as well.
     """
 
@@ -31,8 +32,11 @@ def is_pure(source: Source, expression: cst.BaseExpression, calls: Collection[st
             return pure(expression.value)
         case cst.UnaryOperation():
             return pure(expression.expression)
-        case cst.BinaryOperation():
+        case cst.BinaryOperation() | cst.BooleanOperation():
             return pure(expression.left) and pure(expression.right)
+        case cst.Comparison():
+            compared = (each.comparator for each in expression.comparisons)
+            return all(map(pure, (expression.left, *compared)))
         case cst.Subscript(value=value, slice=[cst.SubscriptElement(slice=cst.Index(value=index))]):
             return pure(value) and pure(index)
         case cst.Call() if source.name(expression.func) in calls:

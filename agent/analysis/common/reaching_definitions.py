@@ -85,6 +85,8 @@ def is_unchanged(source: Source, name: str, one: cst.CSTNode, other: cst.CSTNode
     function = source.enclosing(one)
     if function is None or function is not source.enclosing(other):
         return False
+    if _is_assigned_within(source, name, one):
+        return False
     ends = _binding_ends(source, function.node.body).get(name, ())
     first, last = sorted(_start(source, place) for place in (one, other))
     if any(first < end <= last for end in ends):
@@ -99,7 +101,7 @@ def is_unchanged(source: Source, name: str, one: cst.CSTNode, other: cst.CSTNode
 
 _BINDING = (
     cst.For, cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr, cst.WithItem, cst.Del,
-    cst.Import, cst.ImportFrom,
+    cst.Import, cst.ImportFrom, cst.Match, cst.ExceptHandler,
 )  # fmt: skip
 _Position: TypeAlias = tuple[int, int]
 """Line and column."""
@@ -135,6 +137,8 @@ def _bound(node: cst.CSTNode) -> frozenset[str]:
 
 
 def _reaching(source: Source, name: str, place: cst.CSTNode) -> Definition | None:
+    if _is_assigned_within(source, name, place):
+        raise Ambiguous
     node = place
     for parent in source.ancestors(place):
         match parent:
@@ -171,6 +175,18 @@ def _of_module(module: cst.Module, name: str) -> Definition | None:
         raise Ambiguous
     found = [d for s in module.body if (d := _assigned_by(s, name)) is not None]
     return found[0] if len(found) == 1 else None
+
+
+def _is_assigned_within(source: Source, name: str, place: cst.CSTNode) -> bool:
+    """Whether a function inside one around the place may assign the name whenever it is called."""
+    around = (a for a in source.ancestors(place) if isinstance(a, cst.FunctionDef))
+    return any(name in _declared_nonlocal(function) for function in around)
+
+
+@lru_cache(maxsize=2**10)
+def _declared_nonlocal(function: cst.FunctionDef) -> frozenset[str]:
+    statements = descendants(function.body, cst.Nonlocal)
+    return frozenset(item.name.value for statement in statements for item in statement.names)
 
 
 @lru_cache(maxsize=64)
@@ -238,6 +254,14 @@ def _targets(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     yield from (walrus.target for walrus in descendants(node, cst.NamedExpr))
     yield from (item.asname.name for item in descendants(node, cst.WithItem) if item.asname)
     yield from (deleted.target for deleted in descendants(node, cst.Del))
+    for capturing in (cst.MatchAs, cst.MatchStar):
+        for capture in descendants(node, capturing):
+            if (captured := getattr(capture, "name", None)) is not None:
+                yield captured
+    yield from (mapping.rest for mapping in descendants(node, cst.MatchMapping) if mapping.rest)
+    for handler in descendants(node, cst.ExceptHandler):
+        if handler.name is not None:
+            yield handler.name.name
     for alias in descendants(node, cst.ImportAlias):
         yield alias.asname.name if alias.asname else alias.name
 

@@ -17,6 +17,7 @@ from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.sizes import Size
 from agent.analysis.cutile.accesses import access_of
 from agent.analysis.cutile.blocks import BID, NUM_BLOCKS, grid_of
+from agent.analysis.cutile.compiled_in import NotTold, branches_around, is_compiled
 from agent.analysis.cutile.dialect import CT, grid_axis
 from agent.analysis.cutile.extents import Sizes
 from agent.analysis.cutile.index_ranges import NotRegular
@@ -94,18 +95,32 @@ class Reach:
     def __init__(self, source: Source, kernel: Kernel, launch: Launch) -> None:
         """Raises `NotApplicable` when the launch does not show its grid."""
         self._source = source
+        self._kernel = kernel
         self._launch = launch
         self._grid = grid_of(source, launch)
         self._sizes = Sizes(source, kernel, launch)
         self._extents: dict[Size, str] = {}
         """What the host calls an extent: that of the first array that has it."""
 
-    def leaves(self, array: cst.Name, axes: Sequence[CoveredAxis]) -> Iterator[str]:
+    def leaves(self, call: cst.Call, array: cst.Name, axes: Sequence[CoveredAxis]) -> Iterator[str]:
         """Conditions on the host of which one holds if an index leaves the array.
 
+        What the kernel is compiled without may be given any array, of fewer axes or None: whether
+        the access is there at all comes first in its conditions.
+
         Raises:
-            NotBounded: the greatest index is not known.
+            NotBounded: the greatest index is not known, or whether the access is there.
         """
+        branches = branches_around(self._source, call)
+        try:
+            tests = [is_compiled(self._source, self._kernel, self._launch, b) for b in branches]
+        except NotTold as reason:
+            raise NotBounded(str(reason)) from None
+        guard = "".join(f"{test} and " for test in reversed(tests) if test)
+        for condition in self._conditions(array, axes):
+            yield f"({guard}{condition})" if guard else condition
+
+    def _conditions(self, array: cst.Name, axes: Sequence[CoveredAxis]) -> Iterator[str]:
         if not self._is_parameter(array):
             raise NotBounded(f"`{array.value}` is no longer what the launch gives for it")
         owner = self._given(array.value)

@@ -13,6 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import Definition, definition
+from agent.analysis.common.resized import resized
 from agent.analysis.common.sizes import (
     ONE,
     ZERO,
@@ -120,7 +121,7 @@ class Sizes:
             return unknown
         if isinstance(expression, cst.Name):
             found = definition(self.source, expression.value, expression)
-            if found is None or found.index is not None:
+            if found is None or found.index is not None or expression.value in resized(self.source):
                 return unknown
             if isinstance(found.node, cst.Param):
                 given = self._given(found.node)
@@ -172,6 +173,8 @@ class Sizes:
                 values = [e.value for e in only.elements]
         base = self._unknown(call).operation
         sizes = [self.size(v, deep + 1) for v in values]
+        if ZERO in sizes:
+            return None  # `out=` gives it another shape
         dims = [Size(f"{base}.shape[{i}]") if _integer(v) == -1 else size
                 for i, (v, size) in enumerate(zip(values, sizes, strict=True))]  # fmt: skip
         return ArrayShape(base, tuple(dims)) if values else None

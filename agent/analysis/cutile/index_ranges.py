@@ -12,6 +12,7 @@ from typing import TypeVar
 import libcst as cst
 
 from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.resized import resized
 from agent.analysis.cutile.dialect import CT
 from agent.syntax import Source, argument, children, keyword, positional
 
@@ -224,7 +225,8 @@ def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode)
         return True
     if isinstance(expression, cst.Name):
         found = definition(source, expression.value, expression)
-        return found is not None and found == definition(source, expression.value, place)
+        is_same = found is not None and found == definition(source, expression.value, place)
+        return is_same and expression.value not in resized(source)
     if isinstance(expression, cst.Attribute):
         return holds_at(source, expression.value, place)
     return all(holds_at(source, child, place) for child in _expressions(expression))

@@ -15,6 +15,7 @@ from agent.analysis.common.reaching_definitions import (
     is_unchanged,
     value_of,
 )
+from agent.analysis.common.resized import resized
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
 from agent.analysis.triton.reduced_axes import expanded_axis
@@ -132,8 +133,10 @@ def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode)
     """Whether an expression written at another place of the kernel has the same value there."""
     return all(
         _is_no_variable(source, name)
-        or is_unchanged(source, name.value, name, place)
-        or _belongs_to_module(source, name)
+        or (
+            name.value not in resized(source)
+            and (is_unchanged(source, name.value, name, place) or _belongs_to_module(source, name))
+        )
         for name in descendants(expression, cst.Name)
     )
 

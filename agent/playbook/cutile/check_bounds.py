@@ -165,7 +165,7 @@ def _edits(source: Source, kernel: Kernel) -> dict[Any, Any]:
             continue
         try:
             array, axes = covered(source, kernel, call)
-            found = [list(reach.leaves(array, axes)) for reach in reaches]
+            found = [list(reach.leaves(call, array, axes)) for reach in reaches]
         except NotBounded as refusal:
             reason = reason or f"line {source.line(call)}: {refusal}"
             continue

@@ -36,6 +36,13 @@ def at(source: Source, mark: str) -> cst.Call:
         ("one(x)\nif (x := n):\n    pass\nother(x)", False),
         ("one(x)\nwith n as x:\n    pass\nother(x)", False),
         ("one(x)\nimport x\nother(x)", False),
+        ("one(x)\nmatch n:\n    case [x, *_]:\n        pass\nother(x)", False),
+        ("one(x)\nmatch n:\n    case [_, *x]:\n        pass\nother(x)", False),
+        ("one(x)\nmatch n:\n    case {**x}:\n        pass\nother(x)", False),
+        ("one(x)\ntry:\n    n()\nexcept OSError as x:\n    pass\nother(x)", False),
+        # Whoever calls it has another value from then on.
+        ("def f():\n    nonlocal x\n    x = 1\none(x)\nf()\nother(x)", False),
+        ("def f():\n    x = 1\n    return x\none(x)\nf()\nother(x)", True),
         # A statement gives the name its value after it has read it.
         ("one(x)\nx = other(x)", True),
         ("x = one(x)\nother(x)", False),
