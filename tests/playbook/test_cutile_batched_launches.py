@@ -20,7 +20,7 @@ from agent.syntax import Source  # noqa: E402
 from tests.support.rewriting import refusal, subject  # noqa: E402
 from tests.support.tile_cpu import module_of  # noqa: E402
 from tests.support.warm_python import warm_interpreter  # noqa: E402
-from tile_agent_pytest.tile_cpu import TileCpu  # noqa: E402
+from tile_agent_pytest.tile_cpu import TileCpu, memory  # noqa: E402
 
 ENTRY = "batched-launches"
 SCALED = '''\
@@ -80,10 +80,39 @@ def test_one_launch_gives_what_many_give(xs: list[Any], launches: int, tmp_path:
         assert torch.allclose(y.float(), right, rtol=2e-3, atol=1e-3)
 
 
+def test_no_tile_lies_outside_of_a_shorter_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such an access is undefined, and the loop launches no block that has one."""
+    region, outside = memory._region, []
+
+    def looked_at(view: Any, *arguments: Any) -> Any:
+        found = region(view, *arguments)
+        outside.extend(s for s in found[0] if s.start >= s.stop)
+        return found
+
+    monkeypatch.setattr(memory, "_region", looked_at)
+    entry = playbook.get(ENTRY)
+    for text, run, shapes in (
+        (SCALED, "run", [(10,), (300,), (1,)]),
+        (entry.before, "doubled", [(1, 900), (5, 10), (3, 300)]),
+    ):
+        xs = [torch.randn(shape) for shape in shapes]
+        given = (xs, torch.randn(320), 1.5)[: 3 if run == "run" else 1]
+        before, after = module_of(text, tmp_path), module_of(batched(text), tmp_path)
+        with TileCpu(seed=1):
+            expected = getattr(before, run)(*given)
+        with TileCpu(seed=2):
+            found = getattr(after, run)(*given)
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+    assert outside == []
+
+
 def test_what_else_stands_there_stays() -> None:
     text = batched()
     assert "@tile.kernel(occupancy=4)\ndef k(x_list, scale, y_list, factor, TILE: tile." in text
     assert 'of all."""\n    x = x_list[tile.bid(2)]\n    y = y_list[tile.bid(2)]\n' in text
+    assert "    if tile.bid(0) < tile.cdiv(y.shape[0], TILE):\n        i = tile.bid(0)\n" in text
     assert "    batch = list(zip(xs, ys, strict=True))\n" in text
     assert "(max(tile.cdiv(x.shape[0], 64) for x, y in batch), 1, len(batch))," in text
     assert refusal(ENTRY, text) == "k is not launched in one place alone"
@@ -111,6 +140,8 @@ def test_what_else_stands_there_stays() -> None:
         ("x.shape[0], 64), 1", "len(x), 64), 1", "`tile.cdiv(len(x), 64)` does not say how many"),
         ("y, (i,), (own", "y, (0,), (own", "line 11 of k is not seen to store within"),
         ("(own * by *", "(own * by * tile.num_blocks(0) *", "line 11 of k rests on its grid"),
+        ("    own =", "    TILE = 32\n    own =", "line 19 does not show what k is given"),
+        ("    own =", "    if i > 3:\n        return\n    own =", "line 10 of k returns"),
         ("    own =", "    i = tile.minimum(i, 3)\n    own =", "line 12 of k is not seen to"),
         ("tile.store(y, (i,), (", "tile.scatter(y, i, (", "line 11 is no plain load or store"),
         ("    own =", "    for _ in range(i):\n        pass\n    own =", "line 9 of k loops"),

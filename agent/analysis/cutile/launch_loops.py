@@ -1,18 +1,18 @@
 """Loops of the host that launch a cuTile kernel once for each item of lists of arrays.
 
-Such launches can be one where none reads what another one writes, and where the blocks that a
-longer item needs store nothing for a shorter one.
+Such launches can be one where none reads what another one writes, and where a block can tell
+whether its item is long enough to have it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.reaching_definitions import binds, value_of
+from agent.analysis.common.reaching_definitions import binds, definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.analysis.cutile.tile_shapes import edges_of
@@ -22,6 +22,18 @@ from agent.syntax import Source, argument, descendants, is_commented, keyword, p
 FRESH = ("torch.empty_like", "torch.zeros_like", "torch.ones_like", "torch.full_like")
 STORE, READS = f"{CT}store", (f"{CT}load", f"{CT}gather")
 BLOCKS = f"{CT}num_blocks"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many blocks an item has along an axis of the grid, in the kernel's terms."""
+
+    axis: int
+    array: str
+    """A parameter of the kernel."""
+    dimension: int
+    edge: str
+    """Of the tiles that the array has along its dimension."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,8 @@ class Batch:
     items: dict[str, str]
     """A parameter of the kernel -> the variable that it is given."""
     grid: tuple[cst.BaseExpression, ...]
+    limits: tuple[Limit, ...] = ()
+    """Of each axis along which one item may have more blocks than another."""
 
 
 def batch_of(source: Source, kernel: Kernel) -> Batch:
@@ -46,8 +60,7 @@ def batch_of(source: Source, kernel: Kernel) -> Batch:
     """
     batch = _loop_of(source, kernel)
     _check_kernel(source, batch)
-    _check_extents(source, batch)
-    return batch
+    return replace(batch, limits=_limits(source, batch))
 
 
 def _loop_of(source: Source, kernel: Kernel) -> Batch:
@@ -161,6 +174,8 @@ def _check_kernel(source: Source, batch: Batch) -> None:
     for kind in (cst.For, cst.While):
         for loop in descendants(body, kind):
             raise NotApplicable(f"line {source.line(loop)} of {kernel.name} loops")
+    for end in descendants(body, cst.Return):
+        raise NotApplicable(f"line {source.line(end)} of {kernel.name} returns")
     for call in descendants(body, cst.Call):
         called = source.name(call.func) or ""
         if called in (*CUTILE.loads, *CUTILE.stores) and called not in (STORE, *READS):
@@ -173,18 +188,25 @@ def _check_kernel(source: Source, batch: Batch) -> None:
             raise NotApplicable(f"line {source.line(call)} is no plain load or store")
 
 
-def _check_extents(source: Source, batch: Batch) -> None:
-    """Raise `NotApplicable` unless the blocks of a longer item store nothing for a shorter one."""
+def _limits(source: Source, batch: Batch) -> tuple[Limit, ...]:
+    """Raise `NotApplicable` unless each store is where its block is."""
+    limits = []
     for axis, extent in enumerate(batch.grid):
         if not names_in(extent) & batch.targets.keys():
             continue
         array, dimension, edge = _tiles(source, extent)
+        found = None
         for call in CUTILE.find(source, batch.kernel.function.node.body, (STORE,)):
-            if not _stores_there(source, batch, call, (axis, array, dimension, edge)):
+            found = _stored_there(source, batch, call, (axis, array, dimension, edge))
+            if found is None:
                 raise NotApplicable(
                     f"line {source.line(call)} of {batch.kernel.name} is not seen to store within "
                     f"`{source.code(extent)}` blocks"
                 )
+        if found is None:
+            raise NotApplicable(f"{batch.kernel.name} stores nothing")
+        limits.append(found)
+    return tuple(limits)
 
 
 def _tiles(source: Source, extent: cst.BaseExpression) -> tuple[str, str, str]:
@@ -201,17 +223,17 @@ def _tiles(source: Source, extent: cst.BaseExpression) -> tuple[str, str, str]:
     raise NotApplicable(f"`{source.code(extent)}` does not say how many tiles an array has")
 
 
-def _stores_there(
+def _stored_there(
     source: Source, batch: Batch, call: cst.Call, wanted: tuple[int, str, str, str]
-) -> bool:
-    """Whether a store puts tile number `ct.bid(axis)` along that dimension of such an array."""
+) -> Limit | None:
+    """The limit of a store that puts tile number `ct.bid(axis)` along a dimension of an array."""
     axis, like, dimension, edge = wanted
     array, index, tile = (argument(call, i, n) for i, n in enumerate(("array", "index", "tile")))
     if not isinstance(array, cst.Name) or index is None or tile is None:
-        return False
+        return None
     variable = batch.items.get(array.value, "")
     if variable != like and not _is_like(source, batch, variable, like):
-        return False
+        return None
     places, edges = value_of(source, index), edges_of(source, tile)
     at = int(dimension)
     if (
@@ -219,14 +241,26 @@ def _stores_there(
         or not edges
         or not at < len(edges) == len(places.elements)
     ):
-        return False
+        return None
     block = value_of(source, places.elements[at].value)
     if not isinstance(block, cst.Call) or source.name(block.func) not in CUTILE.program_ids:
-        return False
+        return None
     given = edges[at]
     if isinstance(given, cst.Name) and given.value in batch.launch.arguments:
         given = batch.launch.arguments[given.value]
-    return grid_axis(block) == axis and source.code(given) == edge
+    elif not isinstance(given, cst.Integer) and not _is_global(source, given):
+        return None
+    if grid_axis(block) != axis or source.code(given) != edge:
+        return None
+    return Limit(axis, array.value, at, source.code(edges[at]))
+
+
+def _is_global(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether it is a name of the module, for the kernel as for the host."""
+    if not isinstance(expression, cst.Name):
+        return False
+    found = definition(source, expression.value, expression)
+    return found is not None and source.enclosing(found.node) is None
 
 
 def _is_like(source: Source, batch: Batch, variable: str, like: str) -> bool:

@@ -3,8 +3,9 @@
 When: host code that launches a cuTile kernel in a loop over arrays, `for x, y in zip(xs, ys):`,
     which does nothing else, and whose kernel copies or computes element by element.
 Do: hand the kernel lists of arrays and a further axis of the grid, `x_list[ct.bid(2)]`. The other
-    axes have as many blocks as the longest array needs; what lies beyond a shorter one is not
-    stored. Arrays of several types or devices are launched as before, in lists of one.
+    axes have as many blocks as the longest array needs; a block that a shorter one does not have
+    does nothing, since a tile wholly outside of its array is undefined. Arrays of several types or
+    devices are launched as before, in lists of one.
 Risk: none to results. The results have to be made by the same function, so that no launch reads
     what another one has written, and each store has to be where its block is: other kernels, and
     those with loops or atomics, are left to a person (batched-copies).
@@ -22,7 +23,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Params, Subject
-from agent.analysis.cutile.launch_loops import Batch, batch_of, names_in
+from agent.analysis.cutile.launch_loops import Batch, Limit, batch_of, names_in
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import TileTrial
@@ -70,11 +71,18 @@ def parts_doubled(x):
     after = before.replace(
         """\
 def double_kernel(x, y):
+    row, column = ct.bid(0), ct.bid(1)
+    tile = ct.load(x, index=(row, column), shape=(1, TILE), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(y, index=(row, column), tile=tile + tile)
 """,
         """\
 def double_kernel(x_list, y_list):
     x = x_list[ct.bid(2)]
     y = y_list[ct.bid(2)]
+    if ct.bid(0) < y.shape[0] and ct.bid(1) < ct.cdiv(y.shape[1], TILE):
+        row, column = ct.bid(0), ct.bid(1)
+        tile = ct.load(x, index=(row, column), shape=(1, TILE), padding_mode=ct.PaddingMode.ZERO)
+        ct.store(y, index=(row, column), tile=tile + tile)
 """,
     ).replace(
         """\
@@ -125,9 +133,14 @@ def _kernel_edits(source: Source, batch: Batch, lists: dict[str, str]) -> Edits:
     node = batch.kernel.function.node
     block = cst.ensure_type(node.body, cst.IndentedBlock)
     first = 1 if node.get_docstring() is not None else 0
+    test = " and ".join(_within(limit, tile) for limit in batch.limits)
 
     def body(updated: cst.IndentedBlock) -> cst.IndentedBlock:
-        return updated.with_changes(body=[*updated.body[:first], *lines, *updated.body[first:]])
+        work = list(updated.body[first:])
+        if test:
+            guarded = cst.If(cst.parse_expression(test), cst.IndentedBlock(work))
+            work = [guarded]
+        return updated.with_changes(body=[*updated.body[:first], *lines, *work])
 
     renamed = {
         parameter: lambda p: p.with_changes(name=cst.Name(lists[p.name.value]))
@@ -135,6 +148,13 @@ def _kernel_edits(source: Source, batch: Batch, lists: dict[str, str]) -> Edits:
         if parameter.name.value in lists
     }
     return {**renamed, block: body}
+
+
+def _within(limit: Limit, tile: str) -> str:
+    """Whether a block is one that its item has."""
+    extent = f"{limit.array}.shape[{limit.dimension}]"
+    blocks = extent if limit.edge == "1" else f"{tile}.cdiv({extent}, {limit.edge})"
+    return f"{tile}.bid({limit.axis}) < {blocks}"
 
 
 def _host_edits(source: Source, batch: Batch) -> Edits:
