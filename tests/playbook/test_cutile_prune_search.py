@@ -109,3 +109,51 @@ def test_sums_of_another_type_and_sizes_that_are_computed_stay() -> None:
     assert "is not seen to sum in fp32" in refusal(ENTRY, half)
     computed = large.replace("tm=512", "tm=2 * side")
     assert refusal(ENTRY, computed) == "each of the 2 configs of matmul_kernel may win"
+
+
+SLOW = (512, 256, 64, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "LAST = CONFIGS[-1]",
+        "LARGEST = max(CONFIGS, key=lambda config: config.tm)",
+        "CONFIGS.append(Config(tm=64, tn=64, tk=64, ctas=1, resident=1))",
+        "assert len(CONFIGS) == 2",
+        "for config in CONFIGS:\n    print(config)",
+        "ALL = CONFIGS\nLAST = ALL[-1]",
+        "def other(run, *given):\n    return exhaustive_search(CONFIGS, *given)",
+    ],
+)
+@pytest.mark.parametrize("entry", [ENTRY, "widen-search"])
+def test_configs_that_the_file_uses_otherwise_stay(use: str, entry: str) -> None:
+    text = f"{searched(*MAY_WIN, SLOW)}\n\n{use}\n"
+    line = text[: text.rindex("CONFIGS" if "ALL[" not in use else "ALL[")].count("\n") + 1
+    why = f"line {line} uses the configs of matmul_kernel otherwise"
+    assert refusal(entry, text) == why
+
+
+def test_configs_that_the_file_takes_by_number_stay_where_they_are() -> None:
+    text = searched(SLOW, *MAY_WIN, SLOW) + "\n\nFALLBACK = CONFIGS[1]\n"
+    assert left(text) == [SLOW, *MAY_WIN]
+    assert left(text.replace("CONFIGS[1]", "CONFIGS[0]")) == MAY_WIN
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "FIRST = next(configs())",
+        "def listed():\n    return [config for config in configs() if config.m < 512]",
+    ],
+)
+def test_a_generator_of_configs_that_the_file_uses_otherwise_stays(use: str) -> None:
+    entry = playbook.get(ENTRY)
+    text = f"{entry.before}\n\n{use}\n"
+    assert "uses the configs of matmul_kernel otherwise" in refusal(ENTRY, text)
+
+
+def test_two_searches_of_one_kernel_share_their_configs() -> None:
+    text = searched(*MAY_WIN, SLOW)
+    second = text[text.index("def matmul(") :].replace("def matmul(", "def again(")
+    assert left(f"{text}\n\n{second}") == MAY_WIN

@@ -30,6 +30,8 @@ class AuthorsSearch:
     """Field of a config -> the kernel's parameter that is given it, and nothing else."""
     hints: Mapping[str, str]
     """Field of a config -> the compiler's hint that is given it."""
+    counted: int = 0
+    """How many of the first configs have to stay: the file takes some by their number."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -52,10 +54,8 @@ def search_of(source: Source, kernel: Kernel) -> AuthorsSearch:
     if call is None or source.name(call.func) != SEARCH:
         raise NotApplicable(f"{kernel.name} is tuned by no exhaustive_search")
     line = source.line(call)
-    space = argument(call, 0, "search_space")
-    space = value_of(source, space) if space is not None else None
-    while isinstance(space, cst.Call) and source.name(space.func) in _COPIES and space.args:
-        space = value_of(source, space.args[0].value)
+    given = argument(call, 0, "search_space")
+    space = _copied(source, given) if given is not None else None
     generator = source.function_of(space.func) if isinstance(space, cst.Call) else None
     listed = space if isinstance(space, cst.List) else None
     if generator is not None:
@@ -67,6 +67,7 @@ def search_of(source: Source, kernel: Kernel) -> AuthorsSearch:
     configs = tuple(config for config in found if isinstance(config, cst.Call))
     if not configs or len(configs) < len(found) or not _alike(source, configs):
         raise NotApplicable(f"the configs at line {line} are not written out, or not all alike")
+    assert space is not None  # one of the two was found
     return AuthorsSearch(
         call,
         configs,
@@ -74,7 +75,67 @@ def search_of(source: Source, kernel: Kernel) -> AuthorsSearch:
         listed,
         _constants(source, kernel, argument(call, 4, "args_fn")),
         _hints(source, argument(call, 5, "hints_fn")),
+        _counted(source, kernel, space),
     )
+
+
+def _copied(source: Source, space: cst.BaseExpression) -> cst.BaseExpression:
+    """The list or generator behind names and copies."""
+    space = value_of(source, space)
+    while isinstance(space, cst.Call) and source.name(space.func) in _COPIES and space.args:
+        space = value_of(source, space.args[0].value)
+    return space
+
+
+def _counted(source: Source, kernel: Kernel, space: cst.BaseExpression) -> int:
+    """How many of the first configs are taken by their number; nothing else may use any.
+
+    Raises:
+        NotApplicable: another search, or whatever the file does with the configs, would find
+            others.
+    """
+    function = source.function_of(space.func) if isinstance(space, cst.Call) else None
+    pending = list(source.mentions(function)) if function is not None else [space]
+    counted = 0
+    for place in pending:
+        around = _around(source, place)
+        match around:
+            case cst.Subscript(
+                slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer() as number))]
+            ):
+                counted = max(counted, number.evaluated_value + 1)
+            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)]):
+                pending += [use for a in source.assignments(target) for use in source.uses(a)]
+            case cst.Call() if source.name(around.func) == SEARCH and _tunes(
+                source, around, kernel
+            ):
+                pass
+            case _:
+                line = source.line(place)
+                raise NotApplicable(f"line {line} uses the configs of {kernel.name} otherwise")
+    return counted
+
+
+def _around(source: Source, place: cst.BaseExpression) -> cst.CSTNode:
+    """What takes the configs: a call that copies them, or that makes the generator, does not."""
+    child: cst.CSTNode = place
+    for parent in source.ancestors(place):
+        match parent:
+            case cst.Arg() if parent.star == "":
+                continue
+            case cst.Call() if child is parent.func and child is place:
+                pass
+            case cst.Call() if source.name(parent.func) in _COPIES:
+                pass
+            case _:
+                return parent
+        child = parent
+    return source.module
+
+
+def _tunes(source: Source, call: cst.Call, kernel: Kernel) -> bool:
+    tuned = argument(call, 3, "kernel") if source.name(call.func) == SEARCH else None
+    return tuned is not None and source.function_of(tuned) is kernel.function
 
 
 def _yields(source: Source, function: Function) -> Iterator[cst.Yield]:

@@ -69,7 +69,9 @@ class PruneSearch(OfEachKernel):
         """Prune the search of one kernel."""
         source = subject.source
         search = search_of(source, kernel)
-        dropped = list(_dropped(source, search, _sizes(source, kernel, search)))
+        stay = search.configs[: search.counted]
+        dropped = [config for config in _dropped(source, search, _sizes(source, kernel, search))
+                   if config not in stay]  # fmt: skip
         if search.listed is not None:
             left = [e for e in search.listed.elements if e.value not in dropped] or [
                 search.listed.elements[0]
