@@ -64,9 +64,17 @@ def multiply(a, b):
 """
 
 
-def widened(*configs: str) -> str:
+def tuned(*configs: str) -> str:
     lines = [f"        triton.Config({{{config}}}, num_warps=4)," for config in configs]
-    source = Source(PRODUCT.replace("{configs}", "\n".join(lines)))
+    return PRODUCT.replace("{configs}", "\n".join(lines))
+
+
+def widened(*configs: str) -> str:
+    return widened_text(tuned(*configs))
+
+
+def widened_text(text: str) -> str:
+    source = Source(text)
     subject = Subject(source, KernelClass.COMPUTE, Hardware(sm=90))
     (entry,) = (e for e in for_backend("triton") if e.name == "widen-configs")
     (variant,) = entry.variants(subject)
@@ -100,3 +108,15 @@ def test_a_constant_that_may_belong_to_a_block_size_is_not_carried_over(
 ) -> None:
     with pytest.raises(NotApplicable, match="GROUP of product is more than a block size"):
         widened(*given)
+
+
+def test_configs_that_the_file_uses_otherwise_stay() -> None:
+    given = (config(64, 128, 32, 8), config(128, 64, 64, 8), config(64, 64, 32, 4))
+    head, _, rest = tuned(*given).partition("@triton.autotune(\n    configs=")
+    listed, _, rest = rest.partition(",\n    key=")
+    named = f"{head}CONFIGS = {listed}\n\n\n@triton.autotune(\n    CONFIGS,\n    key={rest}"
+    assert widened_text(named).count("triton.Config(") > 10
+    assert widened_text(f"{named}\n\nFIRST = CONFIGS[0]\n").count("triton.Config(") > 10
+    for use in ("LAST = CONFIGS[-1]", "assert len(CONFIGS) == 3", "SOME = list(CONFIGS)\nf(SOME)"):
+        with pytest.raises(NotApplicable, match="uses the configs of product otherwise"):
+            widened_text(f"{named}\n\n{use}\n")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.listed_configs import COPIES, taken_by_number
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.syntax import Function, Source, argument, descendants, keyword
 
 SEARCH = f"{CT}tune.exhaustive_search"
-_COPIES = ("builtins.list", "builtins.tuple")
 
 
 @dataclass(frozen=True)
@@ -75,62 +75,16 @@ def search_of(source: Source, kernel: Kernel) -> AuthorsSearch:
         listed,
         _constants(source, kernel, argument(call, 4, "args_fn")),
         _hints(source, argument(call, 5, "hints_fn")),
-        _counted(source, kernel, space),
+        taken_by_number(source, space, kernel.name, lambda call: _tunes(source, call, kernel)),
     )
 
 
 def _copied(source: Source, space: cst.BaseExpression) -> cst.BaseExpression:
     """The list or generator behind names and copies."""
     space = value_of(source, space)
-    while isinstance(space, cst.Call) and source.name(space.func) in _COPIES and space.args:
+    while isinstance(space, cst.Call) and source.name(space.func) in COPIES and space.args:
         space = value_of(source, space.args[0].value)
     return space
-
-
-def _counted(source: Source, kernel: Kernel, space: cst.BaseExpression) -> int:
-    """How many of the first configs are taken by their number; nothing else may use any.
-
-    Raises:
-        NotApplicable: another search, or whatever the file does with the configs, would find
-            others.
-    """
-    function = source.function_of(space.func) if isinstance(space, cst.Call) else None
-    pending = list(source.mentions(function)) if function is not None else [space]
-    counted = 0
-    for place in pending:
-        around = _around(source, place)
-        match around:
-            case cst.Subscript(
-                slice=[cst.SubscriptElement(slice=cst.Index(value=cst.Integer() as number))]
-            ):
-                counted = max(counted, number.evaluated_value + 1)
-            case cst.Assign(targets=[cst.AssignTarget(target=cst.Name() as target)]):
-                pending += [use for a in source.assignments(target) for use in source.uses(a)]
-            case cst.Call() if source.name(around.func) == SEARCH and _tunes(
-                source, around, kernel
-            ):
-                pass
-            case _:
-                line = source.line(place)
-                raise NotApplicable(f"line {line} uses the configs of {kernel.name} otherwise")
-    return counted
-
-
-def _around(source: Source, place: cst.BaseExpression) -> cst.CSTNode:
-    """What takes the configs: a call that copies them, or that makes the generator, does not."""
-    child: cst.CSTNode = place
-    for parent in source.ancestors(place):
-        match parent:
-            case cst.Arg() if parent.star == "":
-                continue
-            case cst.Call() if child is parent.func and child is place:
-                pass
-            case cst.Call() if source.name(parent.func) in _COPIES:
-                pass
-            case _:
-                return parent
-        child = parent
-    return source.module
 
 
 def _tunes(source: Source, call: cst.Call, kernel: Kernel) -> bool:

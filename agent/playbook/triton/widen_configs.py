@@ -22,6 +22,7 @@ from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.listed_configs import taken_by_number
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import (
@@ -144,6 +145,7 @@ def _listed(source: Source, kernel: Kernel) -> Listed:
     line = source.line(decorator)
     if not isinstance(node, cst.List) or not node.elements:
         raise NotApplicable(f"the configs at line {line} are no list in this file")
+    taken_by_number(source, node, kernel.name, lambda tuner: tuner is call)
     found: list[Config] = []
     calls: list[cst.Call] = []
     hooks: set[str] = set()
