@@ -2,6 +2,8 @@
 
 When: a cuTile kernel that takes `ct.exp` of float32 tiles, such as softmax, SiLU or attention.
 Do: multiply by log2(e), a constant, and call `ct.exp2` with `flush_to_zero=True`.
+    A tile that an operand of the caller's may make float64 flushes nothing then:
+    `flush_to_zero=x.dtype != ct.float64`.
 Risk: changes rounding: the relative error grows with the size of the exponent, to about 1e-5 for
     an argument of 100, and a result below 1.2e-38 becomes zero.
 Source: TileGym's cuTile playbook, item H, which names 1 to 5 % and says that `ct.exp` takes no
@@ -22,6 +24,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.element_types import ElementTypes
+from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TileTrial
@@ -92,34 +95,43 @@ def silu(x):
             )
         tile, constant = tile_module(source), free_name(source, "LOG2_E")
         edits: dict[cst.CSTNode, Callable[..., cst.CSTNode]] = {
-            call: lambda exp: _in_base_two(exp, tile, constant) for call in calls
+            call: _in_base_two(tile, constant, unless_float64(tile, names))
+            for call, names in calls.items()
         }
         edits[source.module] = after_imports(source, f"{constant} = {log2(e)}\n")
         return source.rewrite(edits)
 
 
-def _exponentials(source: Source) -> tuple[list[cst.Call], int]:
-    """Those of a float32 tile that leave the rounding open, each once; and how many others."""
-    found: dict[cst.Call, bool] = {}
+def _exponentials(source: Source) -> tuple[dict[cst.Call, tuple[str, ...]], int]:
+    """Those of a float32 tile that leave the rounding open, with what may make it float64.
+
+    Each once; and how many others.
+    """
+    found: dict[cst.Call, tuple[str, ...] | None] = {}
     for kernel in CUTILE.chosen(source):
         for function in CUTILE.reached(source, kernel):
-            types = ElementTypes(source, function)
+            types, larger = ElementTypes(source, function), MaybeFloat64(source, function)
             for call in CUTILE.find(source, function.node.body, (f"{CT}exp",)):
                 values = positional(call)
                 plain = len(values) == len(call.args) == 1
-                found[call] = plain and types.is_float32(values[0])
-    calls = [call for call, is_ours in found.items() if is_ours]
+                is_ours = plain and types.is_float32(values[0])
+                found[call] = larger.names(values[0]) if is_ours else None
+    calls = {call: names for call, names in found.items() if names is not None}
     return calls, len(found) - len(calls)
 
 
-def _in_base_two(exp: cst.Call, tile: str, constant: str) -> cst.Call:
+def _in_base_two(tile: str, constant: str, flushes: str) -> Callable[[cst.Call], cst.Call]:
+    return lambda exp: _with_exponent(exp, tile, constant, flushes)
+
+
+def _with_exponent(exp: cst.Call, tile: str, constant: str, flushes: str) -> cst.Call:
     operand = exp.args[0].value
     is_minus = isinstance(operand, cst.UnaryOperation) and isinstance(operand.operator, cst.Minus)
     if not isinstance(operand, ATOMS) and not is_minus and not operand.lpar:
         operand = operand.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     scaled = cst.BinaryOperation(operand, cst.Multiply(), cst.Name(constant))
     flush = cst.Arg(
-        cst.Name("True"),
+        cst.parse_expression(flushes),
         keyword=cst.Name("flush_to_zero"),
         equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
     )

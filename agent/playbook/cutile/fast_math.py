@@ -5,7 +5,8 @@ When: a cuTile kernel that divides float32 tiles, or takes `rsqrt`, `sqrt`, `exp
     from its sum, stays exact: it costs nothing.
 Do: `ct.truediv(a, b, rounding_mode=..., flush_to_zero=True)` for `a / b`, with `RoundingMode.FULL`
     (2 ulp) or `APPROX`; `flush_to_zero=True` for `ct.rsqrt` and `ct.exp2`; with `APPROX` also the
-    approximate `ct.sqrt`, `ct.exp` and `ct.tanh`.
+    approximate `ct.sqrt`, `ct.exp` and `ct.tanh`. Where an operand of the caller's may be float64,
+    the operation stays as it is for such a type: `... if x.dtype != ct.float64 else None`.
 Risk: changes rounding: numbers below 1.2e-38 become zero; the approximate tanh has 11 good bits.
 Source: TileGym's cuTile playbook, item H, which names 1 to 5 %. It says that `ct.exp` takes no
     rounding mode; in cuda-tile 1.7 it takes `APPROX`. Compiled there for sm_80, a float32 softmax
@@ -27,6 +28,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.element_types import ElementTypes
+from agent.analysis.cutile.maybe_float64 import MaybeFloat64, unless_float64
 from agent.analysis.cutile.spelling import tile_module
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TileTrial
@@ -102,15 +104,37 @@ def _edits(source: Source, rounding: str) -> dict[cst.CSTNode, Edit]:
     found: dict[cst.CSTNode, Edit] = {}
     for kernel in CUTILE.chosen(source):
         for function in CUTILE.reached(source, kernel):
-            types = ElementTypes(source, function)
+            types, larger = ElementTypes(source, function), MaybeFloat64(source, function)
+
+            def unless(
+                operation: cst.BaseExpression,
+                types: ElementTypes = types,
+                larger: MaybeFloat64 = larger,
+            ) -> str:
+                """When it is one of whole float32 tiles; empty for never."""
+                if not types.is_float32(operation) or types.is_reduced(operation):
+                    return ""
+                names = larger.names(operation)
+                return "" if names is None else unless_float64(tile_module(source), names)
+
             for division in _divisions(function.node.body):
-                if types.is_float32(division) and not types.is_reduced(division):
-                    found.setdefault(division, _division(tile_module(source), rounding))
+                if when := unless(division):
+                    found.setdefault(division, _division(tile_module(source), rounding, when))
             for call in _calls(source, function.node.body):
                 missing = _missing(source, call, rounding)
-                if missing and types.is_float32(call) and not types.is_reduced(call):
-                    found.setdefault(call, _setting(missing))
+                if missing and (when := unless(call)):
+                    found.setdefault(call, _setting(_only(missing, when)))
     return found
+
+
+def _only(keywords: dict[str, str], when: str) -> dict[str, str]:
+    """Keywords that are given under a condition; else what leaves them open."""
+    if when == "True":
+        return keywords
+    return {
+        name: when if value == "True" else f"{value} if {when} else None"
+        for name, value in keywords.items()
+    }
 
 
 def _divisions(body: cst.CSTNode) -> Iterator[cst.BinaryOperation]:
@@ -145,7 +169,10 @@ def _setting(keywords: dict[str, str]) -> Edit:
     return edit
 
 
-def _division(tile: str, rounding: str) -> Edit:
+def _division(tile: str, rounding: str, when: str) -> Edit:
+    mode = f"{tile}.RoundingMode.{rounding}"
+    keywords = _only({"rounding_mode": mode, "flush_to_zero": "True"}, when)
+
     def edit(node: cst.CSTNode) -> cst.CSTNode:
         division = cst.ensure_type(node, cst.BinaryOperation)
         call = cst.ensure_type(cst.parse_expression(f"{tile}.truediv()"), cst.Call)
@@ -153,7 +180,8 @@ def _division(tile: str, rounding: str) -> Edit:
         left, right = (s.with_changes(lpar=[], rpar=[]) for s in (division.left, division.right))
         sides = [cst.Arg(left, comma=comma), cst.Arg(right)]
         call = call.with_changes(args=sides)
-        call = with_keyword(call, "rounding_mode", f"{tile}.RoundingMode.{rounding}")
-        return with_keyword(call, "flush_to_zero", "True")
+        for name, value in keywords.items():
+            call = with_keyword(call, name, value)
+        return call
 
     return edit
