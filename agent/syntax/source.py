@@ -28,7 +28,7 @@ from agent.syntax.edit import Edits, apply_edits
 from agent.syntax.imported import handed_on, only
 from agent.syntax.places import Places
 from agent.syntax.scopes import scopes
-from agent.syntax.tree import children, descendants
+from agent.syntax.tree import children, descendants, sole_value
 
 BYTE_ORDER_MARK = "\ufeff"
 KEPT = 64
@@ -271,6 +271,10 @@ class Source:
         found: set[BaseAssignment] = scope[name.value]
         return tuple(a for a in found if isinstance(a, Assignment))
 
+    def scope(self, node: cst.CSTNode) -> Scope | None:
+        """The scope in which a node stands; None for names that belong to another one."""
+        return self._scopes.get(node)
+
     def rewrite(self, edits: Edits) -> str:
         """The text after the edits; everything they do not touch stays byte for byte."""
         mark = BYTE_ORDER_MARK if self.text.startswith(BYTE_ORDER_MARK) else ""
@@ -350,11 +354,11 @@ class Source:
         if isinstance(parent, cst.AnnAssign):
             return parent.value
         if isinstance(parent, cst.AssignTarget):
-            return _sole_value(parents[parent])
+            return sole_value(parents[parent])
         if isinstance(parent, cst.Element):
             several = parents[parent]
             around = parents.get(several)
-            value = _sole_value(parents[around]) if isinstance(around, cst.AssignTarget) else None
+            value = sole_value(parents[around]) if isinstance(around, cst.AssignTarget) else None
             if (
                 isinstance(several, cst.Tuple | cst.List)
                 and isinstance(value, cst.Tuple | cst.List)
@@ -390,10 +394,3 @@ class _Uncommenting(cst.CSTTransformer):
 
     def leave_EmptyLine(self, _: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:  # noqa: N802
         return updated_node.with_changes(comment=None)
-
-
-def _sole_value(statement: cst.CSTNode) -> cst.BaseExpression | None:
-    """The value of `a = value`; None for `a = b = value`, which two names share."""
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        return statement.value
-    return None

@@ -133,3 +133,10 @@ def positional(call: cst.Call) -> tuple[cst.BaseExpression, ...]:
             break
         values.append(arg.value)
     return tuple(values)
+
+
+def sole_value(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """The value of `a = value`; None for `a = b = value`, which two names share."""
+    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
+        return statement.value
+    return None

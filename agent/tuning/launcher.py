@@ -17,6 +17,8 @@ from agent.tuning.text import INDENT, WIDTH, comment, enclosed, replaced, tupled
 
 LOCALS = ("args", "best", "config", "grid", "kernel", "key", "scratch", "stream", "trial")
 """Names that the function uses itself."""
+BUILTINS = ("str", "sum")
+"""Builtins that it calls."""
 
 
 class Launcher:
@@ -28,7 +30,8 @@ class Launcher:
         self._form: Form = plan.form
         self._source = plan.form.source
         self._uses = Uses(self._source, self._form.kernel)
-        self._reserved = {*LOCALS, names.torch, names.tile, names.os, names.launch}
+        modules = {names.torch, names.tile, names.os}
+        self._reserved = {*LOCALS, *BUILTINS, *modules, names.launch, plan.kernel}
         self._parameters: dict[str, str] = {}
         """Parameter of the function -> the wrapper's expression for it."""
         self._values: dict[str, str] = {}
@@ -141,10 +144,12 @@ class Launcher:
         return name
 
     def _is_global(self, parameter: str, value: cst.BaseExpression) -> bool:
-        """A number, or a name of the module that no parameter hides: it is not handed over."""
+        """A number, or a name of the module that nothing here hides: it is not handed over."""
         if isinstance(value, cst.Integer | cst.Float):
             return True
         if not isinstance(value, cst.Name) or local_assignments(self._form, value):
+            return False
+        if value.value in LOCALS:
             return False
         return value.value == parameter or value.value not in self._form.launch.arguments
 
@@ -159,15 +164,30 @@ class Launcher:
         }
         shared = {expression: name for name, expression in self._parameters.items()}
         renamed = {name: f"config.{field}" for name, field in self._grid.names.items()}
-        for node in nodes:
-            for name in descendants(node, cst.Name):
-                if name in renamed or name.value in made:
-                    continue
-                if local_assignments(self._form, name):
-                    if name.value not in shared:
-                        shared[name.value] = self._add(name.value, name)
-                    renamed[name] = shared[name.value]
-        return renamed
+        read = [
+            name
+            for node in nodes
+            for name in descendants(node, cst.Name)
+            if name not in renamed and name.value not in made and self._is_read(name)
+        ]
+        own = [name for name in read if local_assignments(self._form, name)]
+        for name in own:
+            if name.value not in shared:
+                shared[name.value] = self._add(name.value, name)
+        hidden = {*LOCALS, *self._parameters}
+        others = [name for name in read if name not in own and name.value in hidden]
+        handed_over = {name.value: name for name in others}
+        shared |= {name: self._add(name, first) for name, first in handed_over.items()}
+        return renamed | {name: shared[name.value] for name in (*own, *others)}
+
+    def _is_read(self, name: cst.Name) -> bool:
+        """Whether it is a name by itself: no attribute's, nor a keyword's."""
+        match next(self._source.ancestors(name)):
+            case cst.Attribute(attr=attribute):
+                return attribute is not name
+            case cst.Arg(keyword=keyword):
+                return keyword is not name
+        return True
 
     # --- the key --------------------------------------------------------------------------------
 

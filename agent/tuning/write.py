@@ -18,6 +18,7 @@ from typing import Any
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import hidden
 from agent.syntax import Edits, Source
 from agent.tuning.form import top_level
 from agent.tuning.grid import grid_of, narrowed, removed
@@ -26,8 +27,11 @@ from agent.tuning.launcher import Launcher
 from agent.tuning.names import SearchNames, names_of
 from agent.tuning.plan import SearchPlan
 from agent.tuning.resident import resident_grid
+from agent.tuning.templates import NotTunable
 from agent.tuning.text import INDENT, comment, enclosed, tupled
 
+BUILTINS = ("all", "dict", "max", "str", "sum", "zip")
+"""What the written functions call."""
 COMPILER_TIMEOUT_S = 30
 """For one config."""
 IMPORTS = {
@@ -53,6 +57,9 @@ def write(source: Source, plan: SearchPlan) -> str:
     names = names_of(source, plan)
     launcher = Launcher(plan, grid, names)
     block = _configs(plan, names) + launcher.definition()
+    called = [name for name in BUILTINS if f"{name}(" in block]
+    if name := hidden(source, form.wrapper.node, *called):
+        raise NotTunable(f"`{name}` is a name of the file's own, and the search calls Python's")
     edits: Edits = {
         form.launch.node: lambda _: cst.parse_expression(launcher.call()),
         form.kernel.decorator: _without_hints(plan),

@@ -222,3 +222,56 @@ def test_attention(tmp_path: Path) -> None:
         module.attention(q, k, v).float(), weights @ v.float(), rtol=1e-2, atol=1e-2
     )
     assert {config.TILE_M for config in search.tried[0]} == {64, 128}
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("name", ["args", "best", "config", "grid", "kernel", "key", "stream"])
+@pytest.mark.parametrize("given", ["factor", "n"])
+def test_a_name_of_the_module_that_the_written_function_has_too(
+    name: str, given: str, tmp_path: Path
+) -> None:
+    value, changed = {
+        "factor": ("3.0", f"(x, y, {name}, n)"),
+        "n": ("64", f"(x, y, factor, {name})"),
+    }[given]
+    text = sources.ROWS.replace("(x, y, factor, n)", changed)
+    module = tuned(f"{text}\n\n{name} = {value}\n", tmp_path)
+    Search(module)
+    x = random(5, 60)
+    torch.testing.assert_close(module.scale(x, 3.0), x * 3)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [("tile_of", "tile_of"), ("kernel", "total"), ("config", "total"), ("best", "total")],
+)
+def test_a_function_of_the_grid_that_the_written_function_hides(
+    name: str, parameters: str, tmp_path: Path
+) -> None:
+    """By a name of its own, or by a parameter of the kernel's."""
+    text = sources.MATMUL.replace("rows = ct.cdiv(", f"rows = {name}(")
+    text = text.replace("matmul_kernel(a, b, c, M", f"matmul_kernel(a, b, c, {parameters}, M")
+    text = text.replace("args = (a, b, c, tile_m", "args = (a, b, c, m, tile_m")
+    text = (
+        text.replace("total =", "summed =")
+        .replace("total)", "summed)")
+        .replace("total.as", "summed.as")
+    )
+    module = tuned(f"{text}\n\ndef {name}(n, tile):\n    return -(-n // tile)\n", tmp_path)
+    Search(module)
+    a, b = random(300, 90), random(90, 140)
+    expected = a.float() @ b.float()
+    torch.testing.assert_close(module.matmul(a, b).float(), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("name", ["str", "max", "len", "zip", "matmul_kernel"])
+def test_a_parameter_of_the_kernel_that_hides_what_the_written_function_calls(
+    name: str, tmp_path: Path
+) -> None:
+    text = sources.ROWS.replace("y, factor, N", f"y, {name}, N").replace("* factor)", f"* {name})")
+    module = tuned(text.replace("scale_kernel", "matmul_kernel"), tmp_path)
+    Search(module)
+    x = random(5, 60)
+    torch.testing.assert_close(module.scale(x, 3.0), x * 3)

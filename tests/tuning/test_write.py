@@ -187,6 +187,12 @@ def test_a_name_that_is_taken_is_refused() -> None:
     assert "uses the name _SCALE_CACHE already" in refusal(sources.ROWS + "\n_SCALE_CACHE = 1\n")
 
 
+def test_a_builtin_that_the_file_hides_is_refused() -> None:
+    for name, text in (("str", sources.ROWS), ("zip", sources.MATMUL), ("max", sources.MATMUL)):
+        assert f"`{name}` is a name of the file's own" in refusal(f"{text}\n\n{name} = None\n")
+    assert "SimpleNamespace(occupancy" in written(f"{sources.ROWS}\n\nzip = None\n")
+
+
 def test_the_code_stands_below_what_it_needs() -> None:
     head, _, tail = sources.PERSISTENT.partition("@ct.kernel")
     kernel, _, wrapper = tail.partition("\n\n\ndef ")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.reaching_definitions import binds, definition, value_of
 from agent.analysis.common.subject import NotApplicable
@@ -59,6 +60,7 @@ def batch_of(source: Source, kernel: Kernel) -> Batch:
         NotApplicable: there is none, or something may depend on the order of the launches.
     """
     batch = _loop_of(source, kernel)
+    check_builtins(source, batch.loop, "len", "list", "max")
     _check_kernel(source, batch)
     return replace(batch, limits=_limits(source, batch))
 

@@ -14,6 +14,7 @@ import libcst as cst
 
 from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.module_names import reached_as
 from agent.analysis.common.reaching_definitions import definition, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
@@ -70,20 +71,21 @@ def language(source: Source, kernel: Kernel) -> str:
     raise NotApplicable(f"{kernel.name} imports names out of triton.language one by one")
 
 
-def torch_module(source: Source, purpose: str) -> str:
+def torch_module(source: Source, purpose: str, place: cst.CSTNode | None = None) -> str:
     """How the file spells torch.
 
     Args:
         source: the file.
         purpose: what torch is for: "which allocates".
+        place: where it is to be written; at the module's level where nothing is given.
 
     Raises:
-        NotApplicable: it does not import it.
+        NotApplicable: it does not import it there.
     """
-    for name in descendants(source.module, cst.Name):
-        if source.name(name) == "torch":
-            return name.value
-    raise NotApplicable(f"the file does not import torch, {purpose}")
+    name = reached_as(source, "torch", place or source.module)
+    if name is None:
+        raise NotApplicable(f"the file does not import torch, {purpose}")
+    return name
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
@@ -159,6 +160,7 @@ def _is_integer(source: Source, kernel: Kernel, name: str) -> bool:
 
 def _edits(source: Source, kernel: Kernel, names: Sequence[str], divisor: int) -> Edits:
     interface = Interface.of(source, kernel)
+    check_builtins(source, kernel.function.node, "int")
     tile = tile_module(source)
     constants = {name: free_name(source, f"{name.upper()}_DIVISOR") for name in names}
     parameters = [f"{constant}: {tile}.Constant[int]" for constant in constants.values()]

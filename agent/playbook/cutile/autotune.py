@@ -136,7 +136,7 @@ def gelu(x):
         reasons: list[str] = []
         for kernel in kernels:
             try:
-                plan_for(subject, kernel)
+                self.write(subject, plan_for(subject, kernel))
             except NotApplicable as refusal:
                 reasons.append(str(refusal))
             else:

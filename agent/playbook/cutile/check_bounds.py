@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
@@ -151,6 +152,7 @@ def _edits(source: Source, kernel: Kernel) -> dict[Any, Any]:
     if CUTILE.has_dot(source, kernel):
         raise NotApplicable(f"{kernel.name} multiplies tiles, which TMA loads")
     interface = Interface.of(source, kernel)
+    check_builtins(source, kernel.function.node, "bool")
     places = [line_of(source, node) for node in interface.tuples]
     reaches = [Reach(source, kernel, launch) for launch in kernel.launches]
     if len(set(places)) < len(places):

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import definition, value_of
@@ -96,6 +97,7 @@ def _reordered(source: Source, kernel: Kernel, group: int) -> dict[cst.CSTNode, 
         raise NotApplicable(f"{kernel.name} does not multiply tiles in a loop")
     if not isinstance(body, cst.IndentedBlock):
         raise NotApplicable(f"{kernel.name} is written on one line")
+    check_builtins(source, body, "min")
     if (split := _split(source, kernel)) is not None:
         return _regrouped(kernel, split, group)
     if (flat := _flat(source, kernel)) is not None:

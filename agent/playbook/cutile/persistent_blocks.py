@@ -19,9 +19,11 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.module_names import reached_as
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import (
@@ -204,6 +206,7 @@ def _looped(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
         raise NotApplicable(f"{kernel.name} is written on one line")
     indices, counts = _asked(source, kernel)
     _check_body(source, kernel)
+    check_builtins(source, body, "range")
     extents = _extents(source, kernel, (*indices, *counts))
     ct = spelling(source, indices[0].call)
     named = _named_row(kernel, indices) if len(extents) == 1 else None
@@ -336,6 +339,7 @@ def _launched(
         assigned = source.assignments(given)
         if len(assigned) != 1 or len(source.uses(assigned[0])) != 1:
             raise NotApplicable(f"`{given.value}` at line {source.line(given)} has other uses")
+    check_builtins(source, launch.node, "min")
     grid = grid_of(source, launch)
     known = [*grid, *[cst.Integer("1")] * (len(extents) - len(grid))]
     values = [source.code(extent) for extent in known]
@@ -349,7 +353,9 @@ def _launched(
         raise NotApplicable(
             f"the launch at line {source.line(launch.node)} uses {taken[0]} already"
         )
-    torch = _torch(source)
+    torch = reached_as(source, "torch", launch.node)
+    if torch is None:
+        raise NotApplicable("the file does not import torch, which knows the multiprocessors")
     properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
     resident = _resident(subject, kernel, blocks_per_sm)
     text = [
@@ -390,11 +396,3 @@ def _with_elements(
     return updated.with_changes(
         elements=[*updated.elements[:-1], last.with_changes(comma=separator), *added]
     )
-
-
-def _torch(source: Source) -> str:
-    """How the file spells torch."""
-    for name in descendants(source.module, cst.Name):
-        if source.name(name) == "torch":
-            return name.value
-    raise NotApplicable("the file does not import torch, which knows the multiprocessors")

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
@@ -152,6 +153,7 @@ def _of(source: Source, kernel: Kernel) -> RowPasses:
 def _check_launch(source: Source, launch: Launch, passes: RowPasses) -> None:
     """Refuse a launch that cannot be made twice, or whose grid depends on the tile."""
     line, tile = source.line(launch.node), passes.tile
+    check_builtins(source, launch.node, "max")
     given = launch.arguments.get(passes.length.parameter)
     if given is None or not is_pure(source, given):
         name = passes.length.parameter

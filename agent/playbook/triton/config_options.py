@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
@@ -144,6 +145,7 @@ def _text(source: Source, given: cst.BaseExpression, option: str, value: int) ->
     triton = module_named(source, "triton")
     if triton is None and not imports_name(source, "triton", "Config"):
         raise NotApplicable("the file does not import triton, whose Config makes the configs")
+    check_builtins(source, given, "sorted")
     configs = source.code(given)
     if isinstance(given, cst.IfExp | cst.Lambda) and not given.lpar:
         configs = f"({configs})"

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.computed_sizes import computed_tile
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
@@ -45,7 +46,7 @@ from agent.rewriting.triton.edits import (
     writing,
 )
 from agent.rewriting.triton.grid import grid_from_meta, without_unused
-from agent.rewriting.triton.launch_options import check_builtins, check_shown, ramp
+from agent.rewriting.triton.launch_options import check_shown, ramp
 from agent.syntax import Source, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")
@@ -276,7 +277,7 @@ def _launched(
     ):
         raise NotApplicable(f"the grid at line {number} depends on {block}")
     check_shown(source, launch, "num_warps")
-    check_builtins(source, launch)
+    check_builtins(source, launch.node, "max", "min")
     code = source.code(length)
     name = free_name(source, "block")
     drop, node = without(launch, {block}), launch.node

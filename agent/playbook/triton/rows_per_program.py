@@ -22,6 +22,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
@@ -45,7 +46,6 @@ from agent.rewriting.triton.edits import (
 from agent.rewriting.triton.grid import changeable, check_own_grid, count_at
 from agent.rewriting.triton.launch_options import (
     MOST_WARPS,
-    check_builtins,
     check_shown,
     is_plain_or_ramp,
     ramp,
@@ -220,7 +220,7 @@ def _launched(
     given = launch.arguments.get(read.block)
     if given is None or not is_pure(source, given, ROUNDING) or is_commented(given):
         raise NotApplicable(f"the launch at line {line} does not show {read.block}")
-    check_builtins(source, launch)
+    check_builtins(source, launch.node, "max", "min")
     n_rows = count_at(source, launch, grid, extent)
     check_own_grid(source, kernel, launch)
     place = _place(source, launch, grid.node, given)

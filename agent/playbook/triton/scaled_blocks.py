@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.computed_sizes import ComputedTile, computed_tiles
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
@@ -28,7 +29,6 @@ from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, SMALLEST_DOT
-from agent.rewriting.triton.launch_options import check_builtins
 from agent.syntax import Source
 
 FACTORS = (2, 0.5, 4, 0.25)
@@ -116,7 +116,7 @@ def _tiles(subject: Subject) -> list[ComputedTile]:
         try:
             check_untuned(source, [kernel], "the block sizes")
             for launch in kernel.launches:
-                check_builtins(source, launch)
+                check_builtins(source, launch.node, "max", "min")
             for tile in computed_tiles(TRITON, source, kernel):
                 found.setdefault(tile.name, tile)
         except NotApplicable as reason:

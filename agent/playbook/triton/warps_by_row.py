@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
@@ -34,7 +35,6 @@ from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, giving
 from agent.rewriting.triton.kernel_options import OnKernel, on_kernel, setting_own
 from agent.rewriting.triton.launch_options import (
-    check_builtins,
     check_shown,
     is_plain_or_ramp,
     ramp,
@@ -182,6 +182,7 @@ def _place(source: Source, kernel: Kernel) -> RowLaunches | BlockRamp:
     try:
         return RowLaunches(source, tuple(_rows_of(source, kernel, block)))
     except NotApplicable as reason:
+        check_builtins(source, kernel.function.node, "max", "min")
         return BlockRamp(on_kernel(source, kernel, (OPTION,), reason), block)
 
 
@@ -198,7 +199,7 @@ def _rows_of(source: Source, kernel: Kernel, block: str) -> Iterator[tuple[Launc
         if OPTION in launch.arguments or not is_plain_or_ramp(source, launch.hints.get(OPTION)):
             raise NotApplicable(f"the launch at line {line} computes {OPTION} itself")
         check_shown(source, launch, OPTION)
-        check_builtins(source, launch)
+        check_builtins(source, launch.node, "max", "min")
         yield launch, source.code(given)
 
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import libcst as cst
 
 from agent.analysis.common.dialect import Launch
-from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.rewriting.triton.edits import Edit
-from agent.syntax import Literal, Source, Untraceable, descendants, setting
+from agent.syntax import Literal, Source, Untraceable, setting
 
 DEFAULTS = {"num_warps": 4, "num_stages": 3}
 
@@ -52,7 +51,6 @@ def check_shown(source: Source, launch: Launch, *names: str) -> None:
         raise NotApplicable(f"the launch at line {line} may give {what} behind a `**`")
 
 
-DEFINITIONS = (cst.FunctionDef, cst.ClassDef)
 MOST_WARPS = 32
 """1024 threads are what a block may have."""
 
@@ -60,24 +58,6 @@ MOST_WARPS = 32
 def ramp(elements: str, elements_per_warp: int) -> str:
     """Warps by what a block holds: `min(max(BLOCK // 512, 1), 32)`."""
     return f"min(max({elements} // {elements_per_warp}, 1), {MOST_WARPS})"
-
-
-def check_builtins(source: Source, launch: Launch) -> None:
-    """Raise `NotApplicable` where `max` or `min` is something else at a launch."""
-    scopes: list[cst.CSTNode] = [s for s in source.module.body if not isinstance(s, DEFINITIONS)]
-    named: list[cst.Name] = [
-        s.name for s in source.module.body if isinstance(s, cst.FunctionDef | cst.ClassDef)
-    ]
-    if launch.function is not None:
-        inside = launch.function.node
-        scopes.append(inside)
-        named += [p.name for p in descendants(inside, cst.Param)]
-        named += [d.name for d in descendants(inside.body, cst.FunctionDef)]
-    names = {name.value for name in named}
-    for name in ("max", "min"):
-        if name in names or any(binds(scope, name) for scope in scopes):
-            line = source.line(launch.node)
-            raise NotApplicable(f"`{name}` is a name of the file's own at line {line}")
 
 
 def is_plain_or_ramp(source: Source, given: cst.BaseExpression | None) -> bool:

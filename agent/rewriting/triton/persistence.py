@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
@@ -314,8 +315,9 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         check_unchanged(source, launch, grid, extent)
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
+    check_builtins(source, launch.node, "min")
     n_sms = free_name(source, "n_sms")
-    torch = torch_module(source, "which knows the multiprocessors")
+    torch = torch_module(source, "which knows the multiprocessors", launch.node)
     properties = f"{torch}.cuda.get_device_properties({torch}.cuda.current_device())"
     resident = n_sms if programs_per_sm == 1 else f"{n_sms} * {programs_per_sm}"
     smaller = cst.parse_expression(f"(min({product}, {resident}),)")
