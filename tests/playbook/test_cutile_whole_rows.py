@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,26 @@ def test_hints_of_other_gpus_stay() -> None:
     text = THREE_PASSES.replace("@tile.kernel(occupancy=8)", by_target)
     new = playbook.get(ENTRY).apply(subject(text, sm=90), {"occupancy": 2})
     assert "@tile.kernel(occupancy=tile.ByTarget(sm_90=2, sm_100=16))\ndef k_whole(" in new
+
+
+def made_by_a_factory() -> str:
+    """The kernel in a function that builds it, with a name of that function."""
+    head, _, rest = THREE_PASSES.partition("\n\n@tile.kernel")
+    inner = textwrap.indent(f"@tile.kernel{rest}", "    ").replace("+ 1e-5", "+ eps")
+    return f"{head}\n\ndef made(eps):\n{inner}    return run\n\n\nrun = made(1e-5)\n"
+
+
+@pytest.mark.parametrize("columns", [100, 8193])
+def test_a_kernel_in_a_factory_has_its_copy_beside_it(columns: int, tmp_path: Path) -> None:
+    text = made_by_a_factory()
+    x, w = torch.randn(3, columns), torch.randn(columns)
+    expected = result_of(text, "run", (x, w), tmp_path)
+    tried = list(playbook.get(ENTRY).variants(subject(text)))
+    for params in tried:
+        new = playbook.get(ENTRY).apply(subject(text), params)
+        assert "    def k_whole(" in new
+        torch.testing.assert_close(result_of(new, "run", (x, w), tmp_path), expected)
+    assert len(tried) > 1
 
 
 def test_loops_within_others_are_left_alone() -> None:

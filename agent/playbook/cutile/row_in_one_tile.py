@@ -38,7 +38,7 @@ from agent.analysis.cutile.row_passes import (
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.cutile.hints import hint_setting
-from agent.rewriting.cutile.insertion import before_kernels, free_name
+from agent.rewriting.cutile.insertion import free_name
 from agent.syntax import Source, argument, descendants, edited
 
 LEAST, MOST = 16, 8192
@@ -123,15 +123,22 @@ def l2_kernel_whole(x, y, TILE: ct.Constant[int]):
         """Write a copy of every kernel that qualifies, and launch it for rows that it holds."""
         source, occupancy = subject.source, int(params["occupancy"])
         edits: dict[cst.CSTNode, Any] = {}
-        copies = []
         for passes in _passes(source):
-            name = free_name(source, f"{passes.kernel.name}{COPY}")
-            copies.append(_copy(subject, passes, name, occupancy))
+            function = passes.kernel.function.node
+            name = free_name(source, f"{function.name.value}{COPY}")
+            edits[function] = _preceded(source, function, _copy(subject, passes, name, occupancy))
             tile = free_name(source, "row_tile")
             for launch in passes.kernel.launches:
                 edits |= _guarded(source, passes, launch, name, tile)
-        edits[source.module] = before_kernels(source, *copies)
         return source.rewrite(edits)
+
+
+def _preceded(source: Source, function: cst.FunctionDef, copy: str) -> Any:
+    """The edit that writes a copy above its kernel, where it sees all that the kernel sees."""
+    top = source.enclosing(function) is None
+    written = cst.parse_statement(copy)
+    written = written.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * (2 if top else 1))
+    return lambda updated: cst.FlattenSentinel([written, updated])
 
 
 def _passes(source: Source) -> list[RowPasses]:
