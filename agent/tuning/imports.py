@@ -8,30 +8,50 @@ from typing import TypeAlias
 
 import libcst as cst
 
+from agent.analysis.common.module_names import only_for_checkers
 from agent.syntax import Source, descendants
 
 Statement: TypeAlias = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 def module_named(source: Source, module: str) -> str | None:
-    """How the file names a module that it imports: 'ct' after `import cuda.tile as ct`."""
+    """How the file names a module that it imports: 'ct' after `import cuda.tile as ct`.
+
+    The import may stand in a `try`, but in no function, and not for type checkers alone.
+    """
+    package, _, last = module.rpartition(".")
     for statement in source.module.body:
-        for imported in descendants(statement, cst.Import) if _is_import(statement) else ():
+        if isinstance(statement, cst.FunctionDef | cst.ClassDef):
+            continue
+        for imported in descendants(statement, cst.Import):
             for alias in imported.names:
-                if _dotted(alias.name) == module:
+                if _dotted(alias.name) == module and not only_for_checkers(source, imported):
                     named = alias.asname.name if alias.asname else alias.name
                     return _dotted(named)
+        for taken in descendants(statement, cst.ImportFrom):
+            if taken.module is None or _dotted(taken.module) != package or taken.relative:
+                continue
+            for alias in () if isinstance(taken.names, cst.ImportStar) else taken.names:
+                if _dotted(alias.name) == last and not only_for_checkers(source, taken):
+                    return _dotted(alias.asname.name if alias.asname else alias.name)
     return None
 
 
-def imports_name(source: Source, module: str, name: str) -> bool:
-    """Whether the file says `from module import name`, at its top and under that name."""
+def imports_name(source: Source, module: str, name: str, before: int | None = None) -> bool:
+    """Whether the file says `from module import name`, at its top and under that name.
+
+    Args:
+        source: the file.
+        module: what it is imported from.
+        name: what is imported.
+        before: no statement from this one on counts.
+    """
     return any(
         f.module is not None
         and _dotted(f.module) == module
         and not isinstance(f.names, cst.ImportStar)
         and any(a.asname is None and _dotted(a.name) == name for a in f.names)
-        for statement in source.module.body
+        for statement in source.module.body[:before]
         if _is_import(statement)
         for f in descendants(statement, cst.ImportFrom)
     )

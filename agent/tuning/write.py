@@ -200,16 +200,16 @@ def _assembled(
         above = [line for line in follower.leading_lines if line.comment]
         body[at] = follower.with_changes(leading_lines=[blank, blank, *above])
     body[at:at] = inserted
-    imported = with_imports(body, _imports(source, names), newline)
-    text = edited.with_changes(body=imported).code
+    imported = with_imports(body[:at], _imports(source, names, at), newline)
+    text = edited.with_changes(body=[*imported, *body[at:]]).code
     return ("\ufeff" if source.text.startswith("\ufeff") else "") + text
 
 
-def _imports(source: Source, names: SearchNames) -> list[str]:
-    """The import lines that the file lacks."""
+def _imports(source: Source, names: SearchNames, at: int) -> list[str]:
+    """The import lines that the file lacks above its statement of that number."""
     lacking = [m for m in ("os", "torch", "cuda.tile") if module_named(source, m) is None]
     lines = [IMPORTS[m] for m in lacking if m in names.modules]
-    if not imports_name(source, "types", "SimpleNamespace"):
+    if not imports_name(source, "types", "SimpleNamespace", at):
         lines.append(IMPORTS["types"])
     if not imports_name(source, "cuda.tile.tune", "exhaustive_search"):
         lines.append(IMPORTS["cuda.tile.tune"])

@@ -27,7 +27,7 @@ from agent.analysis.cutile.spelling import tile_module
 from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import Optimization
 from agent.playbook.trial import F32, TileTrial
-from agent.rewriting.cutile.insertion import after_imports, free_name, with_import
+from agent.rewriting.cutile.insertion import after_imports, first_kernel, free_name, with_import
 from agent.syntax import Source, descendants
 
 
@@ -100,7 +100,7 @@ def scale(x, factor):
         dims = f"static_shape_dims=({params['dimension']},)"
         line = f"{alias} = Annotated[{tile}.Array, {tile}.ArrayAnnotation({dims})]\n"
         edits = {p: _annotating(alias) for p in parameters}
-        below = after_imports(source, line)
+        below = after_imports(source, line, module=tile)
         if _has_annotated(source):
             return source.rewrite({**edits, source.module: below})
         above = with_import(source, "from typing import Annotated\n")
@@ -132,13 +132,13 @@ def _annotating(alias: str) -> Callable[[cst.Param], cst.Param]:
 
 
 def _has_annotated(source: Source) -> bool:
-    """Whether the file imports `Annotated` from typing, under that name, at its top level."""
+    """Whether the file imports `Annotated` from typing, by that name, above its kernels."""
     return any(
         isinstance(imported.module, cst.Name)
         and imported.module.value == "typing"
         and not isinstance(imported.names, cst.ImportStar)
         and any(source.code(alias) in ("Annotated", "Annotated,") for alias in imported.names)
-        for statement in source.module.body
+        for statement in source.module.body[: first_kernel(source)]
         if isinstance(statement, cst.SimpleStatementLine)
         for imported in descendants(statement, cst.ImportFrom)
     )

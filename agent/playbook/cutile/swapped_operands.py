@@ -118,7 +118,8 @@ def product(x, y, acc):
                 f"{FEWEST} rows and {FEWEST} columns or more"
             )
         name = free_name(source, "product")
-        helper = before_kernels(source, _helper(tile_module(source), name))
+        tile = tile_module(source)
+        helper = before_kernels(source, _helper(tile, name), module=tile)
         return source.rewrite({source.module: helper, **dict.fromkeys(products, _called(name))})
 
 

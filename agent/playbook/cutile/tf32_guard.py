@@ -113,15 +113,18 @@ def as_tf32(tile):
             product = free_name(source, "tf32_product")
             helpers.append(_product(tile, product))
             edits |= {node: _called(product) for node in products}
-        return source.rewrite(edits | {source.module: before_kernels(source, *helpers)})
+        return source.rewrite(
+            edits | {source.module: before_kernels(source, *helpers, module=tile)}
+        )
 
 
 def _guard(tile: str, name: str) -> str:
+    x = "tile" if tile != "tile" else "x"
     return (
-        f"def {name}(tile):\n"
+        f"def {name}({x}):\n"
         '    """A float32 tile in the format of the tensor cores; any other tile as it is."""\n'
         f"    return {tile}.astype("
-        f"tile, {tile}.tfloat32 if tile.dtype == {tile}.float32 else tile.dtype)\n"
+        f"{x}, {tile}.tfloat32 if {x}.dtype == {tile}.float32 else {x}.dtype)\n"
     )
 
 

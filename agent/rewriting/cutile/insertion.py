@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import libcst as cst
 
+from agent.analysis.common.module_names import bound_at
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CUTILE
 from agent.syntax import Source, descendants
@@ -24,24 +25,46 @@ def free_name(source: Source, wanted: str) -> str:
     return name
 
 
-def after_imports(source: Source, *lines: str) -> Edit:
-    """The edit that writes statements of one line below the imports, after an empty line."""
-    last = _last_import(source)
+def after_imports(source: Source, *lines: str, module: str = "") -> Edit:
+    """The edit that writes statements of one line below the imports, after an empty line.
+
+    They stand above the first kernel, since its signature may name what they define.
+
+    Args:
+        source: the file.
+        lines: the statements.
+        module: how the file spells the module that they need.
+
+    Raises:
+        NotApplicable: nothing gives that module its name above the first kernel.
+    """
+    kernel = first_kernel(source)
+    imports = [
+        i for i, statement in enumerate(source.module.body[:kernel]) if _is_import(statement)
+    ]
+    below = [*imports, *([_bound_at(source, module, kernel)] if module else [])]
     statements = [cst.parse_statement(line) for line in lines]
     statements[0] = statements[0].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
-    return _inserting(last + 1, statements)
+    return _inserting(max(below) + 1 if below else kernel, statements)
 
 
 def with_import(source: Source, line: str) -> Edit:
     """The edit that writes an import of the standard library above the first import.
 
-    An empty line follows it where that is no import of the standard library.
+    An empty line follows it where that is no import of the standard library. Without an import at
+    the top it stands above the first kernel.
     """
+    kernel = first_kernel(source)
     place = next(
-        i
-        for i, statement in enumerate(source.module.body)
-        if _is_import(statement) and not _imports(source, statement, ("__future__",))
+        (
+            i
+            for i, statement in enumerate(source.module.body[:kernel])
+            if _is_import(statement) and not _imports(source, statement, ("__future__",))
+        ),
+        None,
     )
+    if place is None:
+        return _inserting(_behind_docstring(source), [cst.parse_statement(line)])
 
     def edit(module: cst.Module) -> cst.Module:
         first = cst.ensure_type(module.body[place], cst.SimpleStatementLine)
@@ -54,17 +77,49 @@ def with_import(source: Source, line: str) -> Edit:
     return edit
 
 
-def before_kernels(source: Source, *functions: str) -> Edit:
-    """The edit that writes functions above the first kernel, two empty lines around each."""
+def before_kernels(source: Source, *functions: str, module: str) -> Edit:
+    """The edit that writes functions above the first kernel, two empty lines around each.
+
+    Args:
+        source: the file.
+        functions: their texts.
+        module: how the file spells the module that they call.
+
+    Raises:
+        NotApplicable: that is no name of the file's level.
+    """
+    _bound_at(source, module, None)
+    empty = [cst.EmptyLine(indent=False)] * 2
+    written = [cst.parse_statement(f).with_changes(leading_lines=empty) for f in functions]
+    return _inserting(first_kernel(source), written)
+
+
+def _bound_at(source: Source, module: str, last: int | None) -> int:
+    place = bound_at(source, module.partition(".")[0], last)
+    if place is None:
+        where = "above the kernels" if last is not None else "at the file's level"
+        raise NotApplicable(f"`{module}` is not imported {where}, where it would be needed")
+    return place
+
+
+def first_kernel(source: Source) -> int:
+    """The number of the statement of the module that holds the first kernel."""
     kernels = {kernel.function.node for kernel in CUTILE.kernels(source)}
-    place = next(
+    return next(
         i
         for i, statement in enumerate(source.module.body)
         if any(node in kernels for node in descendants(statement, cst.FunctionDef))
     )
-    empty = [cst.EmptyLine(indent=False)] * 2
-    written = [cst.parse_statement(f).with_changes(leading_lines=empty) for f in functions]
-    return _inserting(place, written)
+
+
+def _behind_docstring(source: Source) -> int:
+    """The place below the docstring, and below what has to stand before all else."""
+    future = [
+        i
+        for i, statement in enumerate(source.module.body)
+        if _is_import(statement) and _imports(source, statement, ("__future__",))
+    ]
+    return future[-1] + 1 if future else int(source.module.get_docstring() is not None)
 
 
 def _inserting(place: int, statements: Sequence[cst.CSTNode]) -> Edit:
@@ -73,14 +128,6 @@ def _inserting(place: int, statements: Sequence[cst.CSTNode]) -> Edit:
         return module.with_changes(body=body)
 
     return edit
-
-
-def _last_import(source: Source) -> int:
-    """The place of the last import among the statements that begin the file."""
-    places = [i for i, statement in enumerate(source.module.body) if _is_import(statement)]
-    if not places:
-        raise NotApplicable("the file has no import at its top level to write below")
-    return places[-1]
 
 
 def _is_import(statement: cst.CSTNode) -> bool:
