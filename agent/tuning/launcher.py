@@ -193,7 +193,7 @@ class Launcher:
 
     def _key(self) -> list[str]:
         """All that the best config depends on: extents, types, constants of the call, device."""
-        arrays = self._arrays()
+        arrays = [p for p in self._arrays() if not self._may_be_none(p)]
         given = [p for p in arrays if not self._is_fresh(p)]
         lists = [self._values[p] for p in given if p in self._uses.lists]
         shapes = [f"{self._values[p]}.shape" for p in given if p not in self._uses.lists]
@@ -209,7 +209,8 @@ class Launcher:
             extents = shapes[0] if len(shapes) == 1 else f"(*{', *'.join(shapes)})"
             shapes = [f"*((n - 1).bit_length() for n in {extents})"]
         shapes += [f"sum(each.numel() for each in {each}).bit_length()" for each in lists]
-        return [*shapes, *constants, *dtypes, f"str({self._device()})"]
+        absent = [f"{self._values[p]} is None" for p in self._arrays() if self._may_be_none(p)]
+        return [*shapes, *constants, *absent, *dtypes, f"str({self._device()})"]
 
     def _arrays(self) -> list[str]:
         """Parameters of the kernel that are arrays, one for each expression given."""
@@ -218,6 +219,15 @@ class Launcher:
             if name in self._uses.arrays and name in self._values:
                 found.setdefault(self._source.code(given), name)
         return list(found.values())
+
+    def _may_be_none(self, parameter: str) -> bool:
+        """Whether a caller may leave an array out, as `bias=None`."""
+        given = self._source.resolve(self._form.launch.arguments[parameter])
+        assignments = self._source.assignments(given) if isinstance(given, cst.Name) else ()
+        only = assignments[0].node if len(assignments) == 1 else None
+        defaults = [only.default] if isinstance(only, cst.Param) else []
+        parts = [given.body, given.orelse] if isinstance(given, cst.IfExp) else [given]
+        return any(isinstance(v, cst.Name) and v.value == "None" for v in (*parts, *defaults))
 
     def _is_fresh(self, parameter: str) -> bool:
         """Made by the wrapper for the result, of a size that follows from the inputs."""
@@ -235,7 +245,9 @@ class Launcher:
         return f"{self._one(parameter)}.dtype"
 
     def _device(self) -> str:
-        return f"{self._one(self._arrays()[0])}.device"
+        arrays = self._arrays()
+        there = [p for p in arrays if not self._may_be_none(p)]
+        return f"{self._one((there or arrays)[0])}.device"
 
     def _one(self, parameter: str) -> str:
         value = self._values[parameter]

@@ -275,3 +275,20 @@ def test_a_parameter_of_the_kernel_that_hides_what_the_written_function_calls(
     Search(module)
     x = random(5, 60)
     torch.testing.assert_close(module.scale(x, 3.0), x * 3)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_an_array_that_a_caller_leaves_out(tmp_path: Path) -> None:
+    text = sources.ROWS.replace("x, y, factor, N", "x, bias, y, factor, HAS_BIAS: Const, N")
+    added = (
+        "    if HAS_BIAS:\n        tile += ct.load(bias, index=(0, 0), shape=(1, N))\n    ct.store("
+    )
+    text = text.replace("    ct.store(", added).replace("factor: float)", "factor, bias=None)")
+    text = text.replace("(x, y, factor, n)", "(x, bias, y, factor, bias is not None, n)")
+    module = tuned(text, tmp_path)
+    search = Search(module)
+    x, bias = random(5, 64), random(1, 64)
+    for given in (None, bias, None):
+        expected = (x if given is None else x + given) * 3
+        torch.testing.assert_close(module.scale(x, 3.0, given), expected)
+    assert len(search.tried) == 2 * 2
