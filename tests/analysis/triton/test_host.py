@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import HostView
+from agent.analysis.triton.host import HostView, torch_module
 from agent.syntax import Source
 
 FILE = """\
@@ -54,3 +55,14 @@ def test_what_is_asked_of_a_tensor_on_two_lines_is_the_same() -> None:
 )
 def test_what_may_differ_is_another_value(given: str, between: str) -> None:
     assert not is_one_program_a_block(given, between)
+
+
+def test_torch_that_only_a_type_checker_imports_is_not_there() -> None:
+    local = FILE.replace("def scale(x, other):\n", "def scale(x, other):\n    import torch\n\n")
+    checked = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import torch\n"
+    text = local.replace("import torch\n", checked, 1).format(given="x.numel()", between="pass")
+    source = Source(text)
+    (kernel,) = TRITON.launched(source)
+    assert torch_module(source, "for this", kernel.launches[0].node) == "torch"
+    with pytest.raises(NotApplicable, match="the file does not import torch, for this"):
+        torch_module(source, "for this")
