@@ -268,6 +268,22 @@ def test_ranges_get_stages(loop: str, changed: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("range(n)", [2, 3, 4]),
+        ("tl.range(n, num_stages=3)", [2, 4]),
+        ("tl.range(n, num_stages=4)", [2, 3, 6, 8]),
+        ("tl.range(n, num_stages=8)", [2, 3, 4, 6]),
+        ("tl.range(n, num_stages=5)", [2, 3, 4, 6, 8]),
+    ],
+)
+def test_more_stages_are_tried_where_the_most_were_kept(loop: str, expected: list[int]) -> None:
+    text = LOOP.format(loop=loop, body="tl.store(y_ptr + i, x)")
+    assert [params["num_stages"] for params in variants("loop-stages", text)] == expected
+    assert playbook.get("loop-stages").climbs
+
+
+@pytest.mark.parametrize(
     ("loop", "body"),
     [
         ("range(n)", "tl.store(x_ptr + i, x)"),
