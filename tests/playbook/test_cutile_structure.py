@@ -77,6 +77,17 @@ def test_tiles_grow_into_padding_that_is_determined(mode: str, grows: bool) -> N
     assert (max(sizes) > 256) is grows
 
 
+def test_chunks_that_are_scanned_by_themselves_keep_their_size() -> None:
+    kernel = (
+        "def k(x, y, CHUNK: ct.Constant[int]):\n    row = ct.bid(0)\n"
+        "    for i in range(ct.num_tiles(x, axis=1, shape=(1, CHUNK))):\n"
+        "        t = ct.load(x, (row, i), (1, CHUNK), padding_mode=ct.PaddingMode.ZERO)\n"
+        "        ct.store(y, (row, i), ct.cumsum(t, axis=1))\n"
+    )
+    text = file(kernel, ROWS, grid="(m,)", arguments="x, y, 64")
+    assert "stores what it reduces in that round" in refusal("tile-sizes", text)
+
+
 # --- loops over tiles ---------------------------------------------------------------------------
 
 TILES = """\

@@ -16,6 +16,7 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.dialect import callees, given_to
+from agent.analysis.common.rounds import kept_block_by_block
 from agent.syntax import argument, assigned, descendants
 
 Expression: TypeAlias = cst.BaseExpression
@@ -30,6 +31,8 @@ _UNDONE_BY = (cst.Multiply, cst.FloorDivide, cst.Modulo)
 def needed_size(flow: Flow) -> str | None:
     """Why a kernel needs a constant to be what it is; None when another size would do as well."""
     if (refusal := flow.refusal()) is not None:
+        return refusal
+    if (refusal := kept_block_by_block(flow)) is not None:
         return refusal
     if (access := _counting_access(flow)) is not None:
         return f"line {flow.source.line(access)} counts its blocks, so that they have one size"

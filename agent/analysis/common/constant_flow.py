@@ -125,7 +125,8 @@ class Flow:
         for division in descendants(self.body, cst.BinaryOperation):
             if drops_remainder(division, self.sizes):
                 return f"line {self.source.line(division)} drops a remainder by it"
-        if not self.in_loop and (reduction := self._reduction_along()) is not None:
+        reduction = next(self.reductions(), None)
+        if not self.in_loop and reduction is not None:
             return f"line {self.source.line(reduction)} reduces along it, block by block"
         return None
 
@@ -298,8 +299,8 @@ class Flow:
             for call in descendants(self.body, cst.Call)
         )
 
-    def _reduction_along(self) -> cst.Call | None:
-        """A reduction that may run along the constant's axis.
+    def reductions(self) -> Iterator[cst.Call]:
+        """The reductions that may run along the constant's axis.
 
         The axis is known from the shapes with two or more dimensions, or from how tiles are laid
         along two; without either, any may be.
@@ -307,7 +308,7 @@ class Flow:
         if not self._shapes_more and self.dialect.reduces_elsewhere(
             self.source, self.body, self.names
         ):
-            return None
+            return
         axes = {
             (index, len(shape.elements))
             for call in descendants(self.body, cst.Call)
@@ -324,8 +325,7 @@ class Flow:
                     continue
                 axis = _integer(argument(call, 1, "axis"))
                 if axis is None or not axes or any(axis % rank == index for index, rank in axes):
-                    return call
-        return None
+                    yield call
 
     def _reduces(self, call: cst.Call) -> bool:
         """Whether a call is a reduction: `tl.sum(x, 0)`, or `x.sum(axis=0)`."""

@@ -1,0 +1,390 @@
+"""What one round of a loop over blocks hands on: sums over all rounds, or facts of its block alone.
+
+A loop that goes over an axis block by block may reduce each block, as long as the results are put
+together over all rounds: then the axis may be cut anywhere. A scale of each block that is stored
+with it, a sum that only goes up to the block's own elements, or an average that forgets a share a
+round is another value with other blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+
+import libcst as cst
+
+from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.dialect import callees
+from agent.analysis.common.reaching_definitions import definition
+from agent.syntax import assigned, children, descendants, positional
+
+_SCALING = (cst.Multiply, cst.MultiplyAssign, cst.Divide, cst.DivideAssign)
+_ATOMIC = {"atomic_add": "sum", "atomic_max": "max", "atomic_min": "min"}
+"""What an atomic operation does with what is there -> the reduction that it goes on with."""
+_SHAPING = frozenset({"astype", "broadcast_to", "cast", "expand_dims", "reshape", "to", "view"})
+"""Functions and methods that give the same numbers."""
+_DEEP = 10
+
+
+def kept_block_by_block(flow: Flow) -> str | None:
+    """Why a loop's rounds may not be other ones; None where it puts together what they reduce."""
+    loops = [loop for loop in descendants(flow.body, cst.For) if flow.carries(loop.iter)]
+    if not loops:
+        return None
+    line = flow.source.line
+    reductions = [*flow.reductions()]
+    for call in reductions:
+        if _around(flow, call, loops) is not None or _is_instead(flow, call, loops):
+            continue
+        if _is_loaded_outside(flow, call, loops):
+            return f"line {line(call)} reduces along it, block by block"
+    for loop in loops:
+        found = _Round(flow, loop, frozenset(
+            node for node in _reducing(flow, loop.body, reductions)
+            if _around(flow, node, loops) is loop
+        ))  # fmt: skip
+        if (store := found.store()) is not None:
+            return f"line {line(store)} stores what it reduces in that round, block by block"
+        if (node := found.forgotten()) is not None:
+            return f"line {line(node)} keeps of what it reduces what the blocks before say, not all"
+    return None
+
+
+def _around(flow: Flow, node: cst.CSTNode, loops: list[cst.For]) -> cst.For | None:
+    """The innermost of the loops that a node stands in."""
+    around = (a for a in flow.source.ancestors(node) if isinstance(a, cst.For))
+    return next((loop for loop in around if loop in loops), None)
+
+
+def _reducing(flow: Flow, body: cst.CSTNode, reductions: list[cst.Call]) -> Iterator[cst.Call]:
+    """The reductions in a body, and the calls of helpers that have one."""
+    for call in descendants(body, cst.Call):
+        helper = flow.source.function_of(call.func)
+        if call in reductions:
+            yield call
+        elif helper is not None:
+            reached = (helper, *callees(flow.source, helper))
+            if any(r in descendants(f.node.body, cst.Call) for f in reached for r in reductions):
+                yield call
+
+
+def _is_instead(flow: Flow, node: cst.CSTNode, loops: list[cst.For]) -> bool:
+    """Whether a node runs instead of the loops: `if ONE_BLOCK: ... else: for ...`.
+
+    Its branch is then for axes that one block holds, as a test by the size itself says too.
+    """
+    inner = node
+    for around in flow.source.ancestors(node):
+        if isinstance(around, cst.If) and inner is not around.test:
+            others = [part for part in (around.body, around.orelse) if part not in (None, inner)]
+            tested = descendants(around.test, cst.Name)
+            if any(name.value in flow.names for name in tested) or any(
+                loop in descendants(part, cst.For) for part in others if part for loop in loops
+            ):
+                return True
+        inner = around
+    return False
+
+
+def _is_loaded_outside(flow: Flow, reduction: cst.Call, loops: list[cst.For]) -> bool:
+    """Whether a reduction outside the loops is of a block that no loop goes over."""
+
+    def counts(node: cst.CSTNode) -> bool:
+        return _around(flow, node, loops) is None and not _is_instead(flow, node, loops)
+
+    begin = frozenset(load for load in _loads(flow) if counts(load))
+    outside = [
+        (name.value, value)
+        for target, value in assigned(flow.body)
+        if counts(value)
+        for name in descendants(target, cst.Name)
+    ]
+    names = _computed_from(outside, begin)
+    return any(_holds(arg, begin, names) for arg in reduction.args)
+
+
+def _loads(flow: Flow) -> Iterator[cst.Call]:
+    """The loads that depend on the constant."""
+    return (call for call in flow.accesses if flow.dialect.stored(flow.source, call) is None)
+
+
+def _computed_from(
+    values: Sequence[tuple[str, cst.BaseExpression]], begin: frozenset[cst.Call]
+) -> frozenset[str]:
+    """The names whose values come from some calls, of names with what they are assigned."""
+    names: frozenset[str] = frozenset()
+    while True:
+        found = {name for name, value in values if _holds(value, begin, names)}
+        if found <= names:
+            return names
+        names |= found
+
+
+def _holds(node: cst.CSTNode, begin: frozenset[cst.Call], names: frozenset[str]) -> bool:
+    """Whether a value comes from one of these calls or names."""
+    if isinstance(node, cst.Name):
+        return node.value in names
+    if node in begin:
+        return True
+    below = (node.value,) if isinstance(node, cst.Attribute | cst.Arg) else children(node)
+    return any(_holds(child, begin, names) for child in below)
+
+
+def _is_none(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def _unexpanded(node: cst.BaseExpression) -> cst.BaseExpression:
+    """`x` of `x[:, None]`."""
+    if isinstance(node, cst.Subscript) and all(
+        isinstance(index := element.slice, cst.Slice)
+        or (isinstance(index, cst.Index) and _is_none(index.value))
+        for element in node.slice
+    ):
+        return node.value
+    return node
+
+
+def _mentions(node: cst.CSTNode, name: str) -> bool:
+    return any(each.value == name for each in descendants(node, cst.Name))
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One round of a loop over blocks."""
+
+    flow: Flow
+    loop: cst.For
+    reductions: frozenset[cst.Call]
+    """Those of this loop's blocks, and not of a loop within it."""
+
+    @cached_property
+    def _values(self) -> list[tuple[str, cst.BaseExpression]]:
+        """Names and what the round assigns to them, or combines with them."""
+        return [*self._values_in(self.loop.body)]
+
+    @cached_property
+    def _augmented(self) -> dict[cst.BaseExpression, cst.AugAssign]:
+        return {each.value: each for each in descendants(self.loop.body, cst.AugAssign)}
+
+    @cached_property
+    def _reduced(self) -> frozenset[str]:
+        """The names whose values come from what the round reduces."""
+        return _computed_from(self._values, self.reductions)
+
+    @cached_property
+    def _loading(self) -> frozenset[cst.Call]:
+        below = {*descendants(self.loop.body, cst.Call)}
+        return frozenset(load for load in _loads(self.flow) if load in below)
+
+    @cached_property
+    def _loaded(self) -> frozenset[str]:
+        """The names whose values come from what the round loads of its block."""
+        return _computed_from(self._values, self._loading)
+
+    @cached_property
+    def _kept(self) -> frozenset[str]:
+        """The names that keep something of the blocks before."""
+        return frozenset(name for name in self._loaded | self._reduced if self._carried(name))
+
+    def _is_reduced(self, node: cst.CSTNode) -> bool:
+        return _holds(node, self.reductions, self._reduced)
+
+    def _comes_from_block(self, node: cst.CSTNode) -> bool:
+        return self._is_reduced(node) or _holds(node, self._loading, self._loaded)
+
+    def store(self) -> cst.Call | None:
+        """A store of the round, of what it reduces or keeps of the blocks before.
+
+        Not where that is put together in memory, or is what all elements before one add up to.
+        """
+        for call in descendants(self.loop.body, cst.Call):
+            stored = self.flow.dialect.stored(self.flow.source, call)
+            if stored is None:
+                continue
+            kept = frozenset() if self._is_chosen(call) else self._kept
+            comes = self._is_reduced(stored) or _holds(stored, frozenset(), kept)
+            if comes and not self._together(call, stored) and not self._is_prefix(stored):
+                return call
+        return None
+
+    def _is_chosen(self, node: cst.CSTNode) -> bool:
+        """Whether not every round comes by a node: the last one may, with what all of them add."""
+        around = self.flow.source.ancestors(node)
+        return any(
+            isinstance(each, cst.If) for each in takewhile(lambda a: a is not self.loop, around)
+        )
+
+    def _behind(self, value: cst.BaseExpression) -> cst.BaseExpression:
+        """What is behind a name that the round assigns once, without casts and other shapes."""
+        source, dialect = self.flow.source, self.flow.dialect
+        for _ in range(_DEEP):
+            given: cst.BaseExpression | None = None
+            if isinstance(value, cst.Name):
+                values = [other for name, other in self._values if name == value.value]
+                given = values[0] if len(values) == 1 and values[0] not in self._augmented else None
+            elif (
+                isinstance(value, cst.Call)
+                and isinstance(value.func, cst.Attribute)
+                and value.func.attr.value in _SHAPING
+            ):
+                owned = dialect.owns(source.name(value.func))
+                given = next(iter(positional(value)), None) if owned else value.func.value
+            if given is None:
+                break
+            value = given
+        return value
+
+    def _reduction(self, value: cst.BaseExpression) -> tuple[str, cst.Call] | None:
+        """The reduction that a value is, with its bare name, if it is one of the block."""
+        behind = self._behind(value)
+        if behind not in self.reductions or not isinstance(behind, cst.Call):
+            return None
+        called = (self.flow.dialect.called(self.flow.source, behind) or "").rpartition(".")[2]
+        return called, behind
+
+    def _together(self, store: cst.Call, stored: cst.BaseExpression) -> bool:
+        """`atomic_add(total, i, sum(x))`: the sum over all rounds, whatever they are."""
+        called = (self.flow.dialect.called(self.flow.source, store) or "").rpartition(".")[2]
+        found = self._reduction(stored)
+        return (
+            found is not None
+            and _ATOMIC.get(called) == found[0]
+            and not any(self._is_reduced(arg) for arg in found[1].args)
+            and not any(_holds(arg, frozenset(), self._kept) for arg in found[1].args)
+        )
+
+    def _is_prefix(self, stored: cst.BaseExpression) -> bool:
+        """`total + cumsum(x)` where the round goes on with `total += sum(x)`."""
+        whole = self._behind(stored)
+        if not isinstance(whole, cst.BinaryOperation) or not isinstance(whole.operator, cst.Add):
+            return False
+        for total, scan in ((whole.left, whole.right), (whole.right, whole.left)):
+            total, found = _unexpanded(total), self._reduction(scan)
+            if found is None or found[0] != "cumsum" or not isinstance(total, cst.Name):
+                continue
+            steps = [value for name, value in self._values if name == total.value]
+            place = self.flow.source.place
+            if len(steps) != 1 or place(steps[0]).start.line < place(whole).start.line:
+                continue
+            added = self._added(total.value, steps[0])
+            summed = self._reduction(added) if added is not None else None
+            if summed is not None and summed[0] == "sum" and self._alike(found[1], summed[1]):
+                return True
+        return False
+
+    def _added(self, name: str, value: cst.BaseExpression) -> cst.BaseExpression | None:
+        """What a round adds to a name: `x` of `name += x`, or of `name = name + x`."""
+        if value in self._augmented:
+            adds = isinstance(self._augmented[value].operator, cst.AddAssign)
+            return value if adds else None
+        if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
+            for own, other in ((value.left, value.right), (value.right, value.left)):
+                if isinstance(own, cst.Name) and own.value == name:
+                    return other
+        return None
+
+    def _alike(self, one: cst.Call, other: cst.Call) -> bool:
+        """Whether two reductions are of the same tile, which is not yet kept of blocks before."""
+        code, values = self.flow.source.code, [positional(call)[:1] for call in (one, other)]
+        if not all(values) or code(values[0][0]) != code(values[1][0]):
+            return False
+        names = {name.value for name in descendants(values[0][0], cst.Name)}
+        return (
+            all(sum(name == each for each, _ in self._values) < 2 for name in names)
+            and not self._is_reduced(values[0][0])
+            and not _holds(values[0][0], frozenset(), self._kept)
+        )
+
+    def forgotten(self) -> cst.CSTNode | None:
+        """Where a result leaves the loop that is not put together over its rounds."""
+        for name, value in self._values:
+            if name in self._kept:
+                if self._is_faded(name, value):
+                    return value
+            elif name in self._reduced and self._is_reduced(value) and self._is_last(name, value):
+                return value
+        return None
+
+    def _carried(self, name: str) -> bool:
+        """Whether a name's value depends on what it had in the round before."""
+        if not self._reaches(name, [v for n, v in self._values if n == name], augmented=True):
+            return False
+        return not self._begins_anew(name, self.loop.body.body)
+
+    def _begins_anew(self, name: str, lines: Sequence[cst.CSTNode]) -> bool:
+        """Whether a name is first given a value that does not depend on the one that it has."""
+        for line in lines:
+            first = next((v for n, v in self._values_in(line) if n == name), None)
+            if first is None:
+                continue
+            if isinstance(line, cst.If):
+                other = line.orelse
+                rest = [other] if isinstance(other, cst.If) else other.body.body if other else ()
+                return all(self._begins_anew(name, each) for each in (line.body.body, rest))
+            if isinstance(line, cst.For | cst.While | cst.With):
+                return self._begins_anew(name, line.body.body)
+            return first not in self._augmented and not self._reaches(name, [first])
+        return False
+
+    def _values_in(self, node: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
+        """What a part of the round assigns to names."""
+        for target, value in assigned(node):
+            for name in descendants(target, cst.Name):
+                yield name.value, value
+
+    def _reaches(
+        self, name: str, values: Sequence[cst.BaseExpression], *, augmented: bool = False
+    ) -> bool:
+        """Whether values are computed from a name, through what the round assigns."""
+        seen: set[str] = set()
+        if augmented and any(value in self._augmented for value in values):
+            return True
+        todo = [*values]
+        for value in todo:
+            for each in descendants(value, cst.Name):
+                if each.value == name:
+                    return True
+                if each.value not in seen:
+                    seen.add(each.value)
+                    todo += [other for n, other in self._values if n == each.value]
+        return False
+
+    def _is_last(self, name: str, value: cst.CSTNode) -> bool:
+        """Whether the value of the last round is read behind the loop."""
+        source = self.flow.source
+        around = takewhile(lambda a: a is not self.loop, source.ancestors(value))
+        if any(isinstance(each, cst.If | cst.For | cst.While) for each in around):
+            return False  # one of the rounds is chosen, or a loop within goes on with it
+        written = {
+            id(node) for target, _ in assigned(self.flow.body)
+            for node in descendants(target, cst.Name)
+        }  # fmt: skip
+        end = source.place(self.loop).end.line
+        return any(
+            use.value == name
+            and id(use) not in written
+            and source.place(use).start.line > end
+            and definition(source, name, use) is None
+            for use in descendants(self.flow.body, cst.Name)
+        )
+
+    def _is_faded(self, name: str, value: cst.BaseExpression) -> bool:
+        """Whether what the name had is scaled by what no block says, or taken off."""
+        if value in self._augmented:
+            scales = isinstance(self._augmented[value].operator, _SCALING)
+            return scales and not self._comes_from_block(value)
+        node: cst.CSTNode = value
+        while isinstance(node, cst.BinaryOperation):
+            left, right = (_mentions(side, name) for side in (node.left, node.right))
+            if left == right:
+                return False
+            own, other = (node.left, node.right) if left else (node.right, node.left)
+            if isinstance(node.operator, _SCALING) and not self._comes_from_block(other):
+                return True
+            if isinstance(node.operator, cst.Subtract) and right:
+                return True
+            node = own
+        return False
