@@ -63,14 +63,24 @@ def test_launches_that_share_a_line_stay_as_they_are() -> None:
     assert playbook.get("persistent-blocks").variants(subject(apart))
 
 
-@pytest.mark.parametrize(("mode", "grows"), [("ZERO", True), ("UNDETERMINED", False)])
-def test_tiles_grow_into_padding_that_is_determined(mode: str, grows: bool) -> None:
+@pytest.mark.parametrize(
+    ("mode", "summed", "grows"),
+    [
+        ("ZERO", "t", True),
+        ("UNDETERMINED", "t", False),
+        ("ZERO", "ct.exp(t)", False),
+        ("NEG_INF", "ct.exp(t)", True),
+        ("ZERO", "ct.where(t <= 0, 1, 0)", False),
+    ],
+)
+def test_tiles_grow_into_padding_that_adds_nothing(mode: str, summed: str, grows: bool) -> None:
     kernel = (
         "def k(x, y, CHUNK: ct.Constant[int]):\n    row = ct.bid(0)\n"
         "    total = ct.zeros((1, 1), dtype=ct.float32)\n"
         "    for i in range(ct.num_tiles(x, axis=1, shape=(1, CHUNK))):\n"
         f"        t = ct.load(x, (row, i), (1, CHUNK), padding_mode=ct.PaddingMode.{mode})\n"
-        "        total += ct.sum(t, axis=1, keepdims=True)\n    ct.store(y, (row, 0), total)\n"
+        f"        total += ct.sum({summed}, axis=1, keepdims=True)\n"
+        "    ct.store(y, (row, 0), total)\n"
     )
     text = file(kernel, ROWS, grid="(m,)", arguments="x, y, 256")
     sizes = [params["CHUNK"] for params in playbook.get("tile-sizes").variants(subject(text))]

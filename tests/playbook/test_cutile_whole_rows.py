@@ -99,6 +99,10 @@ IN_PLACE = ("(x, w, y, means, 64)", "(x, w, x, means, 64)")
         ),
         ([("(x.shape[0],), k", "(x.shape[0] // size,), k"), ("64))", "size))")], "the grid of the"),
         ([("(1, T), padding_mode=ZERO", "(1, T)")], "without padding"),
+        (
+            [("tile.where(inside, (part - mean) * (part - mean), 0.0)", "tile.exp(part - mean)")],
+            "line 25 counts what pads the last tile, so T cannot grow",
+        ),
         ([("(j,), shape=(T,)", "(j,), shape=(1,)")], "counts its blocks"),
         ([("        total += part", "        if j > 3:\\n            break")], "no plain pass"),
         ([("range(steps)", "range(1, steps)")], "no plain pass from the beginning"),

@@ -17,6 +17,7 @@ from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.growth import may_grow
 from agent.analysis.common.intensity import in_loop
 from agent.analysis.common.provenance import check_grid_use, grid_nodes, tile_names
 from agent.analysis.common.subject import NotApplicable
@@ -33,7 +34,8 @@ class ComputedTile:
     place: cst.BaseStatement
     """The statement that uses it first."""
     may_grow: bool
-    """False: an access is unguarded, so that only parts of the present size are safe."""
+    """False: an access is unguarded, or padding counts, so that only parts of the present size are
+    safe."""
 
 
 def computed_tiles(dialect: Dialect, source: Source, kernel: Kernel) -> Iterator[ComputedTile]:
@@ -220,7 +222,7 @@ def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) ->
     )
     if not flow.in_loop and not sizes_grid:
         raise NotApplicable("neither the grid nor a loop is computed from it")
-    return flow.guarded()
+    return may_grow(flow)
 
 
 def _place(source: Source, nodes: list[cst.CSTNode], uses: list[cst.Name]) -> cst.BaseStatement:

@@ -100,6 +100,8 @@ class Dialect(ABC):
     """What loads a tile by its number along each axis -> those numbers and its shape."""
     indexed_stores: ClassVar[Collection[str]] = ()
     """What stores a tile so."""
+    scatters: ClassVar[Collection[str]] = ()
+    """What stores each element at a place of its own, and has no mask unless it is given one."""
     methods: ClassVar[Mapping[str, str]] = {}
     """Method of a descriptor -> the function it is the same as."""
 
@@ -109,6 +111,10 @@ class Dialect(ABC):
 
         `in_loop`: the tile's extent is stepped over by a loop, which adds up what it loads.
         """
+
+    @abstractmethod
+    def padding(self, source: Source, load: cst.Call) -> cst.BaseExpression | float:
+        """What a load has for elements past the array's end."""
 
     def reduces_elsewhere(
         self,

@@ -23,6 +23,7 @@ from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow, drops_remainder
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.growth import may_grow
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
@@ -37,7 +38,8 @@ class TileConstant:
     constant: str
     literals: tuple[Literal, ...]
     may_grow: bool
-    """False: an access is unguarded, so only sizes that divide the present one are safe."""
+    """False: an access is unguarded, or a result counts what pads the last tile. Then only sizes
+    that divide the present one are safe."""
 
     @property
     def size(self) -> int:
@@ -92,10 +94,10 @@ def tile_of(
     size = literals[0].value
     if size < 1 or size & (size - 1):
         raise NotApplicable(f"{size} is no power of two")
-    may_grow = flow.guarded() and _checks_follow(flow, literals)
+    grows = may_grow(flow) and _checks_follow(flow, literals)
     for literal in literals:
-        may_grow &= _only_tiles(dialect, source, literal)
-    return TileConstant(kernel, constant, literals, may_grow)
+        grows &= _only_tiles(dialect, source, literal)
+    return TileConstant(kernel, constant, literals, grows)
 
 
 def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
@@ -164,7 +166,7 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
         if name in kernel.constants
     }
     grids = [node for launch in launches for node in grid_nodes(source, launch)]
-    may_grow = True
+    grows = True
     for assignment in literal.assignments:
         for use in source.uses(assignment):
             line = source.line(use)
@@ -176,12 +178,12 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
             if flow is not None:
                 if (refusal := _refusal(flow, (literal,))) is not None:
                     raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
-                may_grow &= flow.guarded() and _checks_follow(flow, (literal,))
+                grows &= may_grow(flow) and _checks_follow(flow, (literal,))
             elif any(node in grids for node in around):
                 check_grid_use(source, use, grids, set())
             elif use not in literal.names and not _decides_checks(source, use, kernels):
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
-    return may_grow
+    return grows
 
 
 def _checks_follow(flow: Flow, literals: tuple[Literal, ...]) -> bool:

@@ -5,6 +5,7 @@ This file may not import cuda.tile: it has to answer on a machine that lacks it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -15,6 +16,9 @@ from agent.syntax import Source, argument, keyword
 
 CT = "cuda.tile."
 ATOMICS = tuple(f"{CT}atomic_{name}" for name in ("add", "and", "max", "min", "or", "xchg", "xor"))
+
+PADDINGS = {"NAN": math.nan, "NEG_INF": -math.inf, "POS_INF": math.inf}
+"""Modes that pad with something else than zeros."""
 
 
 class CuTile(Dialect):
@@ -30,6 +34,7 @@ class CuTile(Dialect):
         f"{CT}atomic_cas": ArgumentSlot(3, "desired"),
         **{name: ArgumentSlot(2, "update") for name in ATOMICS},
     }
+    scatters = (f"{CT}scatter", f"{CT}atomic_cas", *ATOMICS)
     dots = (f"{CT}mma", f"{CT}mma_scaled", f"{CT}matmul")
     shapes: ClassVar[Mapping[str, ArgumentSlot]] = {
         f"{CT}load": ArgumentSlot(2, "shape"),
@@ -117,6 +122,16 @@ class CuTile(Dialect):
         mode = keyword(access, "padding_mode")
         padded = mode is not None and not source.code(mode).endswith("UNDETERMINED")
         return padded or not in_loop or source.name(access.func) != f"{CT}load"
+
+    def padding(self, source: Source, load: cst.Call) -> cst.BaseExpression | float:
+        """`padding_mode=` of tiles, `padding_value=` of single elements."""
+        value = keyword(load, "padding_value")
+        mode = keyword(load, "padding_mode")
+        written = source.code(source.resolve(mode)) if mode is not None else ""
+        for name, number in PADDINGS.items():
+            if written.endswith(f"PaddingMode.{name}"):
+                return number
+        return 0.0 if value is None else value
 
     def tuned(self, source: Source, kernel: Kernel) -> cst.Call | None:
         """The call that tunes the kernel at run time, if there is one."""

@@ -12,6 +12,7 @@ import libcst as cst
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.growth import padding_that_counts
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.syntax import Edits, Source, argument, assigned, descendants, edited
@@ -65,6 +66,9 @@ def row_passes(source: Source, kernel: Kernel) -> RowPasses:
         raise NotApplicable(f"{tile} of {kernel.name}: {refusal}")
     if not flow.guarded():
         raise NotApplicable(f"{kernel.name} loads without padding, so {tile} cannot grow")
+    if (node := padding_that_counts(flow)) is not None:
+        line = source.line(node)
+        raise NotApplicable(f"line {line} counts what pads the last tile, so {tile} cannot grow")
     return RowPasses(kernel, tile, length, loops, _loaded_again(source, kernel, loops))
 
 

@@ -137,6 +137,10 @@ class Triton(Dialect):
             len(positional(access)) > (2 if self.stored(source, access) is not None else 1)
         )
 
+    def padding(self, source: Source, load: cst.Call) -> cst.BaseExpression | float:  # noqa: ARG002
+        """`other=` of a masked load."""
+        return argument(load, 2, "other") or 0.0
+
     def autotuned(self, source: Source, function: Function) -> bool:
         """Whether Triton chooses the kernel's options itself, at run time."""
         return source.decorator(function, "triton.autotune") is not None

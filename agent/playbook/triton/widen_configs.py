@@ -21,6 +21,7 @@ import libcst as cst
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.growth import may_grow
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.listed_configs import taken_by_number
 from agent.analysis.common.reaching_definitions import value_of
@@ -185,7 +186,7 @@ def _axes(
             reasons[name] = f"{name} of {kernel.name} is more than a block size: {reason}"
             continue
         sizes = [dict(config.constants)[name] for config in present]
-        axes.append(ConfigAxis((name,), sizes[0], None if flow.guarded() else max(sizes)))
+        axes.append(ConfigAxis((name,), sizes[0], None if may_grow(flow) else max(sizes)))
     held = _held(present, [*reasons])
     if not axes or held is None:
         raise NotApplicable("; ".join(reasons.values()))
