@@ -163,6 +163,29 @@ def test_where_a_size_may_not_be_set(wrapper: str, reason: str) -> None:
     assert reason in refusal(COPY + wrapper)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "drops"),
+    [
+        ("int(n / B)", True),
+        ("round(n / B)", True),
+        ("math.floor(n / B)", True),
+        ("n // B", True),
+        ("divmod(n, B)[0]", True),
+        ("divmod(n, 2 * B)[0]", True),
+        ("math.ceil(n / B)", False),
+        ("int(math.ceil(n / B))", False),
+        ("-(-n // B)", False),
+    ],
+)
+def test_a_grid_has_to_round_up_however_it_divides(blocks: str, drops: bool) -> None:
+    run = f"def run(x, y, n):\n    copy[({blocks},)](x, y, n, B)\n"
+    text = f"import math\n{HEAD}{COPY}B = 1024\n\n{run}"
+    if drops:
+        assert "drops a remainder by it" in refusal(text)
+    else:
+        assert variants(text) == [{"BLOCK": 512}, {"BLOCK": 2048}, {"BLOCK": 4096}]
+
+
 LAUNCH = (
     "def run(x, y, n):\n"
     "    kernel[lambda meta: (triton.cdiv(n, meta['BLOCK']),)](x, y, n, BLOCK=1024)\n"

@@ -21,13 +21,15 @@ from libcst.metadata import Assignment
 
 from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
-from agent.analysis.common.constant_flow import Flow, drops_remainder
+from agent.analysis.common.constant_flow import Flow, drops_remainder, is_multiple_of
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
 CHECK = "check_bounds"
+CEILINGS = ("math.ceil", "numpy.ceil")
+DIVMOD = "builtins.divmod"
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,7 @@ def check_grid_use(
 ) -> None:
     """A grid may use a tile size, if it rounds up and what it computes serves no other purpose."""
     for node in source.ancestors(use):
-        if isinstance(node, cst.BinaryOperation) and drops_remainder(node, {use.value}):
+        if _drops_remainder(source, node, use.value):
             raise NotApplicable(f"the grid at line {source.line(node)} drops a remainder by it")
         if isinstance(node, cst.FunctionDef):
             return
@@ -267,6 +269,21 @@ def check_grid_use(
                 "more than the grid"
             )
         check_grid_use(source, other, grids, seen | computed)
+
+
+def _drops_remainder(source: Source, node: cst.CSTNode, name: str) -> bool:
+    """Whether host code divides by a size and may round down: of `n / BLOCK` a ceiling does not."""
+    match node:
+        case cst.BinaryOperation(operator=cst.Divide(), right=right) if is_multiple_of(
+            right, {name}
+        ):
+            calls = (a for a in source.ancestors(node) if isinstance(a, cst.Call))
+            return not any(source.name(call.func) in CEILINGS for call in calls)
+        case cst.BinaryOperation():
+            return drops_remainder(node, {name})
+        case cst.Call(args=[_, cst.Arg(value=size)]) if source.name(node.func) == DIVMOD:
+            return is_multiple_of(size, {name})
+    return False
 
 
 def grid_nodes(source: Source, launch: Launch) -> list[cst.CSTNode]:
