@@ -150,3 +150,31 @@ def test_what_a_search_sets() -> None:
     source = Source(by_def)
     (kernel,) = CUTILE.chosen(source)
     assert search_of(source, kernel).constants == {"m": "M", "n": "N", "k": "K"}
+
+
+SCALED = BEFORE.replace(
+    "        sum = ct.mma(left, right, sum)\n",
+    "        scale = ct.load(scales, (INDEX,), (1,)).reshape((1, 1))\n"
+    "        product = ct.mma(left, right, ct.zeros((M, N), dtype=ct.float32))\n"
+    "        sum = sum + product * scale\n",
+)
+
+
+def test_sizes_that_the_kernel_needs_are_not_widened() -> None:
+    assert "counts its blocks" in refusal("widen-search", SCALED.replace("INDEX", "k"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SCALED.replace("INDEX", "k * K // 64"),
+        BEFORE.replace(", padding_mode=ct.PaddingMode.ZERO", ""),
+    ],
+)
+def test_sizes_that_only_fit_into_those_listed_are_no_larger(text: str) -> None:
+    small = text.replace("k=128", "k=16").replace("k=64", "k=32")
+    assert {config["k"] for config in yielded(widened(small), (9, 0))} == {16, 32}
+    assert len(yielded(widened(small), (9, 0))) > len(yielded(small, (9, 0)))
+    assert max(config["k"] for config in yielded(widened(text), (9, 0))) == 128
+    loops = small.replace("k=16", "k=32 // 2")
+    assert "may not grow, and is computed" in refusal("widen-search", loops)

@@ -16,6 +16,7 @@ from agent.analysis.common import padding
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import given_to
 from agent.analysis.common.padding import ACROSS, INDEX, NONE, OTHER, SIZE, ZERO, Pad, Padded
+from agent.analysis.common.shared_elements import element_for_a_block
 from agent.syntax import Function, argument, descendants, keyword
 
 Values: TypeAlias = dict[str, Padded]
@@ -40,7 +41,9 @@ _COMPARED: Mapping[str, type[cst.BaseCompOp]] = {
 
 def may_grow(flow: Flow) -> bool:
     """Whether a larger tile is right for any length of the axis, not for its multiples alone."""
-    return flow.guarded() and padding_that_counts(flow) is None
+    return (
+        flow.guarded() and padding_that_counts(flow) is None and element_for_a_block(flow) is None
+    )
 
 
 def padding_that_counts(flow: Flow) -> cst.CSTNode | None:

@@ -13,6 +13,7 @@ from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.growth import padding_that_counts
+from agent.analysis.common.shared_elements import element_for_a_block
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.syntax import Edits, Source, argument, assigned, descendants, edited
@@ -69,6 +70,9 @@ def row_passes(source: Source, kernel: Kernel) -> RowPasses:
     if (node := padding_that_counts(flow)) is not None:
         line = source.line(node)
         raise NotApplicable(f"line {line} counts what pads the last tile, so {tile} cannot grow")
+    if (load := element_for_a_block(flow)) is not None:
+        line = source.line(load)
+        raise NotApplicable(f"line {line} loads one element for a tile, so {tile} cannot grow")
     return RowPasses(kernel, tile, length, loops, _loaded_again(source, kernel, loops))
 
 

@@ -13,15 +13,19 @@ Source: TileGym's cuTile playbook, item C, claims 10 to 20 % for a wider space. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.block_numbers import needed_size
+from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.growth import may_grow
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile import traits
+from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.searches import AuthorsSearch, search_of
 from agent.analysis.cutile.uses import Uses
 from agent.playbook.base import REORDERED, OfEachKernel
@@ -163,10 +167,16 @@ def _values(
         given = search.values(source, field)
         if len(given) == 1 and given[0].isdigit():  # a name is a loop's over several
             raise NotApplicable(f"`{field}` is the same in every config of {kernel.name}")
+    largest = {
+        field: _largest(source, kernel, read.axes[axis], search.values(source, field))
+        for axis, field in zip(PRODUCT.axes, sizes, strict=True)
+    }
     hints = {hint: field for field, hint in search.hints.items()}
     assert PRODUCT.rows is not None
     for *edges, occupancy, num_ctas in rows_for(PRODUCT.rows, sm or ASSUMED_SM):
         row = dict(zip(sizes, edges, strict=True))
+        if any(most is not None and row[field] > most for field, most in largest.items()):
+            continue
         if "occupancy" in hints:
             row[hints["occupancy"]] = occupancy
         if "num_ctas" in hints:
@@ -174,6 +184,22 @@ def _values(
         elif num_ctas != 1:
             continue
         yield row
+
+
+def _largest(source: Source, kernel: Kernel, constant: str, given: Sequence[str]) -> int | None:
+    """The largest size that is right where only parts of those in the configs are; None for any.
+
+    Raises:
+        NotApplicable: the kernel needs the size to be what it is, or what it is, is not told.
+    """
+    flow = Flow(CUTILE, source, kernel, constant)
+    if (refusal := needed_size(flow)) is not None:
+        raise NotApplicable(f"{constant} of {kernel.name}: {refusal}")
+    if may_grow(flow):
+        return None
+    if not all(text.isdigit() for text in given):
+        raise NotApplicable(f"{constant} of {kernel.name} may not grow, and is computed")
+    return max(map(int, given))
 
 
 def _configs(source: Source, search: AuthorsSearch, rows: Iterator[Mapping[str, int]]) -> list[str]:

@@ -185,3 +185,18 @@ def test_a_product_takes_in_nothing_where_one_side_is_zero() -> None:
 )
 def test_the_same_holds_of_masked_loads(lines: str, grows: bool) -> None:
     assert (counted(TRITON, POINTERS, lines) is None) is grows
+
+
+@pytest.mark.parametrize(
+    ("lines", "grows"),
+    [
+        ("by = ct.load(y, (j * T // 64,), (1,))\ns += ct.sum(t * by)", False),
+        ("first = j * T\nby = ct.gather(y, (row, first // 64))\ns += ct.sum(t * by)", False),
+        ("by = ct.gather(y, (row, at // 64))\ns += ct.sum(t * by)", True),
+        ("by = ct.gather(y, (row, (j * T + ct.arange(T)) // 64))\ns += ct.sum(t * by)", True),
+    ],
+)
+def test_one_scale_for_a_tile_is_of_no_larger_one(lines: str, grows: bool) -> None:
+    source = Source(ROWS.replace("LINES", lines.replace("\n", "\n        ")))
+    (kernel,) = CUTILE.kernels(source)
+    assert may_grow(Flow(CUTILE, source, kernel, "T")) is grows

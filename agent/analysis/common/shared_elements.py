@@ -1,0 +1,68 @@
+"""Loads of one element for all of a block, where what it stands for has a size of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from agent.analysis.common.constant_flow import Flow, is_multiple_of
+from agent.syntax import argument, assigned, descendants
+
+
+def element_for_a_block(flow: Flow) -> cst.Call | None:
+    """A load of one element for a whole tile, as `scales[start // 64]`: it is that of 64 at most.
+
+    A smaller tile has the same scale for all of it, a larger one has several.
+    """
+    counting = {*flow.dialect.iotas}
+    names = {
+        loop.target.value
+        for loop in descendants(flow.body, cst.For)
+        if isinstance(loop.target, cst.Name)
+        and isinstance(loop.iter, cst.Call)
+        and (step := argument(loop.iter, 2, "step")) is not None
+        and flow.carries(step)
+    }
+    tiles: set[str] = set()
+    for target, value in assigned(flow.body):
+        calls = descendants(value, cst.Call)
+        if any(flow.dialect.called(flow.source, call) in counting for call in calls):
+            tiles.update(name.value for name in descendants(target, cst.Name))
+
+    def is_element(node: cst.CSTNode) -> bool:
+        """Whether it is the number of a tile's first element, or a name for it."""
+        if isinstance(node, cst.Name):
+            return node.value in names
+        if not isinstance(node, cst.BinaryOperation):
+            return False
+        is_product = isinstance(node.operator, cst.Multiply)
+        return (is_product and is_multiple_of(node, flow.sizes)) or any(
+            is_element(side) for side in (node.left, node.right)
+        )
+
+    for target, value in assigned(flow.body):
+        if isinstance(target, cst.Name) and target.value not in tiles and is_element(value):
+            names.add(target.value)
+    for call in flow.dialect.find(flow.source, flow.body, flow.dialect.loads):
+        for division in _divisions(flow, call):
+            mentioned = {name.value for name in descendants(division.left, cst.Name)}
+            calls = descendants(division.left, cst.Call)
+            if (
+                is_element(division.left)
+                and not flow.carries(division.right)
+                and not mentioned & tiles
+                and not any(flow.dialect.called(flow.source, c) in counting for c in calls)
+            ):
+                return call
+    return None
+
+
+def _divisions(flow: Flow, call: cst.Call) -> Iterator[cst.BinaryOperation]:
+    """What divides in the places that a load is told, also behind names."""
+    for each in call.args:
+        parts = [each.value, *map(flow.source.resolve, descendants(each.value, cst.Name))]
+        for part in parts:
+            for division in descendants(part, cst.BinaryOperation):
+                if isinstance(division.operator, cst.FloorDivide):
+                    yield division
