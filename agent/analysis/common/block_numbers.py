@@ -16,6 +16,8 @@ import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.dialect import callees, given_to
+from agent.analysis.common.given_blocks import adds_given, begun_at_given
+from agent.analysis.common.growth import stores_without
 from agent.analysis.common.rounds import kept_block_by_block
 from agent.syntax import argument, assigned, descendants
 
@@ -40,9 +42,12 @@ def needed_size(flow: Flow) -> str | None:
 
 
 def _counting_access(flow: Flow) -> cst.Call | None:
-    """A load or store whose address counts blocks of the flow's constant."""
+    """A load or store whose address counts blocks of the flow's constant, or a range that does."""
     for loop in descendants(flow.body, cst.For):
         step = _step(flow, loop)
+        by_blocks = step is None or not flow.carries(step)
+        if by_blocks and (bounds := begun_at_given(flow, loop)) is not None:
+            return bounds
         if not flow.carries(loop.iter if step is None else step):
             continue
         if (found := _in_loop(flow, loop, counts=step is None)) is not None:
@@ -327,15 +332,19 @@ def _addressed(
 
 def _by_index(flow: Flow) -> cst.Call | None:
     """An access by an index that elsewhere is the number of a tile of that size."""
-    numbers = frozenset(
-        place.value
-        for _, axes in _indexed(flow)
-        for place, size in axes
-        if isinstance(place, cst.Name) and flow.carries(size)
-    )
+    counted = [place for _, axes in _indexed(flow) for place, size in axes if flow.carries(size)]
+    numbers = frozenset(place.value for place in counted if isinstance(place, cst.Name))
     for call, axes in _indexed(flow):
         for place, size in axes:
             if not flow.carries(size) and _bare(flow, place, numbers):
+                return call
+            if flow.carries(size) and adds_given(flow, place):
+                return call
+    asked = set().union(*(_axes_asked(flow, c) for c in counted if isinstance(c, cst.Call)))
+    for call in stores_without(flow):
+        if flow.dialect.called(flow.source, call) in flow.dialect.indexed_stores:
+            index = argument(call, 1, "index")
+            if any(_bare(flow, place, numbers, call, asked) for place in _listed(flow, index)):
                 return call
     return None
 
@@ -343,10 +352,11 @@ def _by_index(flow: Flow) -> cst.Call | None:
 def _is_index_of(flow: Flow, call: cst.Call, name: Expression) -> bool:
     """Whether a name is the index of a tile along an axis where the tile has the flow's size.
 
-    Of a store the shape is the stored tile's, which is taken to be what the index says.
+    Of a store the shape is the stored tile's: where that has elements along the size at all, the
+    index is taken to be that of their axis.
     """
     if flow.dialect.called(flow.source, call) in flow.dialect.indexed_stores:
-        return True
+        return call not in stores_without(flow)
     return any(
         flow.carries(size) and any(n is name for n in descendants(place, cst.Name))
         for one, axes in _indexed(flow)

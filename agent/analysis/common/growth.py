@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import libcst as cst
 
 from agent.analysis.common import padding
 from agent.analysis.common.constant_flow import Flow
-from agent.analysis.common.dialect import given_to
+from agent.analysis.common.dialect import Dialect, given_to
 from agent.analysis.common.padding import ACROSS, INDEX, NONE, OTHER, SIZE, ZERO, Pad, Padded
 from agent.analysis.common.shared_elements import element_for_a_block
-from agent.syntax import Function, argument, descendants, keyword
+from agent.syntax import Function, Source, argument, descendants, keyword
 
 Values: TypeAlias = dict[str, Padded]
 _ROUNDS, _DEEPEST = 6, 6
@@ -48,12 +49,26 @@ def may_grow(flow: Flow) -> bool:
 
 def padding_that_counts(flow: Flow) -> cst.CSTNode | None:
     """Where a result takes in what a loop's last tile has behind the array's end."""
-    if not flow.in_loop:
-        return None
+    return next(iter(_run(flow).counted), None) if flow.in_loop else None
+
+
+def stores_without(flow: Flow) -> frozenset[cst.Call]:
+    """The stores of tiles that have no elements along the constant's axis."""
+    return frozenset(call for call, value in _run(flow).stored.items() if value.flat)
+
+
+def _run(flow: Flow) -> _Run:
+    return _remembered(flow.dialect, flow.source, flow.kernel.function, flow.constant)
+
+
+@lru_cache(maxsize=64)
+def _remembered(dialect: Dialect, source: Source, function: Function, constant: str) -> _Run:
+    kernel = next(each for each in dialect.kernels(source) if each.function is function)
+    flow = Flow(dialect, source, kernel, constant)
     run = _Run(flow, frozenset(flow.reductions()))
     values: Values = {flow.constant: SIZE} if flow.constant in flow.kernel.constants else {}
     run.body(flow.body, values)
-    return next(iter(run.counted), None)
+    return run
 
 
 @dataclass
@@ -64,6 +79,8 @@ class _Run:
     reductions: frozenset[cst.Call]
     counted: dict[cst.CSTNode, None] = field(default_factory=dict)
     """Where padding is taken in, in the order in which it was found."""
+    stored: dict[cst.Call, Padded] = field(default_factory=dict)
+    """What stores write, as far as any way to them has elements along the axis."""
     returned: list[Padded] = field(default_factory=list)
     deep: int = 0
 
@@ -198,7 +215,9 @@ class _Run:
         if isinstance(node.operator, cst.MatrixMultiply):
             return self._product(node, [one, other], None)
         if Pad.SIZE in (one.kind, other.kind) and one.flat and other.flat:
-            return NONE if one.value is None and other.value is None else SIZE  # `2 * BLOCK`
+            is_product = isinstance(node.operator, cst.Multiply)
+            multiple = is_product or one.value is not None or other.value is not None
+            return SIZE if multiple else NONE
         made = _made_by(node.operator)(one, other)
         source = self.flow.source
         squares = isinstance(node.operator, cst.Multiply) and source.code(node.left) == source.code(
@@ -227,7 +246,10 @@ class _Run:
         if called in dialect.loads:
             return self._loaded(call, values)
         if (stored := dialect.stored(source, call)) is not None:
-            self._scattered(call, bare, self.value(stored, values), values)
+            written = self.value(stored, values)
+            if self.stored.setdefault(call, written).flat:
+                self.stored[call] = written
+            self._scattered(call, bare, written, values)
             return NONE
         if called in dialect.iotas:
             return INDEX if any(each.kind is Pad.SIZE for each in given) else ACROSS
@@ -257,7 +279,7 @@ class _Run:
         if self.deep >= _DEEPEST:
             return OTHER
         inside = {n: self.value(v, values) for n, v in given_to(helper, call).items()}
-        inner = _Run(self.flow, self.reductions, self.counted, deep=self.deep + 1)
+        inner = _Run(self.flow, self.reductions, self.counted, self.stored, deep=self.deep + 1)
         inner.body(helper.node.body, inside)
         found = inner.returned or [NONE]
         for other in found[1:]:
