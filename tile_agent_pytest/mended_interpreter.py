@@ -6,6 +6,8 @@ A tuner asks for a GPU to time its configs on; without one its first config is t
 the interpreter says anything about a GPU's. Between tiles the compiler combines `and` and `or`
 element by element; to Python every tile is true, and `mask_a and mask_b` was `mask_b` alone. The
 counter of a loop is an int32 to it, with a type and `.to`; the interpreter counts with Python's.
+What a comparison of scalars gives is a mask also beside a tile's; here it was a number. An
+annotation in quotes says the same as one without.
 Functions of the language work by their names in it; under another name of a module they failed.
 CUDA's libdevice is `interpreted_libdevice`, what launches bear `interpreted_launches`, the driver
 of a GPU that is not there `interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for
@@ -17,6 +19,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import inspect
 import os
 import sys
 import warnings
@@ -72,6 +75,8 @@ def mend() -> None:
         _mend_counters(interpreter)
         _mend_aliases(interpreter)
         _mend_numbers(interpreter)
+        _mend_splats(interpreter.InterpreterBuilder)
+        _mend_annotations(interpreter.GridExecutor)
         interpreted_launches.mend(interpreter)
     interpreted_driver.mend(sys.modules.get(DRIVER))
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
@@ -125,6 +130,49 @@ def _mend_numbers(interpreter: Any) -> None:
 
     patch_lang_tensor.with_numbers = True  # type: ignore[attr-defined]
     interpreter._patch_lang_tensor = patch_lang_tensor
+
+
+def _mend_splats(builder: Any) -> None:
+    """Have the elements of a tile made of a scalar be of the scalar's own type.
+
+    A comparison keeps the type of what it compares, of Triton 3.9 still: `(row < n) & mask` was a
+    tile of integers, and no mask.
+    """
+    made = builder.create_splat
+    if hasattr(made, "keeps_type"):
+        return
+
+    def create_splat(self: Any, *args: Any) -> Any:
+        (scalar,) = (arg for arg in args if hasattr(arg, "data"))
+        tile = made(self, *args)
+        tile.data = tile.data.astype(scalar.data.dtype, copy=False)
+        return tile
+
+    create_splat.keeps_type = True  # type: ignore[attr-defined]
+    builder.create_splat = create_splat
+
+
+def _mend_annotations(executor: Any) -> None:
+    """Have `BLOCK: "tl.constexpr"` be a constant.
+
+    The interpreter compiles a kernel anew in a module that leaves annotations as they are written,
+    with their quotes then.
+    """
+    init = executor.__init__
+    if hasattr(init, "reads_quoted"):
+        return
+
+    def __init__(self: Any, fn: Any, arg_names: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        init(self, fn, arg_names, *args, **kwargs)
+        quoted = {
+            name
+            for name, given in inspect.get_annotations(fn).items()
+            if isinstance(given, str) and given.strip("'\" ").rpartition(".")[2] == "constexpr"
+        }
+        self.constexprs = [name for name in arg_names if name in {*self.constexprs, *quoted}]
+
+    __init__.reads_quoted = True  # type: ignore[attr-defined]
+    executor.__init__ = __init__
 
 
 def _mend_booleans(interpreter: Any) -> None:

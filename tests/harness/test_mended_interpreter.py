@@ -396,3 +396,39 @@ def test_grids_may_be_lists_and_what_is_warm_is_launched(tmp_path: Path) -> None
     environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)}
     done = run_python(USE_LAUNCHES, environment=environment, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+QUOTED = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def copy(x_ptr, y_ptr, n_rows, n, BLOCK: "tl.constexpr"):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = (row < n_rows) & (cols < n)
+    other = (cols < n) & (row < n_rows)
+    x = tl.load(x_ptr + row * n + cols, mask=mask, other=0.0)
+    tl.store(y_ptr + row * n + cols, x, mask=other)
+"""
+USE_QUOTED = """\
+import torch
+from tile_agent_pytest.mended_interpreter import mend_all
+
+mend_all()
+mend_all()
+from kernel import copy
+
+x = torch.randn(4, 10)
+y = torch.zeros(4, 10)
+copy[(5,)](x, y, 3, 10, BLOCK=16)
+assert torch.equal(y[:3], x[:3]) and y[3].eq(0).all()
+"""
+
+
+def test_a_scalar_is_part_of_a_mask_and_quotes_hide_no_constant(tmp_path: Path) -> None:
+    """As torchtitan's kernels have masks, and text-generation-inference's their annotations."""
+    write(tmp_path, {"kernel.py": QUOTED})
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)}
+    done = run_python(USE_QUOTED, environment=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
