@@ -34,6 +34,7 @@ def install() -> None:
     for name, stand_in in _cuda().items():
         setattr(torch.cuda, name, stand_in)
     _stand_in_elsewhere(torch)
+    _cast_here(torch.amp.autocast_mode.autocast)
     mode = _cpu_instead(torch)
     mode.__enter__()
     _installed.append(mode)
@@ -59,6 +60,19 @@ def _stand_in_elsewhere(torch: Any) -> None:
     triton_of_torch: Any = importlib.import_module("torch.utils._triton")
     if hasattr(triton_of_torch, "has_triton"):
         triton_of_torch.has_triton = _constant(True)
+
+
+def _cast_here(autocast: Any) -> None:
+    """Have `torch.autocast("cuda")` cast what the CPU computes, to the type that a GPU's does."""
+    init = autocast.__init__
+
+    @functools.wraps(init)
+    def __init__(self: Any, device_type: str, dtype: Any = None, *args: Any, **kwargs: Any) -> None:  # noqa: N807
+        if _is_cuda(device_type):
+            dtype = dtype or sys.modules["torch"].get_autocast_dtype("cuda")
+        init(self, _here(device_type), dtype, *args, **kwargs)
+
+    autocast.__init__ = __init__
 
 
 def _has_gpu(torch: Any) -> bool:

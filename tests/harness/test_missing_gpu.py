@@ -113,6 +113,15 @@ def test_timed_by_events():
     assert start.elapsed_time(end) > 0
 
 
+def test_mixed_precision():
+    layer = torch.nn.Linear(4, 4)
+    for autocast in (torch.autocast("cuda"), torch.amp.autocast("cuda", dtype=torch.float16)):
+        with autocast:
+            assert layer(torch.ones(2, 4).half()).dtype == torch.float16
+    with torch.autocast("cuda", torch.bfloat16), torch.autocast("cuda", enabled=False):
+        assert layer(torch.ones(2, 4)).dtype == torch.float32
+
+
 def test_perf(tile_bench):
     x = torch.ones(64, device="cuda")
     tile_bench(lambda: double_(x))
@@ -139,7 +148,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_tests_that_name_cuda_are_run(repo: Path) -> None:
     right = tile_agent(repo, "verify", "--kernel", "kernel.py")
-    assert (right.code, "5 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    assert (right.code, "6 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
     timed = tile_agent(repo, "bench", "--kernel", "kernel.py")
     assert timed.code == ExitCode.DONE, timed.err
 

@@ -641,6 +641,47 @@ def test_an_extent_that_changes_before_the_launch_is_not_counted_there() -> None
     assert apply("persistent-programs", inside.replace(launch, f"    x = x.view(1, -1)\n{launch}"))
 
 
+ONCE = (
+    HEAD
+    + """\
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + cols, tl.load(x_ptr + cols, mask=cols < n), mask=cols < n)
+
+
+def copy(x):
+    n = x.numel()
+    y = torch.empty_like(x)
+
+    GRID
+
+    def once():
+        copy_kernel[grid](x, y, n, BLOCK=16)
+
+    once()
+    return y
+"""
+)
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        'grid = lambda META: (triton.cdiv(n, META["BLOCK"]),)',
+        'def grid(META):\n        return (triton.cdiv(n, META["BLOCK"]),)',
+    ],
+)
+def test_a_grid_of_another_function_counts_the_multiprocessors_itself(
+    grid: str, tmp_path: Path
+) -> None:
+    """As where a thread launches by the grid of the function that starts it."""
+    old = ONCE.replace("GRID", grid)
+    new = apply("persistent-programs", old)
+    assert new.count("n_sms =") == 1
+    agree("copy", [[[3, 40]], [[1, 7]]], old, new, tmp_path)
+
+
 def test_equal_numbers_do_not_tie_a_grid_to_a_block() -> None:
     new = apply("persistent-programs", playbook.get("grouped-programs").before)
     assert "BLOCK_K: tl.constexpr, grid_0, grid_1" in " ".join(new.split())

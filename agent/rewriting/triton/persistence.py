@@ -14,7 +14,13 @@ from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.arguments import names_in, run_time
 from agent.analysis.triton.dialect import ROUNDING, TRITON
-from agent.analysis.triton.host import HostView, language, launches_in_sight, torch_module
+from agent.analysis.triton.host import (
+    HostView,
+    LaunchGrid,
+    language,
+    launches_in_sight,
+    torch_module,
+)
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.program_ids import (
     NUM_PROGRAMS,
@@ -322,8 +328,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     resident = n_sms if programs_per_sm == 1 else f"{n_sms} * {programs_per_sm}"
     smaller = cst.parse_expression(f"(min({product}, {resident}),)")
     given = f"{n_sms} = {properties}.multi_processor_count"
-    place = next((a for a in source.ancestors(grid.node)
-                  if isinstance(a, cst.SimpleStatementLine)), statement)  # fmt: skip
+    place = _counted_at(source, launch, grid, statement)
     written: cst.CSTNode = grid.node
     try:
         check_own_grid(source, rounds.kernel, launch)
@@ -335,13 +340,26 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         written, place = launch.grid, statement
     edits: dict[cst.CSTNode, Edit] = {
         written: writing(smaller),
-        (place if source.enclosing(place) is launch.function else statement): (
-            lambda updated: preceded(updated, [given])
-        ),
+        place: lambda updated: preceded(updated, [given]),
     }
     if keywords:
         edits[launch.node] = giving(source, launch.node, keywords)
     return edits
+
+
+def _counted_at(
+    source: Source, launch: Launch, grid: LaunchGrid, statement: cst.SimpleStatementLine
+) -> cst.CSTNode:
+    """The statement before which the multiprocessors are counted, so that the grid sees them.
+
+    A function that computes the grid sees what the launching one assigns, if it stands in that;
+    else they are counted in it.
+    """
+    around = [*source.ancestors(grid.node)]
+    place = next((a for a in around if isinstance(a, cst.SimpleStatementLine)), statement)
+    own = launch.function.node if launch.function is not None else None
+    inside = source.enclosing(place) is not launch.function and own in around
+    return statement if inside else place
 
 
 def _is_local(view: HostView, extent: cst.BaseExpression) -> bool:
