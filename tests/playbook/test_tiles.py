@@ -6,7 +6,9 @@ import pytest
 
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.provenance import tile_of
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
+from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source
 from tests.support.causal_kernel import PREFIX
 
@@ -583,6 +585,20 @@ def test_a_block_that_has_one_scale_keeps_its_size(entry: str, scale: str, step:
 def test_a_block_whose_number_is_multiplied_by_its_size_may_change(scale: str) -> None:
     found = variants(HEAD + SCALED.format(scale=scale, step="pass"), "blocks-and-warps")
     assert all("BK" in params for params in found)
+
+
+BEHIND_NAMES = """group = k * BK // 64 + tl.arange(0, 1)
+        places = group[:, None] * N + cols[None, :]
+        scale = tl.load(s_ptr + places, mask=cols[None, :] < N)"""
+
+
+@pytest.mark.parametrize("scale", [BY_ELEMENT, BEHIND_NAMES])
+def test_a_block_of_which_all_has_one_groups_scale_does_not_grow(scale: str) -> None:
+    """As AutoAWQ reads it: a block of twice the group has two scales."""
+    for each, grows in ((scale, False), ("scale = 2.0", True)):
+        source = Source(HEAD + SCALED.format(scale=each, step="pass"))
+        (kernel,) = TRITON.kernels(source)
+        assert tile_of(TRITON, source, kernel, "BK").may_grow is grows
 
 
 def test_a_program_that_takes_its_tile_apart_counts_no_blocks() -> None:

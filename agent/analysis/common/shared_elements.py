@@ -59,10 +59,16 @@ def element_for_a_block(flow: Flow) -> cst.Call | None:
 
 
 def _divisions(flow: Flow, call: cst.Call) -> Iterator[cst.BinaryOperation]:
-    """What divides in the places that a load is told, also behind names."""
-    for each in call.args:
-        parts = [each.value, *map(flow.source.resolve, descendants(each.value, cst.Name))]
-        for part in parts:
-            for division in descendants(part, cst.BinaryOperation):
-                if isinstance(division.operator, cst.FloorDivide):
-                    yield division
+    """What divides in the places that a load is told, also behind names that are assigned once."""
+    parts = [each.value for each in call.args]
+    seen: set[str] = set()
+    while parts:
+        part = parts.pop()
+        for division in descendants(part, cst.BinaryOperation):
+            if isinstance(division.operator, cst.FloorDivide):
+                yield division
+        for name in descendants(part, cst.Name):
+            behind = flow.source.resolve(name)
+            if behind is not name and name.value not in seen:
+                seen.add(name.value)
+                parts.append(behind)
