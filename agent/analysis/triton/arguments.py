@@ -7,8 +7,8 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.aliasing import alike, may_share
 from agent.analysis.triton.dialect import ATOMICS, TRITON
-from agent.analysis.triton.host import HostView
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.waiting import check_never_waits
 from agent.syntax import Source, argument, assigned, descendants
@@ -64,10 +64,15 @@ def names_in(node: cst.CSTNode) -> set[str]:
     return {n.value for n in descendants(node, cst.Name)}
 
 
-def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
+def rewritten(source: Source, kernel: Kernel, *, possibly: bool = False) -> tuple[str, ...]:
     """The pointers whose memory a second run would find changed: read or added to, and written.
 
     Two parameters that a launch gives the same tensor count as one.
+
+    Args:
+        source: the file.
+        kernel: one of its kernels.
+        possibly: so do two that are not certainly apart, as an `out` that a caller hands in.
 
     Raises:
         NotApplicable: where a load or store goes is not to be seen, or programs wait for another.
@@ -87,9 +92,13 @@ def rewritten(source: Source, kernel: Kernel) -> tuple[str, ...]:
                 raise NotApplicable(f"line {line} does not show which tensor it touches")
             kind = added if called in ATOMICS else stored if writes else loaded
             kind.add(where)
-    same = alike(source, kernel)
-    seen = {same.get(name, name) for name in loaded | added}
-    again = {name for name in stored if same.get(name, name) in seen} | added
+    if possibly:
+        seen = loaded | added
+        again = {n for n in stored if any(may_share(source, kernel, n, r) for r in seen)} | added
+    else:
+        same = alike(source, kernel)
+        seen = {same.get(name, name) for name in loaded | added}
+        again = {name for name in stored if same.get(name, name) in seen} | added
     return tuple(name for name in run_time(kernel) if name in again)
 
 
@@ -150,17 +159,6 @@ def _multiplied(kernel: Kernel) -> set[str]:
         for side in (operation.left, operation.right)
         if isinstance(side, cst.Name)
     }
-
-
-def alike(source: Source, kernel: Kernel) -> dict[str, str]:
-    """Parameter -> an earlier one that some launch gives the same expression."""
-    found: dict[str, str] = {}
-    for launch in kernel.launches:
-        view = HostView(source, launch)
-        first: dict[str, str] = {}
-        for name, value in launch.arguments.items():
-            found.setdefault(name, first.setdefault(view.identity(value), name))
-    return {name: other for name, other in found.items() if name != other}
 
 
 def _is_index(source: Source, node: cst.CSTNode, names: set[str]) -> bool:

@@ -5,8 +5,9 @@ When: a Triton kernel whose `tl.constexpr` block sizes are integers in this file
     whose block has to hold a row.
 Do: `@triton.autotune` above the kernel: the config it is launched with first, then about ten by
     formula for the architecture; `key=` the parameters that loops run to and indices are compared
-    with; `restore_value=` what the kernel both reads and writes. The launch no longer gives block
-    sizes, warps and stages, and its grid takes the block sizes from `META`.
+    with; `restore_value=` what the kernel both reads and writes, or may: an output that a caller
+    hands in can be an input. The launch no longer gives block sizes, warps and stages, and its grid
+    takes the block sizes from `META`.
 Risk: a block size that a loop adds up in changes the order of the sum. The first call for each new
     value of the key takes as long as compiling and timing every config, seconds; a size that
     changes with every call, as a number of tokens does, makes that the common case.
@@ -182,7 +183,7 @@ def _tuned(
     key = size_parameters(source, kernel)
     if not key:
         raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")
-    restored = rewritten(source, kernel)
+    restored = rewritten(source, kernel, possibly=True)
     first = _present(source, kernel, tiles)
     axes = axes_of(tiles)
     found = [first, *(c for c in configs(source, kernel, axes, sm) if not _same(c, first))]

@@ -9,7 +9,8 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
-from agent.analysis.triton.arguments import alike, rewritten
+from agent.analysis.triton.aliasing import alike
+from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root

@@ -49,3 +49,10 @@ def test_what_is_surely_read_and_written_in_place(load: str, found: set[str]) ->
     source = Source(rows(f"{load}\ntl.store(y_ptr + cols, x, mask=mask)"))
     (kernel,) = TRITON.kernels(source)
     assert updated(source, kernel) == found
+
+
+def test_a_view_is_what_it_is_taken_of() -> None:
+    text = rows("tl.store(y_ptr + cols, x, mask=mask)")
+    launch = "\n\ndef run(x, y, n):\n    rows_kernel[(1,)](x, {y}, n, BLOCK=16)\n"
+    assert written_again(text + launch.format(y="y")) == ()
+    assert written_again(text + launch.format(y="x.view(-1)")) == ("y_ptr",)
