@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.syntax import Source
-from tests.playbook.test_triton_traps import HEAD, apply
+from tests.playbook.test_triton_traps import HEAD, apply, refusal
 
 HALVED = (
     HEAD
@@ -65,3 +65,48 @@ def test_an_output_that_is_new_is_not(line: str, read: str) -> None:
     assert "restore_value" not in tuned
     assert "@triton.autotune" in tuned
     assert Source(tuned).functions
+
+
+# --- more configs for a tuner that had one ------------------------------------------------------
+
+ONE = 'triton.Config({"BLOCK": 1024}, num_warps=4)'
+
+
+def tuned(configs: str, line: str, more: str = "") -> str:
+    text = halved(line).replace(
+        "@triton.jit", f'@triton.autotune(configs={configs}, key=["n"]{more})\n@triton.jit'
+    )
+    grid = 'lambda meta: (triton.cdiv(n, meta["BLOCK"]),)'
+    return text.replace("(triton.cdiv(n, size),)", grid).replace(", n, BLOCK=size)", ", n)")
+
+
+@pytest.mark.parametrize("entry", ["widen-configs", "config-options"])
+@pytest.mark.parametrize(
+    ("configs", "line", "more"),
+    [(f"[{ONE}]", "y = x", ""), (f"[{ONE}]", "pass", ', reset_to_zero=["y_ptr"]')],
+)
+def test_one_config_in_place_is_never_tried(entry: str, configs: str, line: str, more: str) -> None:
+    told = "halve_kernel reads and writes y_ptr, which no tuner restores"
+    assert refusal(entry, tuned(configs, line, more)) == told
+
+
+def test_one_config_that_a_function_makes_is_one() -> None:
+    made = f"\n\ndef made():\n    return [{ONE}]\n\n\n@triton.autotune("
+    text = tuned("made()", "y = x")
+    assert "restore_value" not in apply("config-options", text)  # nobody sees how many there are
+    text = text.replace("@triton.autotune(", made.lstrip())
+    assert "no tuner restores" in refusal("config-options", text)
+
+
+@pytest.mark.parametrize("entry", ["widen-configs", "config-options"])
+@pytest.mark.parametrize(
+    ("configs", "line", "more"),
+    [
+        (f"[{ONE}]", "y = torch.empty_like(x)", ""),
+        (f"[{ONE}]", "y = x", ', restore_value=["y_ptr"]'),
+        (f"[{ONE}, {ONE[:-2]}8)]", "pass", ""),
+    ],
+)
+def test_what_may_be_tried_is(entry: str, configs: str, line: str, more: str) -> None:
+    text = tuned(configs, line, more)
+    assert apply(entry, text) != text

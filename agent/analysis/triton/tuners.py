@@ -14,6 +14,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, argument, descendants, keyword
 
@@ -73,8 +74,11 @@ def shown_of_tuned(source: Source, shown: Mapping[str, int]) -> Iterator[str]:
 
 def _count(source: Source, tuner: cst.BaseExpression) -> int:
     """How many configs a tuner lists; 0 where that is not to be seen."""
-    given = argument(tuner, 0, "configs") if isinstance(tuner, cst.Call) else None
+    given = _configs(source, tuner) if isinstance(tuner, cst.Call) else None
     listed = source.resolve(given) if given is not None else None
+    if isinstance(listed, cst.Call) and (made := source.function_of(listed.func)) is not None:
+        returned = list(descendants(made.node.body, cst.Return))
+        listed = returned[0].value if len(returned) == 1 else None
     if isinstance(listed, cst.List | cst.Tuple):
         return _length(listed)
     count, loop = 1, listed.for_in if isinstance(listed, cst.ListComp) else None
@@ -148,10 +152,15 @@ def tuner_of(source: Source, kernel: Kernel) -> cst.Call:
 
 def config_lists(source: Source, kernel: Kernel) -> tuple[cst.BaseExpression, ...]:
     """What is given as configs to each tuner of a kernel, whoever wrote that tuner."""
+    found = (_configs(source, call) for call in _tuners(source, kernel))
+    return tuple(given for given in found if given is not None)
+
+
+def _tuners(source: Source, kernel: Kernel) -> tuple[cst.Call, ...]:
+    """The calls that tune a kernel, whoever wrote what they call."""
     above = source.decorator(kernel.function, "triton.autotune")
     tuners = ([above.decorator] if above is not None else []) + list(_others(source, kernel))
-    calls = [call for call in map(source.resolve, tuners) if isinstance(call, cst.Call)]
-    return tuple(given for call in calls if (given := _configs(source, call)) is not None)
+    return tuple(call for call in map(source.resolve, tuners) if isinstance(call, cst.Call))
 
 
 def _configs(source: Source, tuner: cst.Call) -> cst.BaseExpression | None:
@@ -173,6 +182,38 @@ def check_any_will_do(source: Source, tuner: cst.Call) -> None:
         raise NotApplicable(f"the tuner at line {line} hides arguments behind a `*`")
     if keyword(tuner, "prune_configs_by") is not None:
         raise NotApplicable(f"the tuner at line {line} leaves out configs by the sizes of a launch")
+
+
+def check_restored(
+    source: Source, kernel: Kernel, tuner: cst.Call, *, possibly: bool = False
+) -> None:
+    """Raise `NotApplicable` where a launch that is tuned leaves other results than one that is not.
+
+    `reset_to_zero` does not do: what was not zero before is then lost in such a launch.
+
+    Args:
+        source: the file.
+        kernel: one of its kernels.
+        tuner: the call that tunes it.
+        possibly: so may tensors be that are not certainly apart.
+    """
+    listed = keyword(tuner, "restore_value")
+    told = listed.elements if isinstance(listed, cst.List | cst.Tuple) else ()
+    restored = {source.code(element.value)[1:-1] for element in told}
+    for name in rewritten(source, kernel, possibly=possibly):
+        if name not in restored:
+            raise NotApplicable(f"{kernel.name} reads and writes {name}, which no tuner restores")
+
+
+def check_may_try(source: Source, kernel: Kernel) -> None:
+    """Raise `NotApplicable` where more configs make a tuner try any, which leaves other results.
+
+    A tuner of one config runs none twice. One of several does already: where it restores nothing,
+    its author knows the tensors to be apart, or has a hook reset them.
+    """
+    for tuner in _tuners(source, kernel):
+        if _count(source, tuner) == 1:
+            check_restored(source, kernel, tuner, possibly=True)
 
 
 def key_of(source: Source, tuner: cst.Call) -> tuple[cst.List, tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """Let Triton's tuner try each config with other warps or stages, too.
 
 When: a Triton kernel under `@triton.autotune` or a tuner of a library's own that is given configs
-    as that is, however they are made: a list, a comprehension, a function of the package.
+    as that is, however they are made: a list, a comprehension, a function of the package. Not the
+    one config of a kernel that may work in place without `restore_value`: it was never tried.
 Do: `configs=MADE` -> each of them as it is and with one more number of warps, or of stages for a
     kernel with `tl.dot`; sweep that number. Nothing need be known of the constants.
 Risk: none to results. Tuning takes up to twice as long, once for each key.
@@ -22,7 +23,7 @@ from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.tuners import config_lists, other_tuner, why_tuned
+from agent.analysis.triton.tuners import check_may_try, config_lists, other_tuner, why_tuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, writing
@@ -125,6 +126,15 @@ def _tuned(subject: Subject) -> list[tuple[Kernel, tuple[cst.BaseExpression, ...
         whose = (other_tuner(source, k) or f"a tuner tunes {k.name}" for k in tuned)
         reasons = [f"{tunes}, which does not show its configs" for tunes in whose]
         raise all_refuse(reasons, "no launched kernel is autotuned")
+    refused: list[str] = []
+    for each in tuple(found):
+        try:
+            check_may_try(source, each[0])
+        except NotApplicable as reason:
+            refused.append(str(reason))
+            found.remove(each)
+    if not found:
+        raise all_refuse(refused, "")
     return found
 
 

@@ -25,15 +25,15 @@ from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.arguments import names_in, rewritten, size_parameters
+from agent.analysis.triton.arguments import names_in, size_parameters
 from agent.analysis.triton.dialect import ROUNDING
-from agent.analysis.triton.tuners import key_of, tuner_of
+from agent.analysis.triton.tuners import check_restored, key_of, tuner_of
 from agent.launches import ObservedLaunch, power_of_two
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.tuning_key import LaunchSize, bucketed, program_counts
-from agent.syntax import Source, descendants, keyword
+from agent.syntax import Source, descendants
 
 
 class TuningKey(OfEachKernel):
@@ -110,7 +110,7 @@ def cap_kernel(
         """Put what the key leaves out into it."""
         source = subject.source
         tuner = tuner_of(source, kernel)
-        _check_restored(source, kernel, tuner)
+        check_restored(source, kernel, tuner)
         key = key_of(source, tuner)[1]
         sizes = [LaunchSize(n, n) for n in size_parameters(source, kernel) if n not in key]
         sizes += program_counts(source, kernel)
@@ -124,20 +124,6 @@ def cap_kernel(
             where = "of those that the tests launch " if seen else ""
             raise NotApplicable(f"the key of {kernel.name} tells all sizes {where}apart")
         return bucketed(source, kernel, sizes, instead=False)
-
-
-def _check_restored(source: Source, kernel: Kernel, tuner: cst.Call) -> None:
-    """Raise `NotApplicable` where a launch that is tuned leaves other results than one that is not.
-
-    More launches are tuned with more in the key. `reset_to_zero` does not do: what was not zero
-    before is then lost in them.
-    """
-    listed = keyword(tuner, "restore_value")
-    told = listed.elements if isinstance(listed, cst.List | cst.Tuple) else ()
-    restored = {source.code(element.value)[1:-1] for element in told}
-    for name in rewritten(source, kernel):
-        if name not in restored:
-            raise NotApplicable(f"{kernel.name} reads and writes {name}, which no tuner restores")
 
 
 def _decides(size: LaunchSize, key: Iterable[str], seen: Iterable[ObservedLaunch]) -> bool:

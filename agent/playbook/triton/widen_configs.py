@@ -1,7 +1,8 @@
 """Give an autotuned kernel more configs to choose from.
 
 When: a Triton kernel under `@triton.autotune` whose configs are listed in this file, one
-    `triton.Config` each. Not a list that a function or a comprehension makes.
+    `triton.Config` each. Not a list that a function or a comprehension makes, nor the one config of
+    a kernel that may work in place without `restore_value`: it was never tried.
 Do: append about ten configs by formula for the architecture, behind those that are there. Constants
     that are no block sizes, such as a group of programs, stay what most configs set.
 Risk: a block size that a loop adds up in changes the order of the sum. Tuning takes longer, in
@@ -35,7 +36,7 @@ from agent.analysis.triton.configs import (
     configs,
 )
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.tuners import other_tuner
+from agent.analysis.triton.tuners import check_may_try, other_tuner
 from agent.playbook.base import REORDERED, OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.elements import with_elements
@@ -118,6 +119,7 @@ class Listed:
 
 def _widened(source: Source, kernel: Kernel, sm: int) -> dict[cst.CSTNode, Edit]:
     listed = _listed(source, kernel)
+    check_may_try(source, kernel)
     axes, held = _axes(source, kernel, listed.configs)
     has_dot = TRITON.has_dot(source, kernel)
     present = {_key(config, has_dot) for config in listed.configs}
