@@ -187,6 +187,22 @@ def test_a_local_that_only_sized_the_launch_goes() -> None:
     assert 'triton.Config({"BLOCK": 512}, num_warps=8),' in tuned
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "grid = (triton.cdiv(n, SIZE),)\n    n = n // 2",
+        "blocks = triton.cdiv(n, SIZE)\n    n = n // 2\n    grid = lambda META: (blocks,)",
+        "grid = (triton.cdiv(sizes[0], SIZE),)\n    sizes[0] = 3",
+    ],
+)
+def test_a_grid_that_would_be_computed_from_other_values_later(lines: str) -> None:
+    launch = f"    sizes = [n]\n    {lines}\n    scale_kernel[grid](x, y, x.numel(), SIZE)\n"
+    assert "changes between the grid and line" in refusal("add-autotune", scale("", launch=launch))
+    before = lines.rpartition("n = n // 2")[0].rstrip() or lines.partition("\n")[0]
+    if "lambda" not in lines and "sizes" not in lines:
+        apply("add-autotune", scale("", launch=launch.replace(lines, before)))
+
+
 def test_kernels_that_share_a_constant_are_tuned_together(tmp_path: Path) -> None:
     text = scale("SIZE", launch=LAUNCH + LAUNCH.replace("scale_kernel", "negate_kernel"))
     text = text.replace("    scale_kernel[", "    x = x.clone()\n    scale_kernel[").replace(

@@ -26,14 +26,18 @@ def grid_from_meta(
     """The edits that let a launch's grid take tile sizes from the config, where it uses them.
 
     Raises:
-        NotApplicable: the grid is not to be seen, or serves another kernel as well.
+        NotApplicable: the grid is not to be seen, serves another kernel as well, or is computed
+            from what has another value at the launch, where a function of the config is asked.
     """
     grid = HostView(source, launch).grid
     constants = {x.node: t.constant for t in tiles for x in t.literals}
     meta = grid.meta or META
-    texts = [_with_meta(source, extent, constants, meta) for extent in grid.extents]
+    moved: list[cst.BaseExpression] = [] if grid.meta is not None else [*grid.extents]
+    texts = [_with_meta(source, extent, constants, meta, moved) for extent in grid.extents]
     if all(text is None for text in texts):
         return {}
+    for expression in moved:
+        check_unchanged(source, launch, expression)
     values = [t or source.code(e) for t, e in zip(texts, grid.extents, strict=True)]
     comma = "," if len(values) == 1 else ""
     listed = f"({', '.join(values)}{comma})"
@@ -55,8 +59,12 @@ def _with_meta(
     expression: cst.BaseExpression,
     constants: Mapping[cst.Integer, str],
     meta: str,
+    moved: list[cst.BaseExpression],
 ) -> str | None:
-    """The text of an extent with tile sizes from the config; None when it uses none."""
+    """The text of an extent with tile sizes from the config; None when it uses none.
+
+    What it takes from elsewhere, because a name stands for it, is added to `moved`.
+    """
     if isinstance(expression, cst.Integer):
         return None
     renamed: dict[cst.CSTNode, str] = {}
@@ -65,8 +73,9 @@ def _with_meta(
         if isinstance(behind, cst.Integer) and behind in constants:
             renamed[name] = f'{meta}["{constants[behind]}"]'
         elif behind is not name and not isinstance(behind, cst.Integer):
-            inner = _with_meta(source, behind, constants, meta)
+            inner = _with_meta(source, behind, constants, meta, moved)
             if inner is not None:
+                moved.append(behind)
                 renamed[name] = inner if behind is expression else f"({inner})"
     for number in descendants(expression, cst.Integer):
         if number in constants:
@@ -119,22 +128,16 @@ def count_at(source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseE
         or (grid.meta and any(n.value == grid.meta for n in descendants(at_launch, cst.Name)))
     ):
         raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
-    check_unchanged(source, launch, grid, extent)
+    if grid.meta is None:
+        check_unchanged(source, launch, extent)
     return source.code(at_launch)
 
 
-def check_unchanged(
-    source: Source, launch: Launch, grid: LaunchGrid, extent: cst.BaseExpression
-) -> None:
-    """Raise `NotApplicable` where an extent may have another value when the kernel is launched.
-
-    What a function computes from the config is computed then.
-    """
-    apart = not any(around is launch.node for around in source.ancestors(grid.node))
-    if grid.meta is None and (
-        not holds_at(source, extent, launch.node) or (apart and changeable(extent))
-    ):
-        code, line = source.code(extent), source.line(launch.node)
+def check_unchanged(source: Source, launch: Launch, expression: cst.BaseExpression) -> None:
+    """Raise `NotApplicable` unless a part of a grid has the same value where the launch stands."""
+    apart = not any(around is launch.node for around in source.ancestors(expression))
+    if not holds_at(source, expression, launch.node) or (apart and changeable(expression)):
+        code, line = source.code(expression), source.line(launch.node)
         raise NotApplicable(f"`{code}` changes between the grid and line {line}")
 
 

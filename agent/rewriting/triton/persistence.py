@@ -318,7 +318,8 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         computed = extent is None or grid.meta in names_in(extent) or _is_local(view, extent)
         if extent is None or computed or not is_pure(source, extent, COMPUTED):
             raise NotApplicable(f"the grid at line {line} is computed from the config or by calls")
-        check_unchanged(source, launch, grid, extent)
+        if grid.meta is None:
+            check_unchanged(source, launch, extent)
         keywords[own.name] = source.code(extent)
     statement = statement_of(source, launch)
     check_builtins(source, launch.node, "min")
@@ -336,7 +337,7 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
         if grid.meta is not None or not all(is_pure(source, e, COMPUTED) for e in grid.extents):
             raise
         for extent in grid.extents:
-            check_unchanged(source, launch, grid, extent)
+            check_unchanged(source, launch, extent)
         written, place = launch.grid, statement
     edits: dict[cst.CSTNode, Edit] = {
         written: writing(smaller),
