@@ -500,6 +500,37 @@ def test_a_block_whose_tail_nothing_masks_only_shrinks() -> None:
     assert [p["factor"] for p in variants(text, "scaled-blocks")] == [0.5, 0.25]
 
 
+def test_a_part_of_a_block_is_never_more_than_the_block() -> None:
+    """A product takes 16 elements at least, or its own fewer; what is none of a product, one."""
+    product = """\
+@triton.jit
+def product(a_ptr, b_ptr, K, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+    for k in range(0, K, BLOCK):
+        ks = k + i
+        a = tl.load(a_ptr + i[:, None] * K + ks[None, :], mask=ks[None, :] < K, other=0.0)
+        total += tl.dot(a, tl.trans(a))
+    tl.store(b_ptr + i[:, None] * BLOCK + i[None, :], total)
+
+
+def square(a, b, K):
+    size = settings(K)
+    product[(1,)](a, b, K, BLOCK=size)
+
+
+"""
+    copying = f"{COPY}def run(x, y, n):\n    block = settings(n)\n{LAUNCHED}"
+    assert "    block = max(block // 2, 1)\n    grid" in scaled(product + copying, 0.5)
+    text = copying.replace(
+        "x = tl.load", "tl.dot(offsets[:, None], offsets[None, :])\n    x = tl.load"
+    )
+    halved = scaled(text, 0.5)
+    assert "    block = max(block // 2, min(block, 16))\n    grid" in halved
+    assert "    block = max(block // 4, min(block, 16))\n    grid" in scaled(halved, 0.25)
+    assert halved.count("max(") == scaled(halved, 0.25).count("max(") == 1
+
+
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [

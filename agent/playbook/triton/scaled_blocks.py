@@ -127,12 +127,27 @@ def _tiles(subject: Subject) -> list[ComputedTile]:
 
 
 def _text(source: Source, tile: ComputedTile, factor: float) -> str:
-    """The statement: a tile has an element at least, and no more than Triton takes."""
+    """The statement: a tile has an element at least, and no more than Triton takes.
+
+    That of a product has as many as its own size, where that is less than the least of one now.
+    """
     name = tile.name
     if factor > 1:
         return f"{name} = min({factor:g} * {name}, {MOST_ELEMENTS})"
-    dots = any(TRITON.has_dot(source, kernel) for kernel in TRITON.launched(source))
-    return f"{name} = max({name} // {1 / factor:g}, {SMALLEST_DOT if dots else 1})"
+    least = f"min({name}, {SMALLEST_DOT})" if _is_of_product(source, tile) else "1"
+    return f"{name} = max({name} // {1 / factor:g}, {least})"
+
+
+def _is_of_product(source: Source, tile: ComputedTile) -> bool:
+    """Whether some kernel with a `tl.dot` is given the size."""
+    function = source.enclosing(tile.place)
+    return any(
+        launch.function is function
+        and any(isinstance(v, cst.Name) and v.value == tile.name for v in launch.arguments.values())
+        for kernel in TRITON.launched(source)
+        if TRITON.has_dot(source, kernel)
+        for launch in kernel.launches
+    )
 
 
 def _scaling(source: Source, tile: ComputedTile) -> cst.SimpleStatementLine | None:
@@ -153,9 +168,10 @@ def _factor(source: Source, tile: ComputedTile) -> float:
 
 def _scaled_by(source: Source, tile: ComputedTile, line: cst.SimpleStatementLine) -> float | None:
     text, name = source.code(line.body[0]), re.escape(tile.name)
+    least = rf"(?:1|{SMALLEST_DOT}|min\({name}, {SMALLEST_DOT}\))"
     if grown := re.fullmatch(rf"{name} = min\((\d+) \* {name}, {MOST_ELEMENTS}\)", text):
         return float(grown[1])
-    if shrunk := re.fullmatch(rf"{name} = max\({name} // (\d+), (1|{SMALLEST_DOT})\)", text):
+    if shrunk := re.fullmatch(rf"{name} = max\({name} // (\d+), {least}\)", text):
         return 1 / float(shrunk[1])
     return None
 
