@@ -467,6 +467,30 @@ def test_a_row_is_even_where_it_fills_its_block(tmp_path: Path) -> None:
     agree("log_softmax", [[[3, 64]], [[3, 65]], [[2, 2]]], old, new, tmp_path)
 
 
+def test_a_comparison_whose_method_is_called_is_relaxed_as_a_whole(tmp_path: Path) -> None:
+    old = playbook.get("warps-by-row").before
+    start = old.index("    tl.store(")
+    line = "    y = y * (cols < n_cols).to(tl.float32)\n"
+    old = old[:start] + line + old[start:]
+    new = apply("even-blocks", old)
+    assert "((cols < n_cols) | EVEN_COLS).to(tl.float32)" in new
+    agree("log_softmax", [[[3, 64]], [[3, 65]]], old, new, tmp_path)
+
+
+@pytest.mark.parametrize(("block", "told"), [("", True), (', "COLS": 256', False)])
+def test_a_block_that_only_its_default_gives_is_told_no_heuristic(block: str, told: bool) -> None:
+    text = playbook.get("tuning-key").before.replace(
+        "COLS: tl.constexpr", "COLS: tl.constexpr = 256"
+    )
+    text = text.replace(', "COLS": 1024', block).replace(', "COLS": 256', block)
+    if told:
+        given = "triton.cdiv(n_cols, 256)"
+        text = text.replace('triton.cdiv(n_cols, META["COLS"])', given)
+    new = apply("even-blocks", text)
+    assert "EVEN_ROWS" in new
+    assert ("EVEN_COLS" in new) != told
+
+
 def test_rows_in_registers_can_be_even_too(tmp_path: Path) -> None:
     old = playbook.get("row-in-registers").before
     new = apply("even-blocks", apply("row-in-registers", old))
@@ -890,6 +914,17 @@ def test_descriptors_are_for_hopper_and_later() -> None:
 
 
 # --- small ones ---------------------------------------------------------------------------------
+
+
+def test_a_kernel_computes_no_warps_by_another_min() -> None:
+    text = playbook.get("warps-by-row").before
+    elsewhere = text.replace(
+        "    BLOCK = triton.next_power_of_2(n_cols)\n", "    BLOCK = block(n_cols)\n"
+    )
+    assert 'lambda args: min(max(args["BLOCK"]' in apply("warps-by-row", elsewhere)
+    for own in ("from torch import min", "def max(x):\n    return x"):
+        changed = elsewhere.replace("import triton\n", f"{own}\nimport triton\n", 1)
+        assert "is a name of the file's own" in refusal("warps-by-row", changed)
 
 
 def test_rows_hold_what_passes_share() -> None:

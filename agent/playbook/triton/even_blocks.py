@@ -26,10 +26,11 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.program_ids import unused
+from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
-from agent.syntax import Source, descendants
+from agent.syntax import Source, argument, descendants
 
 FLAG = "EVEN_"
 
@@ -197,7 +198,9 @@ def _check(source: Source, kernel: Kernel, bounded: Bounded) -> None:
         if bounded.length not in launch.arguments:
             raise NotApplicable(f"the launch at line {line} does not give {bounded.length}")
         for constant in (bounded.block, bounded.end):
-            if constant is not None and constant not in launch.arguments and not tuned:
+            if constant is None or constant in launch.arguments:
+                continue
+            if not tuned or not _is_configured(source, kernel, constant):
                 raise NotApplicable(f"the launch at line {line} does not give {constant}")
         view = HostView(source, launch)
         axis = bounded.axis
@@ -208,9 +211,37 @@ def _check(source: Source, kernel: Kernel, bounded: Bounded) -> None:
             )
 
 
+def _is_configured(source: Source, kernel: Kernel, constant: str) -> bool:
+    """Whether every config of a tuned kernel gives a constant, as it must where nothing else does.
+
+    Its default, which no heuristic is told, may do instead.
+    """
+    if next(p.default is None for p in kernel.function.parameters if p.name.value == constant):
+        return True
+    for given in config_lists(source, kernel):
+        listed = source.resolve(given)
+        if not isinstance(listed, cst.List | cst.Tuple):
+            return False
+        if not all(_gives(element.value, constant) for element in listed.elements):
+            return False
+    return True
+
+
+def _gives(config: cst.BaseExpression, constant: str) -> bool:
+    """Whether a `triton.Config({"BLOCK": 64})` gives a constant."""
+    table = argument(config, 0, "kwargs") if isinstance(config, cst.Call) else None
+    return isinstance(table, cst.Dict) and any(
+        isinstance(element, cst.DictElement)
+        and isinstance(element.key, cst.SimpleString)
+        and element.key.raw_value == constant
+        for element in table.elements
+    )
+
+
 def _relaxed(source: Source, node: cst.Comparison, flag: str) -> Edit:
     around = next(source.ancestors(node))
-    operand = isinstance(around, cst.BinaryOperation | cst.UnaryOperation | cst.Subscript)
+    tighter = cst.Attribute | cst.BinaryOperation | cst.Subscript | cst.UnaryOperation
+    operand = isinstance(around, tighter)
 
     def edit(comparison: cst.Comparison) -> cst.BaseExpression:
         paren = {"lpar": [cst.LeftParen()], "rpar": [cst.RightParen()]}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON, WRAPPERS
@@ -88,7 +89,13 @@ class OnKernel(KernelOptions):
         return self.computing({name: str(value) for name, value in options.items()})
 
     def computing(self, options: Mapping[str, str]) -> dict[cst.CSTNode, Edit]:
-        """The edits that compute options from `args`, the launch's arguments by their names."""
+        """The edits that compute options from `args`, the launch's arguments by their names.
+
+        Raises:
+            NotApplicable: the file calls something else `min` or `max`, which they use.
+        """
+        called = [n for n in ("max", "min") if any(f"{n}(" in text for text in options.values())]
+        check_builtins(self.source, self.kernel.function.node, *called)
         present = _own_heuristics(self.source, self.kernel)
         edits: dict[cst.CSTNode, Edit] = {
             present[name]: writing(text)
