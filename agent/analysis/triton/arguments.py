@@ -15,6 +15,8 @@ from agent.syntax import Source, argument, assigned, descendants
 
 TL = "triton.language."
 POINTERS = (f"{TL}load", f"{TL}store", *ATOMICS)
+RANDOM = tuple(f"{TL}{name}" for name in ("rand", "rand4x", "randint", "randn", "randn4x"))
+"""What an index is only the seed of: a number that is compared with it is no size."""
 DESCRIBED = (f"{TL}make_tensor_descriptor", f"{TL}make_block_ptr")
 
 
@@ -162,7 +164,7 @@ def _multiplied(kernel: Kernel) -> set[str]:
 
 
 def _is_index(source: Source, node: cst.CSTNode, names: set[str]) -> bool:
-    if any(True for _ in TRITON.find(source, node, TRITON.loads)):
+    if any(True for _ in TRITON.find(source, node, (*TRITON.loads, *RANDOM))):
         return False
     counting = {*TRITON.iotas, *TRITON.program_ids}
     return bool(names_in(node) & names) or any(True for _ in TRITON.find(source, node, counting))

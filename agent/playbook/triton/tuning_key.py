@@ -114,6 +114,7 @@ def cap_kernel(
         key = key_of(source, tuner)[1]
         sizes = [LaunchSize(n, n) for n in size_parameters(source, kernel) if n not in key]
         sizes += program_counts(source, kernel)
+        sizes = [s for s in sizes if all(s.is_whole(source, x) for x in kernel.launches)]
         seen = [launch for launch in subject.launches if launch.kernel == kernel.name]
         if seen:
             sizes = [size for size in sizes if _decides(size, key, seen)]

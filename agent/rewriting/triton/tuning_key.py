@@ -6,6 +6,7 @@ what it gives for the size.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,13 +14,14 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
+from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.host import HostView, launches_in_sight, triton_module
 from agent.analysis.triton.tuners import key_of, tuner_of
 from agent.launches import ObservedLaunch
 from agent.rewriting.triton.edits import Edit, free_name, giving, with_parameters
-from agent.syntax import Source
+from agent.syntax import Source, descendants
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class LaunchSize:
             return launch.integers.get(self.parameter)
         return launch.grid[self.axis] if self.axis < len(launch.grid) else None
 
+    def is_whole(self, source: Source, launch: Launch) -> bool:
+        """Whether nothing shows that it may be `None`, or no integer, which has no power of two."""
+        given = launch.arguments.get(self.parameter) if self.parameter else None
+        return given is None or _is_whole(source, launch, given)
+
     def given(self, source: Source, launch: Launch) -> cst.BaseExpression:
         """What a launch says it is. Raises `NotApplicable` where it cannot be said twice."""
         found = launch.arguments.get(self.parameter) if self.parameter else None
@@ -44,9 +51,44 @@ class LaunchSize:
         line = source.line(launch.node)
         if found is None:
             raise NotApplicable(f"the launch at line {line} does not show {self.name}")
+        if not self.is_whole(source, launch):
+            raise NotApplicable(f"`{source.code(found)}` at line {line} may be no integer")
         if not is_pure(source, found, ROUNDING):
             raise NotApplicable(f"`{source.code(found)}` at line {line} may not be computed twice")
         return found
+
+
+def _is_whole(source: Source, launch: Launch, given: cst.BaseExpression) -> bool:
+    match value := value_of(source, given):
+        case cst.Float() | cst.Name(value="None") | cst.BinaryOperation(operator=cst.Divide()):
+            return False
+        case cst.BinaryOperation(left=one, right=other) | cst.IfExp(body=one, orelse=other):
+            return _is_whole(source, launch, one) and _is_whole(source, launch, other)
+        case cst.Name(value=name):
+            parameters = launch.function.parameters if launch.function is not None else ()
+            return all(
+                _takes_integers(source, launch, p) for p in parameters if p.name.value == name
+            )
+        case cst.Call():
+            return source.name(value.func) != "builtins.float"
+    return True
+
+
+def _takes_integers(source: Source, launch: Launch, parameter: cst.Param) -> bool:
+    """Whether nothing shows that a function may be given something else, and keep it."""
+    assert launch.function is not None
+    name, default = parameter.name.value, parameter.default
+    if isinstance(default, cst.Name) and default.value == "None":
+        asked = (f"{name} is None", f"not {name}")
+        filled = (c for c in descendants(launch.function.node.body, cst.If)
+                  if source.code(c.test) in asked and binds(c.body, name))  # fmt: skip
+        return any(filled)
+    said = source.code(parameter.annotation.annotation) if parameter.annotation else ""
+    return (
+        not isinstance(default, cst.Float)
+        and "float" not in said
+        and not re.search("None|Optional", said)
+    )
 
 
 def program_counts(source: Source, kernel: Kernel) -> tuple[LaunchSize, ...]:
