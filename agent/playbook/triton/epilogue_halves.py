@@ -22,6 +22,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
 from agent.analysis.triton.program_ids import unused
+from agent.analysis.triton.tile_axes import is_broadcast
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
@@ -126,6 +127,8 @@ def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     own = statement in getattr(body, "body", ())
     if not isinstance(statement, cst.SimpleStatementLine) or value is None or not own:
         raise NotApplicable(f"the store at line {source.line(call)} is no statement of its own")
+    if is_broadcast(source, kernel, value):
+        raise NotApplicable(f"line {source.line(call)} stores no whole tile, but broadcasts one")
     lines = _lines(source, kernel, access, value, language(source, kernel))
     return {statement: lambda updated: preceded(updated, lines, keep=False)}
 

@@ -14,6 +14,7 @@ from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root
+from agent.analysis.triton.tile_axes import is_broadcast
 from agent.analysis.triton.tiles import LOAD, STORE, Dimension, TileAccess, tile_access
 from agent.rewriting.common.formatting import STEP, NewCall, Place, laid_out
 from agent.rewriting.triton.descriptors import Layout, branching, replaced
@@ -64,6 +65,8 @@ def usable(source: Source, kernel: Kernel, call: cst.Call) -> TileAccess:
     value = argument(call, 1, "value") if source.name(call.func) == STORE else None
     if value is not None and is_scalar(source, value):
         raise NotApplicable(f"line {line} stores a number, not a tile")
+    if value is not None and is_broadcast(source, kernel, value):
+        raise NotApplicable(f"line {line} stores a row or a column, broadcast to a tile")
     if keyword(call, "volatile") is not None:
         raise NotApplicable(f"line {line} is volatile")
     stores = [root(source, kernel, c.args[0].value) if c.args else None
