@@ -859,6 +859,26 @@ def test_an_exponent_that_is_scaled_in_place_or_a_scale_itself_is_left_alone(lin
     assert f"line 13 of softmax_kernel gives `{line.removeprefix('score = ')}`" in said
 
 
+@pytest.mark.parametrize(
+    ("loaded", "reason"),
+    [
+        ("x", "scales `x`, which may have 16 bits"),
+        ("x.to(tl.float16)", "scales `x.to(tl.float16)`, which may have 16 bits"),
+        ("tl.where(cols > 3, x, 0.0)", "which may have 16 bits"),
+        ("x.to(tl.float32)", ""),
+        ("(x * x.to(tl.float32))", ""),
+    ],
+)
+def test_a_product_of_16_bits_gets_no_larger(loaded: str, reason: str) -> None:
+    text = playbook.get("folded-exp2").before.replace("x * scale", f"{loaded} * scale")
+    assert apply("folded-exp2", text)  # `tl.exp` takes 32 bits, which these have then
+    text = text.replace("tl.exp(score - largest)", "tl.exp((score - largest).to(tl.float32))")
+    if reason:
+        assert reason in refusal("folded-exp2", text)
+    else:
+        assert "tl.exp2(" in apply("folded-exp2", text)
+
+
 def test_a_name_that_may_be_an_exponent_or_not_is_none(tmp_path: Path) -> None:
     """What is stored has its scale taken back, or has none: in two branches nobody can tell."""
     stored = "tl.store(y_ptr + row * n_cols + cols, score, mask=cols < n_cols)"

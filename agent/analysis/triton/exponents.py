@@ -16,7 +16,7 @@ from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
-from agent.syntax import Source, argument, assigned, descendants, positional
+from agent.syntax import Source, argument, assigned, descendants, keyword, positional
 
 TL = "triton.language."
 EXP = (f"{TL}exp", f"{TL}math.exp")
@@ -29,6 +29,7 @@ VALUES: Mapping[str, tuple[tuple[int, str], ...]] = {
 """Functions that give one of some arguments: where those are, and their names."""
 FILLED = {f"{TL}full": (1, "value")}
 ZEROS = f"{TL}zeros"
+WIDE = (f"{TL}float32", f"{TL}float64")
 LOOKED_FOR = "looks for exponents with a scale, as in tl.exp(x * scale - m)"
 """What a refusal begins with."""
 NEGLIGIBLE = -1e4
@@ -47,6 +48,10 @@ class Exponents:
     """The scalar factors that the exponents are multiplied by: `sm_scale` of `dot * sm_scale`."""
     outside: list[cst.Name] = field(default_factory=list)
     """Where an exponent is used for anything else; its scale has to be taken back there."""
+    _scaled: list[cst.BaseExpression] = field(default_factory=list)
+    """What the scales are factors of."""
+    _promoted: bool = False
+    """A cast makes 32 bits of what is scaled, which `tl.exp` takes; without one it has them."""
     _in_place: list[cst.BaseExpression] = field(default_factory=list)
     """What is multiplied by its scale where it is, as `qk` of `qk *= sm_scale`."""
     _seen: set[cst.CSTNode] = field(default_factory=set)
@@ -81,6 +86,7 @@ class Exponents:
         if not found.scales:
             raise NotApplicable(f"{LOOKED_FOR}, and those of {kernel.name} have none")
         found._check_scaled()
+        found._check_bits()
         found._look_around(body)
         return found
 
@@ -108,6 +114,7 @@ class Exponents:
                         raise self._refusal(node)
                     self._trace(value)
             case cst.Call(func=cst.Attribute(value=value, attr=cst.Name(value="to"))):
+                self._promoted = True
                 self._trace(value)
             case _:
                 raise self._refusal(node)
@@ -126,6 +133,7 @@ class Exponents:
                     is_scalar(self.source, scale)
                 ):
                     self.scales[scale] = None
+                    self._scaled.append(target)
                     self._in_place.append(target)
                 case cst.AugAssign(operator=cst.SubtractAssign()):
                     self._trace_name(cst.ensure_type(definition.target, cst.Name))
@@ -139,6 +147,7 @@ class Exponents:
         for scale, other in ((right, left), (left, right)):
             if is_scalar(self.source, scale) and not isinstance(other, cst.Float | cst.Integer):
                 self.scales[scale] = None
+                self._scaled.append(other)
                 return
         raise self._refusal(node)
 
@@ -179,6 +188,52 @@ class Exponents:
             for name in descendants(node, cst.Name):
                 if name.value in self._names and not self._open.isdisjoint(self._definitions(name)):
                     raise self._refusal(next(self.source.ancestors(node)))
+
+    def _check_bits(self) -> None:
+        """Refuse where a product may have 16 bits: it is larger by half, and overflows earlier."""
+        for node in self._scaled if self._promoted else ():
+            if self._may_be_half(node, frozenset()):
+                line, code = self.source.line(node), self.source.code(node)
+                raise NotApplicable(
+                    f"line {line} of {self.kernel.name} scales `{code}`, which may have 16 bits"
+                )
+
+    def _may_be_half(self, node: cst.BaseExpression, seen: frozenset[cst.CSTNode]) -> bool:
+        """Whether a tile may have 16 bits; a number does not decide what a tile with it has."""
+
+        def all_may(*parts: cst.BaseExpression) -> bool:
+            tiles = [part for part in parts if not is_scalar(self.source, part)]
+            return all(self._may_be_half(part, seen) for part in tiles)
+
+        match node:
+            case cst.Name():
+                try:
+                    found = [each for each in self._definitions(node) if each not in seen]
+                except NotApplicable:
+                    return True
+                seen |= {*found}
+                return any(
+                    all_may(each.target, each.value)
+                    if isinstance(each, cst.AugAssign)
+                    else self._may_be_half(cst.ensure_type(each, cst.Assign).value, seen)
+                    for each in found
+                )
+            case cst.BinaryOperation(left=left, right=right):
+                return all_may(left, right)
+            case cst.UnaryOperation(expression=operand) | cst.Subscript(value=operand):
+                return self._may_be_half(operand, seen)
+            case cst.Call(func=cst.Attribute(attr=cst.Name(value="to")), args=[cst.Arg(value=to)]):
+                return self.source.name(to) not in WIDE
+            case cst.Call():
+                called = TRITON.called(self.source, node) or ""
+                said = keyword(node, "out_dtype" if called in TRITON.dots else "dtype")
+                if called in TRITON.dots:
+                    return said is not None and self.source.name(said) not in WIDE
+                if called in TRITON.accumulators:
+                    return said is None or self.source.name(said) not in WIDE
+                if called in (*VALUES, *TRITON.arithmetic, f"{TL}sum", f"{TL}trans"):
+                    return all_may(*(arg.value for arg in node.args))
+        return True
 
     def _look_around(self, body: cst.CSTNode) -> None:
         """Find the uses of exponents that are no part of an exponent."""
