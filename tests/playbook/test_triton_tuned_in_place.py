@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from agent.syntax import Source
@@ -65,6 +67,51 @@ def test_an_output_that_is_new_is_not(line: str, read: str) -> None:
     assert "restore_value" not in tuned
     assert "@triton.autotune" in tuned
     assert Source(tuned).functions
+
+
+# --- what requires gradients --------------------------------------------------------------------
+
+
+def in_graph(text: str) -> bool:
+    tuned = apply("add-autotune", text)
+    assert 'restore_value=["y_ptr"]' in tuned
+    wrapped = re.search(r"    with torch.no_grad\(\):\n        (held = )?halve_kernel\[", tuned)
+    assert wrapped or tuned.count("no_grad") == text.count("no_grad")
+    return wrapped is not None
+
+
+def test_a_leaf_that_requires_a_gradient_is_restored_outside_of_the_graph() -> None:
+    assert in_graph(halved("pass"))
+    assert in_graph(halved("y = x"))
+    assert in_graph(halved("pass").replace("    halve_kernel[", "    held = halve_kernel["))
+
+
+@pytest.mark.parametrize("line", ["y = x.detach()", "y = x.data"])
+def test_what_requires_no_gradient_is_restored_as_it_is(line: str) -> None:
+    assert not in_graph(halved(line))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("def halve(", "@torch.no_grad()\ndef halve("),
+        ("def halve(", "@torch.inference_mode\ndef halve("),
+        (
+            "def halve(x, y=None):\n",
+            "class Halve(torch.autograd.Function):\n  @staticmethod\n  def forward(x, y=None):\n",
+        ),
+        ("    halve_kernel[", "    with torch.no_grad(): halve_kernel["),
+    ],
+)
+def test_where_gradients_are_off_the_launch_stays_where_it_is(old: str, new: str) -> None:
+    assert not in_graph(halved("pass").replace(old, new))
+
+
+def test_a_launch_that_is_no_statement_is_not_tuned_in_a_graph() -> None:
+    text = halved("pass").replace("    halve_kernel[", "    if n: halve_kernel[")
+    assert "is no statement of its own" in refusal("add-autotune", text)
+    text = text.replace("pass", "y = torch.empty_like(x)")
+    assert "restore_value" not in apply("add-autotune", text)
 
 
 # --- more configs for a tuner that had one ------------------------------------------------------

@@ -6,8 +6,9 @@ When: a Triton kernel whose `tl.constexpr` block sizes are integers in this file
 Do: `@triton.autotune` above the kernel: the config it is launched with first, then about ten by
     formula for the architecture; `key=` the parameters that loops run to and indices are compared
     with; `restore_value=` what the kernel both reads and writes, or may: an output that a caller
-    hands in can be an input. The launch no longer gives block sizes, warps and stages, and its grid
-    takes the block sizes from `META`.
+    hands in can be an input. Where that may require a gradient, the launch stands in
+    `torch.no_grad()`, for the tuner copies into it. The launch no longer gives block sizes, warps
+    and stages, and its grid takes the block sizes from `META`.
 Risk: a block size that a loop adds up in changes the order of the sum. The first call for each new
     value of the key takes as long as compiling and timing every config, seconds; a size that
     changes with every call, as a number of tokens does, makes that the common case.
@@ -37,6 +38,7 @@ from agent.playbook.trial import PAIRS, P, TritonTrial
 from agent.rewriting.triton.edits import Edit, above, fitted, without
 from agent.rewriting.triton.grid import grid_from_meta, without_unused
 from agent.rewriting.triton.launch_options import check_shown
+from agent.rewriting.triton.restoring import without_gradients
 from agent.syntax import Source, Untraceable
 
 OPTIONS = ("num_warps", "num_stages")
@@ -210,6 +212,8 @@ def _tuned(
 
         edits[node] = shorter
         edits |= grid_from_meta(source, kernel, launch, tiles)
+        if restored:
+            edits |= without_gradients(source, launch, restored)
     return edits
 
 
