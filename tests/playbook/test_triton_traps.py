@@ -1029,6 +1029,33 @@ def test_loops_that_stay_loops(loop: str, reason: str) -> None:
     assert reason in refusal("static-ranges", text)
 
 
+@pytest.mark.parametrize(
+    ("lines", "division"),
+    [
+        ("total += (i - 1) // 2", "(i - 1) // 2"),
+        ("total += (TERMS - 2 * i) % 3", "(TERMS - 2 * i) % 3"),
+        ("j = i - 2\n        j %= 3\n        total += j", "j %= 3"),
+        ("j = 1 - i\n        total += tl.cdiv(j, 2)", "tl.cdiv(j, 2)"),
+        ("total += 7 // (i - 8)", "7 // (i - 8)"),
+        ("at -= 1\n        total += at // 2", "at // 2"),
+        ("total += (i + 1) // 2 + (TERMS + i * 3) % 4", ""),
+        ("total += ((offsets - i) // 2) % 7", ""),
+        ("total += (tl.program_id(0) - i) % 3", ""),
+        ("total += (n - i) // 2", ""),
+        ("at += 1\n        total += at // 2", ""),
+        ("total += (TERMS - 5) // 2", ""),
+        ("x -= i\n        total += x // 2", ""),
+    ],
+)
+def test_a_division_of_what_may_be_a_negative_constant_stays(lines: str, division: str) -> None:
+    text = playbook.get("static-ranges").before.replace("for _ in", "at = 0\n    for i in")
+    text = text.replace("total = total * x + 1.0", lines)
+    if division:
+        assert f"`{division}` at line" in refusal("static-ranges", text)
+    else:
+        assert "tl.static_range(TERMS)" in apply("static-ranges", text)
+
+
 def test_a_sum_of_two_tiles_is_no_reduction() -> None:
     text = playbook.get("hoisted-reciprocal").before.replace("x / total", "x / (x + 1)")
     assert "no launched kernel divides" in refusal("hoisted-reciprocal", text)

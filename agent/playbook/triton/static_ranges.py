@@ -1,7 +1,8 @@
 """Write out the rounds of a short loop whose count is known when it is compiled.
 
 When: a Triton kernel with a loop over `range` of compile-time constants, of at most 16 rounds at
-    every launch in this file.
+    every launch in this file. Not one whose counter makes a negative number that `//` or `%` is
+    taken of: Triton rounds that of constants as Python does, and towards zero at run time.
 Do: `for i in range(...)` -> `for i in tl.static_range(...)`: each round is compiled on its own,
     with `i` a constant.
 Risk: none to results. Code grows with the rounds, and registers with what they hold at once.
@@ -19,6 +20,7 @@ from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.host import HostView, language, launches_in_sight
+from agent.analysis.triton.unrolled import changed_division
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
@@ -93,14 +95,19 @@ def _range(source: Source, kernel: Kernel, loop: cst.For) -> cst.Call:
         raise NotApplicable(f"the loop at line {line} is left early")
     if any(_is_own(loop, a.value) for a in descendants(loop.body, cst.Attribute)):
         raise NotApplicable(f"the loop at line {line} uses methods of its counter, a constant then")
+    counts: list[range] = []
     for launch in launches_in_sight(source, kernel):
         view = HostView(source, launch)
         values = [_value(view, kernel, bound) for bound in positional(call)]
         if None in values:
             raise NotApplicable(f"the rounds of the loop at line {line} are no constants")
-        rounds = len(range(*(v for v in values if v is not None)))
+        counts.append(range(*(v for v in values if v is not None)))
+        rounds = len(counts[-1])
         if rounds > MOST_ROUNDS:
             raise NotApplicable(f"the loop at line {line} has {rounds} rounds, over {MOST_ROUNDS}")
+    if (division := changed_division(source, kernel, loop, counts)) is not None:
+        code, place = source.code(division), source.line(division)
+        raise NotApplicable(f"`{code}` at line {place} is rounded otherwise where it is a constant")
     return call
 
 
