@@ -86,6 +86,16 @@ def test_a_leaf_that_requires_a_gradient_is_restored_outside_of_the_graph() -> N
     assert in_graph(halved("pass").replace("    halve_kernel[", "    held = halve_kernel["))
 
 
+def test_a_file_without_torch_imports_it_once() -> None:
+    text = halved("pass").replace("import torch\n", "")
+    text += "    halve_kernel[(triton.cdiv(n, size),)](x, y, n, BLOCK=size)\n"
+    tuned = apply("add-autotune", text)
+    assert tuned.startswith("import torch\nimport triton\n")
+    assert tuned.count("import torch") == 1
+    shadowed = text.replace("(x, y=None)", "(x, y=None, torch=None)")
+    assert "does not import torch" in refusal("add-autotune", shadowed)
+
+
 @pytest.mark.parametrize("line", ["y = x.detach()", "y = x.data"])
 def test_what_requires_no_gradient_is_restored_as_it_is(line: str) -> None:
     assert not in_graph(halved(line))

@@ -16,8 +16,8 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.aliasing import allocation
 from agent.analysis.triton.host import torch_module
-from agent.rewriting.triton.edits import Edit
-from agent.syntax import Source, keyword
+from agent.rewriting.triton.edits import Edit, preceded
+from agent.syntax import Source, descendants, keyword
 from agent.tuning.imports import module_named
 
 FUNCTION = "torch.autograd.Function"
@@ -26,6 +26,7 @@ OFF = (
     "torch.autograd.inference_mode", "torch.autograd.grad_mode.no_grad",
     "torch.autograd.grad_mode.inference_mode",
 )  # fmt: skip
+IMPORTING = ("import triton", "from triton")
 GRADLESS = frozenset({"data", "detach", "grad"})
 """Of a tensor: what requires no gradient."""
 
@@ -46,8 +47,8 @@ def without_gradients(
     given = [launch.arguments[name] for name in restored if name in launch.arguments]
     if all(_requires_none(source, launch, value) for value in given) or _is_off(source, launch):
         return {}
-    torch = module_named(source, "torch") or torch_module(source, "which switches gradients off")
     line = _statement(source, launch)
+    torch, edits = _torch(source)
 
     def edit(updated: cst.SimpleStatementLine) -> cst.With:
         item = cst.WithItem(cst.parse_expression(f"{torch}.no_grad()"))
@@ -55,7 +56,22 @@ def without_gradients(
         body = cst.IndentedBlock([bare])
         return cst.With([item], body, leading_lines=updated.leading_lines)
 
-    return {line: edit}
+    return edits | {line: edit}
+
+
+def _torch(source: Source) -> tuple[str, dict[cst.CSTNode, Edit]]:
+    """How the file spells torch, and the edits that import it where it does not.
+
+    Raises:
+        NotApplicable: it does not, and calls something else so, or imports triton in no line.
+    """
+    if (imported := module_named(source, "torch")) is not None:
+        return imported, {}
+    used = any(name.value == "torch" for name in descendants(source.module, cst.Name))
+    for line in () if used else source.module.body:
+        if isinstance(line, cst.SimpleStatementLine) and source.code(line).startswith(IMPORTING):
+            return "torch", {line: lambda updated: preceded(updated, ["import torch"])}
+    return torch_module(source, "which switches gradients off"), {}
 
 
 def _requires_none(source: Source, launch: Launch, value: cst.BaseExpression) -> bool:
