@@ -116,6 +116,13 @@ class Dialect(ABC):
     def padding(self, source: Source, load: cst.Call) -> cst.BaseExpression | float:
         """What a load has for elements past the array's end."""
 
+    def mask(self, source: Source, access: cst.Call) -> cst.BaseExpression | None:  # noqa: ARG002
+        """The condition under which a load or store touches each of its elements.
+
+        None where it has none, or is told in another way where the array ends.
+        """
+        return None
+
     def reduces_elsewhere(
         self,
         source: Source,  # noqa: ARG002

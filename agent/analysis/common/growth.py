@@ -28,7 +28,7 @@ _ARITHMETIC: Mapping[type[cst.CSTNode], Callable[[Padded, Padded], Padded]] = {
     cst.Multiply: padding.times, cst.MultiplyAssign: padding.times,
     cst.Divide: padding.over, cst.DivideAssign: padding.over,
     cst.FloorDivide: padding.over, cst.FloorDivideAssign: padding.over,
-    cst.Modulo: padding.over, cst.Power: padding.over,
+    cst.Modulo: padding.modulo, cst.Power: padding.over,
     cst.BitAnd: padding.conjunction, cst.BitAndAssign: padding.conjunction,
     cst.BitOr: padding.disjunction, cst.BitOrAssign: padding.disjunction,
 }  # fmt: skip
@@ -43,7 +43,10 @@ _COMPARED: Mapping[str, type[cst.BaseCompOp]] = {
 def may_grow(flow: Flow) -> bool:
     """Whether a larger tile is right for any length of the axis, not for its multiples alone."""
     return (
-        flow.guarded() and padding_that_counts(flow) is None and element_for_a_block(flow) is None
+        flow.guarded()
+        and not _run(flow).unbounded
+        and padding_that_counts(flow) is None
+        and element_for_a_block(flow) is None
     )
 
 
@@ -81,6 +84,8 @@ class _Run:
     """Where padding is taken in, in the order in which it was found."""
     stored: dict[cst.Call, Padded] = field(default_factory=dict)
     """What stores write, as far as any way to them has elements along the axis."""
+    unbounded: dict[cst.Call, None] = field(default_factory=dict)
+    """The masked accesses that go past the axis's end: their masks bound other axes, if any."""
     returned: list[Padded] = field(default_factory=list)
     deep: int = 0
 
@@ -216,7 +221,8 @@ class _Run:
             return self._product(node, [one, other], None)
         if Pad.SIZE in (one.kind, other.kind) and one.flat and other.flat:
             is_product = isinstance(node.operator, cst.Multiply)
-            multiple = is_product or one.value is not None or other.value is not None
+            both = one.kind is other.kind
+            multiple = is_product or both or one.value is not None or other.value is not None
             return SIZE if multiple else NONE
         made = _made_by(node.operator)(one, other)
         source = self.flow.source
@@ -243,6 +249,7 @@ class _Run:
             accumulator = argument(call, 2, "acc")
             last = self.value(accumulator, values) if accumulator is not None else None
             return self._product(call, given[:2], last)
+        self._bounded(call, values)
         if called in dialect.loads:
             return self._loaded(call, values)
         if (stored := dialect.stored(source, call)) is not None:
@@ -279,7 +286,7 @@ class _Run:
         if self.deep >= _DEEPEST:
             return OTHER
         inside = {n: self.value(v, values) for n, v in given_to(helper, call).items()}
-        inner = _Run(self.flow, self.reductions, self.counted, self.stored, deep=self.deep + 1)
+        inner = replace(self, returned=[], deep=self.deep + 1)
         inner.body(helper.node.body, inside)
         found = inner.returned or [NONE]
         for other in found[1:]:
@@ -299,6 +306,15 @@ class _Run:
         pads = self.flow.dialect.padding(self.flow.source, call)
         found = padding.number(pads) if isinstance(pads, float) else self.value(pads, values)
         return replace(found.filled, positive=False)
+
+    def _bounded(self, call: cst.Call, values: Values) -> None:
+        """Of an access at places along the axis, a mask has to say where the axis ends."""
+        mask = self.flow.dialect.mask(self.flow.source, call)
+        if mask is None or self.value(call.args[0].value, values).kind is not Pad.INDEX:
+            return
+        found = self.value(mask, values)
+        if found.kind is not Pad.ZERO or not found.bound:
+            self.unbounded[call] = None
 
     def _scattered(self, call: cst.Call, bare: str, stored: Padded, values: Values) -> None:
         """Of a store at places that were loaded, padding has places, too."""
@@ -355,7 +371,7 @@ def _compared(one: Padded, operator: cst.BaseCompOp, other: Padded) -> Padded:
     """A comparison: past the end, an element's number is past any length, too."""
     turned = isinstance(operator, _ABOVE)
     left, right = (other, one) if turned else (one, other)
-    bound = {left.kind, right.kind} & {Pad.NONE, Pad.SIZE} != set()
+    bound = Pad.NONE in (left.kind, right.kind)
     if isinstance(operator, (*_BELOW, *_ABOVE)) and (left.kind is Pad.INDEX) != (
         right.kind is Pad.INDEX
     ):

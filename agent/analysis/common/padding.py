@@ -24,6 +24,7 @@ class Pad(Enum):
     ACROSS = "none: element numbers along another axis"
     SIZE = "none: the tile size itself"
     INDEX = "element numbers along it, which are past the end there"
+    WRAPPED = "element numbers along it, which begin again or stay at the last one there"
     SUM = "what all rounds put together, element by element"
     ZERO = "zeros, or what is false"
     PAST = "what is true there, as `index >= length` is"
@@ -71,6 +72,7 @@ class Padded:
 
 NONE, OTHER, ZERO = Padded(Pad.NONE), Padded(Pad.OTHER), Padded(Pad.ZERO)
 INDEX, ACROSS, SIZE = Padded(Pad.INDEX), Padded(Pad.ACROSS), Padded(Pad.SIZE)
+WRAPPED = Padded(Pad.WRAPPED)
 
 
 def number(value: float) -> Padded:
@@ -102,7 +104,7 @@ def either(one: Padded, other: Padded) -> Padded:
     for a, b in ((one, other), (other, one)):
         if a.flat or (a.kind is Pad.SUM and b.kind in (Pad.ZERO, Pad.LOW, Pad.HIGH)):
             kept = Pad.SUM if a.kind is Pad.SUM else b.kind
-            return Padded(kept, positive=a.positive and b.positive)
+            return Padded(kept, a.flat and b.bound, positive=a.positive and b.positive)
     return OTHER
 
 
@@ -122,10 +124,11 @@ def _alike(one: Padded, other: Padded) -> Padded | None:
         return NONE
     if one.kind is other.kind is Pad.SUM:
         return one if one.positive and other.positive else Padded(Pad.SUM)
-    if Pad.INDEX in (one.kind, other.kind) and all(
-        value.flat or value.kind is Pad.INDEX for value in (one, other)
-    ):
-        return INDEX
+    for kind in (Pad.INDEX, Pad.WRAPPED):
+        if kind in (one.kind, other.kind) and all(
+            value.flat or value.kind in (Pad.INDEX, Pad.WRAPPED) for value in (one, other)
+        ):
+            return Padded(kind)
     return None
 
 
@@ -181,6 +184,13 @@ def over(one: Padded, other: Padded) -> Padded:
     return OTHER
 
 
+def modulo(one: Padded, other: Padded) -> Padded:
+    """A remainder: element numbers begin again where a length divides them."""
+    if one.kind in (Pad.INDEX, Pad.WRAPPED) and other.flat:
+        return WRAPPED
+    return over(one, other)
+
+
 def conjunction(one: Padded, other: Padded) -> Padded:
     """`a & b`: false where one is."""
     if Pad.ZERO in (one.kind, other.kind):
@@ -205,6 +215,8 @@ def inverse(value: Padded) -> Padded:
 def limited(one: Padded, other: Padded, *, above: bool) -> Padded:
     """The lesser of two, or the greater unless `above`: what is beyond any number yields."""
     yields = Pad.HIGH if above else Pad.LOW
+    if above and Pad.INDEX in (one.kind, other.kind) and (one.flat or other.flat):
+        return WRAPPED
     if (found := _alike(one, other)) is not None:
         return found
     for a, b in ((one, other), (other, one)):
@@ -263,7 +275,7 @@ BINARY: Mapping[str, Callable[[Padded, Padded], Padded]] = {
     "floordiv": over,
     "fdiv": over,
     "div_rn": over,
-    "mod": over,
+    "mod": modulo,
     "pow": over,
     "maximum": lambda a, b: limited(a, b, above=False),
     "minimum": lambda a, b: limited(a, b, above=True),

@@ -137,6 +137,15 @@ class Triton(Dialect):
             len(positional(access)) > (2 if self.stored(source, access) is not None else 1)
         )
 
+    def mask(self, source: Source, access: cst.Call) -> cst.BaseExpression | None:
+        """`mask=` of an access by pointers."""
+        called = self.called(source, access) or ""
+        if called in self.methods.values() or called.endswith(THROUGH_DESCRIPTOR):
+            return None
+        if called in self.loads:
+            return argument(access, 1, "mask")
+        return argument(access, 2, "mask") if called in self.stores else None
+
     def padding(self, source: Source, load: cst.Call) -> cst.BaseExpression | float:  # noqa: ARG002
         """`other=` of a masked load."""
         return argument(load, 2, "other") or 0.0

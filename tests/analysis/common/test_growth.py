@@ -200,3 +200,46 @@ def test_one_scale_for_a_tile_is_of_no_larger_one(lines: str, grows: bool) -> No
     source = Source(ROWS.replace("LINES", lines.replace("\n", "\n        ")))
     (kernel,) = CUTILE.kernels(source)
     assert may_grow(Flow(CUTILE, source, kernel, "T")) is grows
+
+
+@pytest.mark.parametrize(
+    ("columns", "mask", "grows"),
+    [
+        ("at", "(rows[:, None] < m) & (at[None, :] < n)", True),
+        ("at", "(at[None, :] < n) | EVEN", True),
+        ("at", "inside", True),
+        ("at", "within(at, n)[None, :]", True),
+        ("at % n", "rows[:, None] < m", True),
+        ("at", "rows[:, None] < m", False),
+        ("at", "given", False),
+        ("at", "tl.load(z_ptr + at, mask=at < n)[None, :] > 0", False),
+        ("at", "tl.arange(0, N)[None, :] < N", False),
+        ("at", "at[None, :] < tl.program_id(1) * N + N", False),
+        ("at", "rows[:, None] >= at[None, :]", False),
+    ],
+)
+def test_a_mask_bounds_the_axis_of_the_numbers_that_it_compares(
+    columns: str, mask: str, grows: bool
+) -> None:
+    source = Source(f"""\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def within(index, length):
+    return index < length
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, z_ptr, m, n, given, EVEN: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
+    rows = tl.program_id(0) * M + tl.arange(0, M)
+    at = tl.program_id(1) * N + tl.arange(0, N)
+    columns = {columns}
+    both = (rows[:, None] < m) & (at[None, :] < n)
+    inside = both if not EVEN else None
+    t = tl.load(x_ptr + rows[:, None] * n + columns[None, :], mask={mask}, other=0.0)
+    tl.store(y_ptr + rows[:, None] * n + at[None, :], t, mask=both)
+""")
+    kernel = next(k for k in TRITON.kernels(source) if k.name == "kernel")
+    assert may_grow(Flow(TRITON, source, kernel, "N")) is grows
