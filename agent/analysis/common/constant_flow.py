@@ -7,14 +7,17 @@ part in addresses and masks. It may not reach a stored value: then it is part of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import libcst as cst
 
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, callees, given_to
-from agent.syntax import Function, Source, argument, assigned, children, descendants
+from agent.syntax import Function, Source, assigned, children, descendants
+
+_AXIS = ArgumentSlot(1, "axis")
+"""Where reductions take their axis."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ class Flow:
         for division in descendants(self.body, cst.BinaryOperation):
             if drops_remainder(division, self.sizes):
                 return f"line {self.source.line(division)} drops a remainder by it"
+        if (permutation := next(self._along(self._permutes), None)) is not None:
+            return f"line {self.source.line(permutation)} moves elements within each block"
         reduction = next(self.reductions(), None)
         if not self.in_loop and reduction is not None:
             return f"line {self.source.line(reduction)} reduces along it, block by block"
@@ -309,6 +314,10 @@ class Flow:
             self.source, self.body, self.names
         ):
             return
+        yield from self._along(self._reduces)
+
+    def _along(self, axis_of: Callable[[cst.Call], ArgumentSlot | None]) -> Iterator[cst.Call]:
+        """The calls that may run along the constant's axis, of those that run along one."""
         axes = {
             (index, len(shape.elements))
             for call in descendants(self.body, cst.Call)
@@ -321,19 +330,24 @@ class Flow:
         for function in self.dialect.reached(self.source, self.kernel):
             body = function.node.body
             for call in descendants(body, cst.Call):
-                if not self._reduces(call):
+                if (slot := axis_of(call)) is None:
                     continue
-                axis = _integer(argument(call, 1, "axis"))
+                axis = _integer(slot.of(call))
                 if axis is None or not axes or any(axis % rank == index for index, rank in axes):
                     yield call
 
-    def _reduces(self, call: cst.Call) -> bool:
-        """Whether a call is a reduction: `tl.sum(x, 0)`, or `x.sum(axis=0)`."""
+    def _permutes(self, call: cst.Call) -> ArgumentSlot | None:
+        """Where a call that moves elements takes their axis, as `tl.flip(x, 0)` does."""
+        return self.dialect.permutations.get(self.dialect.called(self.source, call) or "")
+
+    def _reduces(self, call: cst.Call) -> ArgumentSlot | None:
+        """Where a reduction takes its axis: `tl.sum(x, 0)`, or `x.sum(axis=0)`."""
         if self.dialect.called(self.source, call) in self.dialect.reductions:
-            return True
+            return _AXIS
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
         names = {name.rpartition(".")[2] for name in self.dialect.reductions}
-        return method in names and not self.dialect.owns(self.source.name(call.func))
+        is_method = method in names and not self.dialect.owns(self.source.name(call.func))
+        return _AXIS if is_method else None
 
 
 def is_multiple_of(node: cst.CSTNode, names: Collection[str]) -> bool:

@@ -93,6 +93,12 @@ class Dialect(ABC):
     cdivs: ClassVar[Collection[str]]
     ranges: ClassVar[Collection[str]]
     reductions: ClassVar[Collection[str]]
+    permutations: ClassVar[Mapping[str, ArgumentSlot]] = {}
+    """What moves a tile's elements along an axis -> that axis; none, and it may be any."""
+    random: ClassVar[Collection[str]] = ()
+    """What makes a random number of a seed and a place."""
+    program_counts: ClassVar[Collection[str]] = ()
+    """What says how many programs there are along an axis of the grid."""
     arithmetic: ClassVar[Collection[str]]
     """Calls that count as one operation an element."""
     program_ids: ClassVar[Collection[str]]

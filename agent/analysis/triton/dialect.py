@@ -66,6 +66,16 @@ class Triton(Dialect):
             "cumsum", "cumprod", "associative_scan", "sort", "topk", "histogram", "softmax",
         )
     )  # fmt: skip
+    permutations: ClassVar[Mapping[str, ArgumentSlot]] = {
+        f"{TL}flip": ArgumentSlot(1, "dim"),
+        f"{TL}gather": ArgumentSlot(2, "axis"),
+        f"{TL}cat": ArgumentSlot(9, "dim"),
+    }
+    random = tuple(
+        f"{TL}{name}"
+        for name in ("philox", "rand", "rand4x", "randint", "randint4x", "randn", "randn4x")
+    )
+    program_counts = (f"{TL}num_programs",)
     arithmetic = tuple(
         f"{module}{name}"
         for module in (TL, f"{TL}math.", f"{TL}extra.libdevice.", f"{TL}extra.cuda.libdevice.")
