@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import libcst as cst
 
+from agent.analysis.common.block_places import bound_to_block
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.dialect import callees, given_to
 from agent.analysis.common.given_blocks import adds_given, begun_at_given
@@ -38,7 +39,7 @@ def needed_size(flow: Flow) -> str | None:
         return refusal
     if (access := _counting_access(flow)) is not None:
         return f"line {flow.source.line(access)} counts its blocks, so that they have one size"
-    return None
+    return bound_to_block(flow)
 
 
 def _counting_access(flow: Flow) -> cst.Call | None:
@@ -138,9 +139,14 @@ def _bare(
         return True
     return bool(axes) and any(
         flow.source.code(axis) in axes and not _is_undone(flow, call, within or node, by_any=True)
-        for call in flow.dialect.find(flow.source, node, flow.dialect.program_ids)
+        for call in flow.dialect.find(flow.source, node, _numbering(flow))
         if (axis := argument(call, 0, "axis")) is not None
     )
+
+
+def _numbering(flow: Flow) -> tuple[str, ...]:
+    """What says which program this is, or how many there are: both go with the size of a block."""
+    return (*flow.dialect.program_ids, *flow.dialect.program_counts)
 
 
 def _is_undone(flow: Flow, name: Expression, within: cst.CSTNode, *, by_any: bool = False) -> bool:
@@ -246,7 +252,7 @@ def _axes_asked(flow: Flow, node: cst.CSTNode) -> set[str]:
     """The axes of the grid along which a value asks for the program's number, as text."""
     found: set[str] = set()
     for call in descendants(node, cst.Call):
-        if flow.dialect.called(flow.source, call) in flow.dialect.program_ids:
+        if flow.dialect.called(flow.source, call) in _numbering(flow):
             axis = argument(call, 0, "axis")
             found.add(flow.source.code(axis) if axis is not None else "")
             continue
@@ -310,7 +316,7 @@ def _addressed(
 ) -> cst.Call | None:
     """A load or store whose address takes one of the names, or the program's number along one of
     the axes, as it is; or the call of a helper that is given it so and has such a one."""
-    accesses = {*flow.dialect.loads, *flow.dialect.stores}
+    accesses = {*flow.dialect.loads, *flow.dialect.stores, *flow.dialect.random}
     for call in descendants(body, cst.Call):
         helper = flow.source.function_of(call.func)
         if flow.dialect.called(flow.source, call) in accesses:

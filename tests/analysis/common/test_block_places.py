@@ -32,6 +32,59 @@ def reason(lines: str) -> str | None:
     return needed_size(Flow(TRITON, source, kernel, "BLOCK"))
 
 
-@pytest.mark.parametrize("lines", ["x = tl.flip(x, 0)", "x = tl.gather(x, tl.load(w_ptr + offs), 0)"])
+@pytest.mark.parametrize(
+    "lines", ["x = tl.flip(x, 0)", "x = tl.gather(x, tl.load(w_ptr + offs), 0)"]
+)
 def test_elements_that_change_places_within_a_block_need_its_size(lines: str) -> None:
     assert "moves elements within each block" in (reason(lines) or "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "needs"),
+    [
+        ("x -= tl.load(x_ptr + offs - 1, mask=(offs < n) & (idx > 0), other=0.0)", True),
+        ("x = tl.where(idx == 0, 0.0, x)", True),
+        ("x = tl.where(idx == BLOCK - 1, 0.0, x)", True),
+        ("x *= tl.load(w_ptr + idx)", True),
+        ("x *= tl.load(w_ptr + (offs & (BLOCK - 1)))", True),
+        ("x *= tl.load(w_ptr + offs % BLOCK)", True),
+        ("part = BLOCK // 2\nx *= tl.load(w_ptr + pid * part + tl.arange(0, BLOCK // 2))", False),
+        ("x *= tl.load(w_ptr + pid * BLOCK + idx, mask=idx < n - pid * BLOCK)", False),
+        ("w_ptr += pid * BLOCK\nx *= tl.load(w_ptr + idx)", False),
+        ("x = tl.where(offs == 0, 0.0, x)", False),
+        ("x *= tl.load(w_ptr + offs % n)", False),
+        ("if n <= BLOCK:\n    x *= tl.load(w_ptr + idx, mask=idx < n)", False),
+        ("x = tl.where(tl.rand(seed + pid, idx) > 0.5, x, 0.0)", True),
+        ("x = tl.where(tl.rand(seed + pid, offs) > 0.5, x, 0.0)", True),
+        ("x = tl.where(tl.rand(seed, offs) > 0.5, x, 0.0)", False),
+        ("x /= tl.num_programs(0)", True),
+        ("programs = tl.num_programs(0)\nx /= programs", True),
+        ("x /= tl.num_programs(1)", False),
+        ("tl.atomic_add(w_ptr, 1)", True),
+        ("tl.atomic_add(w_ptr + x.to(tl.int32), 1, mask=offs < n)", False),
+        ("last = tl.atomic_add(w_ptr, 1) == tl.num_programs(0) - 1", False),
+    ],
+)
+def test_what_begins_again_with_each_block_needs_its_size(lines: str, needs: bool) -> None:
+    assert (reason(lines) is not None) is needs
+
+
+@pytest.mark.parametrize(
+    ("bounds", "needs"),
+    [
+        ("range(0, BLOCK, SUB)", True),
+        ("range(0, BLOCK // 2, SUB)", True),
+        ("range(0, n, BLOCK)", False),
+    ],
+)
+def test_what_a_loop_within_a_block_adds_up_is_of_that_block(bounds: str, needs: bool) -> None:
+    total = "total += tl.sum(tl.load(x_ptr + pid * BLOCK + i + tl.arange(0, SUB)))"
+    found = reason(f"total = 0.0\nfor i in {bounds}:\n    {total}\nx /= total")
+    assert ("puts the parts of one block together" in (found or "")) is needs
+
+
+def test_an_axis_that_one_block_holds_has_places_only() -> None:
+    whole = KERNEL.replace("pid * BLOCK", "pid * n").replace("LINES", "x *= tl.load(w_ptr + idx)")
+    source = Source(whole)
+    (kernel,) = TRITON.kernels(source)
+    assert needed_size(Flow(TRITON, source, kernel, "BLOCK")) is None
