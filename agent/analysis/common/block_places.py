@@ -47,6 +47,8 @@ def bound_to_block(flow: Flow) -> str | None:
         return f"line {line(found)} depends on the place of an element within its block"
     if (store := places.counted()) is not None:
         return f"line {line(store)} counts its blocks, so that they have one size"
+    if (product := places.multiplied()) is not None:
+        return f"line {line(product)} multiplies what one block holds with itself"
     if (value := places.accumulated()) is not None:
         return f"line {line(value)} puts the parts of one block together"
     return None
@@ -315,9 +317,8 @@ class _InBlock:
 
         Not where a loop over the axis goes around it, or all programs add theirs up in memory.
         """
-        source, dialect = self.flow.source, self.flow.dialect
-        stores = [*dialect.find(source, self.flow.body, dialect.stores)]
-        if any("atomic" in (dialect.called(source, call) or "") for call in stores):
+        source = self.flow.source
+        if self._adds_up:
             return None
         for loop in descendants(self.flow.body, cst.For):
             if not within_block(self.flow, loop) or any(
@@ -330,3 +331,17 @@ class _InBlock:
                 if goes_on and Part.DATA in self.part(value):
                     return value
         return None
+
+    def multiplied(self) -> cst.Call | None:
+        """A product of matrices over the elements of one block, without a loop over the axis."""
+        if self.flow.in_loop or self._adds_up:
+            return None
+        flow = self.flow
+        return flow.dialect.product_of_block(flow.source, flow.body, flow.names)
+
+    @property
+    def _adds_up(self) -> bool:
+        """Whether programs put their results together in memory."""
+        source, dialect = self.flow.source, self.flow.dialect
+        stores = dialect.find(source, self.flow.body, dialect.stores)
+        return any("atomic" in (dialect.called(source, call) or "") for call in stores)

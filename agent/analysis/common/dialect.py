@@ -138,6 +138,15 @@ class Dialect(ABC):
         """Whether no reduction runs along tiles of these sizes, as how tiles are laid out tells."""
         return False
 
+    def product_of_block(
+        self,
+        source: Source,  # noqa: ARG002
+        body: cst.BaseSuite,  # noqa: ARG002
+        sizes: frozenset[str],  # noqa: ARG002
+    ) -> cst.Call | None:
+        """A product of matrices that puts together elements of one tile of these sizes."""
+        return None
+
     @abstractmethod
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """What a call launches, if it launches a kernel of this file."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Launch
+from agent.analysis.triton.block_products import product_of_block
 from agent.analysis.triton.reduced_axes import reduces_elsewhere
 from agent.syntax import Function, Source, argument, positional
 
@@ -138,6 +139,12 @@ class Triton(Dialect):
     def reduces_elsewhere(self, source: Source, body: cst.BaseSuite, sizes: frozenset[str]) -> bool:
         """By `rows[:, None]` and `cols[None, :]`."""
         return reduces_elsewhere(self, source, body, sizes)
+
+    def product_of_block(
+        self, source: Source, body: cst.BaseSuite, sizes: frozenset[str]
+    ) -> cst.Call | None:
+        """By `rows[:, None]` and `cols[None, :]`, too."""
+        return product_of_block(self, source, body, sizes)
 
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:  # noqa: ARG002
         """A mask, or a descriptor, which knows its bounds."""

@@ -88,3 +88,31 @@ def test_an_axis_that_one_block_holds_has_places_only() -> None:
     source = Source(whole)
     (kernel,) = TRITON.kernels(source)
     assert needed_size(Flow(TRITON, source, kernel, "BLOCK")) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "needs"),
+    [
+        ("s = tl.dot(q, tl.trans(k))", True),
+        ("s = tl.dot(q, k.T) * 0.5", True),
+        ("s = tl.dot(w, q)", True),
+        ("s = tl.dot(q, w)", False),
+        ("s = tl.dot(q, tl.trans(other))", False),
+        ("for j in range(0, n, BLOCK):\n    s += tl.dot(q, tl.trans(k))", False),
+        ("tl.atomic_add(w_ptr + w_at, tl.dot(tl.trans(q), k))", False),
+    ],
+)
+def test_a_product_over_one_block_needs_its_size(lines: str, needs: bool) -> None:
+    before = """\
+d = tl.arange(0, SUB)
+w_at = d[:, None] * SUB + d[None, :]
+w = tl.load(w_ptr + w_at)
+s = 0.0
+at = offs[:, None] * SUB + d[None, :]
+q = tl.load(x_ptr + at, mask=offs[:, None] < n, other=0.0)
+k = tl.load(y_ptr + at, mask=offs[:, None] < n, other=0.0)
+columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+other = tl.load(w_ptr + columns[:, None] * SUB + d[None, :], mask=columns[:, None] < n, other=0.0)
+"""
+    found = reason(before + lines)
+    assert (found is not None and "multiplies what one block holds" in found) is needs
