@@ -143,6 +143,10 @@ class Flow:
         in_loop = self.in_loop
         return all(
             self.dialect.guarded(self.source, call, in_loop=in_loop) for call in self.accesses
+        ) and not any(
+            self.carries(size)
+            for call in self.accesses
+            for size in self.dialect.unchecked(self.source, self.body, call)
         )
 
     @property

@@ -122,6 +122,15 @@ class Dialect(ABC):
     def padding(self, source: Source, load: cst.Call) -> cst.BaseExpression | float:
         """What a load has for elements past the array's end."""
 
+    def unchecked(
+        self,
+        source: Source,  # noqa: ARG002
+        body: cst.BaseSuite,  # noqa: ARG002
+        access: cst.Call,  # noqa: ARG002
+    ) -> tuple[cst.BaseExpression, ...]:
+        """The sizes of a tile, along the axes whose end its access is told not to check."""
+        return ()
+
     def mask(self, source: Source, access: cst.Call) -> cst.BaseExpression | None:  # noqa: ARG002
         """The condition under which a load or store touches each of its elements.
 

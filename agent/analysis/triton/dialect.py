@@ -13,7 +13,7 @@ import libcst as cst
 from agent.analysis.common.dialect import ArgumentSlot, Dialect, Launch
 from agent.analysis.triton.block_products import product_of_block
 from agent.analysis.triton.reduced_axes import reduces_elsewhere
-from agent.syntax import Function, Source, argument, positional
+from agent.syntax import Function, Source, argument, assigned, keyword, positional
 
 TL = "triton.language."
 POINTER_ATOMICS = tuple(
@@ -152,6 +152,26 @@ class Triton(Dialect):
             return True
         return any(a.keyword and a.keyword.value in GUARDS for a in access.args) or (
             len(positional(access)) > (2 if self.stored(source, access) is not None else 1)
+        )
+
+    def unchecked(
+        self, source: Source, body: cst.BaseSuite, access: cst.Call
+    ) -> tuple[cst.BaseExpression, ...]:
+        """Those of the block pointer's shape that are not in `boundary_check`."""
+        checked = keyword(access, "boundary_check")
+        pointer = access.args[0].value if access.args else None
+        if not isinstance(checked, cst.Tuple | cst.List) or not isinstance(pointer, cst.Name):
+            return ()
+        axes = {source.code(element.value) for element in checked.elements}
+        made = f"{TL}make_block_ptr"
+        return tuple(
+            element.value
+            for target, value in assigned(body)
+            if isinstance(target, cst.Name) and target.value == pointer.value
+            for call in self.find(source, value, (made,))
+            if isinstance(shape := self.shapes[made].of(call), cst.Tuple | cst.List)
+            for axis, element in enumerate(shape.elements)
+            if str(axis) not in axes
         )
 
     def mask(self, source: Source, access: cst.Call) -> cst.BaseExpression | None:

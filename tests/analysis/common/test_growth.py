@@ -243,3 +243,25 @@ def kernel(x_ptr, y_ptr, z_ptr, m, n, given, EVEN: tl.constexpr, M: tl.constexpr
 """)
     kernel = next(k for k in TRITON.kernels(source) if k.name == "kernel")
     assert may_grow(Flow(TRITON, source, kernel, "N")) is grows
+
+
+@pytest.mark.parametrize(
+    ("checked", "grows"), [("(0, 1)", True), ("(1,)", True), ("(0,)", False), ("[0]", False)]
+)
+def test_a_block_pointer_bounds_the_axes_that_it_is_told_to_check(
+    checked: str, grows: bool
+) -> None:
+    source = Source(f"""\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, m, n, M: tl.constexpr, N: tl.constexpr):
+    first = (tl.program_id(0) * M, tl.program_id(1) * N)
+    x = tl.make_block_ptr(x_ptr, (m, n), (n, 1), first, (M, N), (1, 0))
+    y = tl.make_block_ptr(y_ptr, (m, n), (n, 1), first, (M, N), (1, 0))
+    tl.store(y, tl.load(x, boundary_check={checked}), boundary_check=(0, 1))
+""")
+    (kernel,) = TRITON.kernels(source)
+    assert may_grow(Flow(TRITON, source, kernel, "N")) is grows
