@@ -19,6 +19,7 @@ from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.dialect import callees, given_to
 from agent.analysis.common.given_blocks import adds_given, begun_at_given
 from agent.analysis.common.growth import stores_without
+from agent.analysis.common.induction import induction_variables
 from agent.analysis.common.rounds import kept_block_by_block
 from agent.syntax import argument, assigned, descendants
 
@@ -69,33 +70,12 @@ def _step(flow: Flow, loop: cst.For) -> Expression | None:
 
 def _in_loop(flow: Flow, loop: cst.For, *, counts: bool) -> cst.Call | None:
     """The same in a loop that goes on by a block in each round, and perhaps counts the rounds."""
-    steps = _advanced(flow, loop)
+    steps = induction_variables(flow, loop)
     if counts and isinstance(loop.target, cst.Name):
         steps.add(loop.target.value)
     if not steps:
         return None
     return _addressed(flow, loop.body, _computed_in(flow, loop.body, steps))
-
-
-def _advanced(flow: Flow, loop: cst.For) -> set[str]:
-    """The names that go on by the same in each round, whatever the size of a block."""
-    found = set()
-    for step in descendants(loop.body, cst.AugAssign):
-        plain = isinstance(step.target, cst.Name) and isinstance(
-            step.operator, cst.AddAssign | cst.SubtractAssign
-        )
-        if plain and _is_shared(flow, step.value) and not flow.carries(step.value):
-            assert isinstance(step.target, cst.Name)
-            found.add(step.target.value)
-    return found
-
-
-def _is_shared(flow: Flow, node: Expression) -> bool:
-    """Whether a value is made of numbers and the kernel's parameters: the same in each round."""
-    given = {p.name.value for p in flow.kernel.function.parameters}
-    return not any(descendants(node, cst.Call)) and all(
-        name.value in given for name in descendants(node, cst.Name)
-    )
 
 
 def _computed_in(
