@@ -32,7 +32,8 @@ def prefix_kernel(
 def prefix(q, k):
     n, dim = q.shape
     out = torch.empty_like(q)
-    grid = (triton.cdiv(n, 32),)
-    prefix_kernel[grid](q, k, out, n, BLOCK_M=32, BLOCK_N=16, DIM=dim)
+    block_m = 32
+    grid = (triton.cdiv(n, block_m),)
+    prefix_kernel[grid](q, k, out, n, BLOCK_M=block_m, BLOCK_N=16, DIM=dim)
     return out
 """

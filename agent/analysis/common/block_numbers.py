@@ -46,7 +46,7 @@ def needed_size(flow: Flow) -> str | None:
 def _counting_access(flow: Flow) -> cst.Call | None:
     """A load or store whose address counts blocks of the flow's constant, or a range that does."""
     for loop in descendants(flow.body, cst.For):
-        step = _step(flow, loop)
+        step = step_of(flow, loop)
         by_blocks = step is None or not flow.carries(step)
         if by_blocks and (bounds := begun_at_given(flow, loop)) is not None:
             return bounds
@@ -57,7 +57,7 @@ def _counting_access(flow: Flow) -> cst.Call | None:
     return _by_index(flow) or _by_program(flow)
 
 
-def _step(flow: Flow, loop: cst.For) -> Expression | None:
+def step_of(flow: Flow, loop: cst.For) -> Expression | None:
     """The BLOCK of `range(0, n, BLOCK)`; None where the counter goes on by one."""
     bounds = loop.iter
     if not isinstance(bounds, cst.Call):
@@ -176,7 +176,7 @@ def _by_program(flow: Flow) -> cst.Call | None:
     asked = _program_numbers(flow)
     numbers: set[str] = set()
     axes: set[str] = set()
-    for count in _multiplied(flow):
+    for count in multiplied(flow):
         axes |= _axes_asked(flow, count)
         for name in descendants(count, cst.Name):
             if name.value in asked:
@@ -215,7 +215,7 @@ def _is_part(flow: Flow, node: Expression, names: set[str], axes: Collection[str
     return _bare(flow, node, names - below, axes=() if loads else axes)
 
 
-def _multiplied(flow: Flow) -> Iterator[Expression]:
+def multiplied(flow: Flow) -> Iterator[Expression]:
     """What is multiplied by the constant, or by a multiple of it."""
     for product in descendants(flow.body, cst.BinaryOperation):
         if isinstance(product.operator, cst.Multiply):
@@ -273,7 +273,7 @@ def _plain(flow: Flow, axes: set[str]) -> set[str]:
 
 def _counts_blocks(flow: Flow, loop: cst.For) -> bool:
     """Whether a loop's rounds are blocks: by its step, or by how many there are."""
-    step = _step(flow, loop)
+    step = step_of(flow, loop)
     if step is not None:
         return flow.carries(step)
     counting = {*flow.dialect.cdivs, *flow.dialect.shape_queries}

@@ -17,9 +17,10 @@ from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.intensity import in_loop
-from agent.analysis.common.provenance import check_grid_use, grid_nodes, tile_names
+from agent.analysis.common.provenance import UNCOVERED, check_grid_use, grid_nodes, tile_names
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, Untraceable, descendants
 
@@ -220,8 +221,8 @@ def _is_tile(dialect: Dialect, source: Source, launch: Launch, constant: str) ->
     sizes_grid = any(n.value == given.value for g in grid for n in descendants(g, cst.Name)) or any(
         text.raw_value == constant for g in grid for text in descendants(g, cst.SimpleString)
     )
-    if not flow.in_loop and not sizes_grid:
-        raise NotApplicable("neither the grid nor a loop is computed from it")
+    if not loop_covers(flow) and not sizes_grid:
+        raise NotApplicable(UNCOVERED)
     return may_grow(flow)
 
 

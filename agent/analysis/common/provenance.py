@@ -7,7 +7,8 @@ A tile size can be changed when
   that launches it where what is written leaves callers their choice;
 - that integer serves no other purpose there: its names are used for tiles and grids only, and for
   the condition under which the kernel checks its bounds;
-- the grid or a loop of the kernel is computed from it, so that every element is still covered.
+- the grid is computed from it, or a loop of the kernel goes over its blocks, so that every element
+  is still covered.
 
 Otherwise the reason is told, in one line.
 """
@@ -23,11 +24,13 @@ from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow, drops_remainder, is_multiple_of
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
 CHECK = "check_bounds"
+UNCOVERED = "neither the grid nor a loop is computed from it"
 CEILINGS = ("math.ceil", "numpy.ceil")
 DIVMOD = "builtins.divmod"
 
@@ -107,11 +110,11 @@ def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
     if (refusal := needed_size(flow)) is not None:
         return refusal
     launches = flow.kernel.launches
-    if flow.in_loop or all(
+    if loop_covers(flow) or all(
         _sizes_grid(flow.source, launch, flow.constant, literals) for launch in launches
     ):
         return None
-    return "neither the grid nor a loop is computed from it"
+    return UNCOVERED
 
 
 def _literals(source: Source, kernel: Kernel, constant: str, defaults: bool) -> tuple[Literal, ...]:
