@@ -15,6 +15,7 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.block_places import bound_to_block
+from agent.analysis.common.combining import combined_otherwise
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.dialect import callees, given_to
 from agent.analysis.common.given_blocks import adds_given, begun_at_given
@@ -37,6 +38,8 @@ def needed_size(flow: Flow) -> str | None:
     if (refusal := flow.refusal()) is not None:
         return refusal
     if (refusal := kept_block_by_block(flow)) is not None:
+        return refusal
+    if (refusal := combined_otherwise(flow)) is not None:
         return refusal
     if (access := _counting_access(flow)) is not None:
         return f"line {flow.source.line(access)} counts its blocks, so that they have one size"

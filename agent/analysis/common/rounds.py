@@ -23,7 +23,7 @@ from agent.syntax import assigned, children, descendants, positional
 _SCALING = (cst.Multiply, cst.MultiplyAssign, cst.Divide, cst.DivideAssign)
 _ATOMIC = {"atomic_add": "sum", "atomic_max": "max", "atomic_min": "min"}
 """What an atomic operation does with what is there -> the reduction that it goes on with."""
-_SHAPING = frozenset({"astype", "broadcast_to", "cast", "expand_dims", "reshape", "to", "view"})
+SHAPING = frozenset({"astype", "broadcast_to", "cast", "expand_dims", "reshape", "to", "view"})
 """Functions and methods that give the same numbers."""
 _DEEP = 10
 
@@ -40,16 +40,23 @@ def kept_block_by_block(flow: Flow) -> str | None:
             continue
         if _is_loaded_outside(flow, call, loops):
             return f"line {line(call)} reduces along it, block by block"
-    for loop in loops:
-        found = _Round(flow, loop, frozenset(
-            node for node in _reducing(flow, loop.body, reductions)
-            if _around(flow, node, loops) is loop
-        ))  # fmt: skip
+    for found in rounds_of(flow):
         if (store := found.store()) is not None:
             return f"line {line(store)} stores what it reduces in that round, block by block"
         if (node := found.forgotten()) is not None:
             return f"line {line(node)} keeps of what it reduces what the blocks before say, not all"
     return None
+
+
+def rounds_of(flow: Flow) -> Iterator[Round]:
+    """One round of each loop whose bounds are computed from the constant."""
+    loops = [loop for loop in descendants(flow.body, cst.For) if flow.carries(loop.iter)]
+    reductions = [*flow.reductions()]
+    for loop in loops:
+        yield Round(flow, loop, frozenset(
+            node for node in _reducing(flow, loop.body, reductions)
+            if _around(flow, node, loops) is loop
+        ))  # fmt: skip
 
 
 def _around(flow: Flow, node: cst.CSTNode, loops: list[cst.For]) -> cst.For | None:
@@ -152,7 +159,7 @@ def _mentions(node: cst.CSTNode, name: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Round:
+class Round:
     """One round of a loop over blocks."""
 
     flow: Flow
@@ -161,18 +168,18 @@ class _Round:
     """Those of this loop's blocks, and not of a loop within it."""
 
     @cached_property
-    def _values(self) -> list[tuple[str, cst.BaseExpression]]:
+    def values(self) -> list[tuple[str, cst.BaseExpression]]:
         """Names and what the round assigns to them, or combines with them."""
         return [*self._values_in(self.loop.body)]
 
     @cached_property
-    def _augmented(self) -> dict[cst.BaseExpression, cst.AugAssign]:
+    def augmented(self) -> dict[cst.BaseExpression, cst.AugAssign]:
         return {each.value: each for each in descendants(self.loop.body, cst.AugAssign)}
 
     @cached_property
     def _reduced(self) -> frozenset[str]:
         """The names whose values come from what the round reduces."""
-        return _computed_from(self._values, self.reductions)
+        return _computed_from(self.values, self.reductions)
 
     @cached_property
     def _loading(self) -> frozenset[cst.Call]:
@@ -182,10 +189,10 @@ class _Round:
     @cached_property
     def _loaded(self) -> frozenset[str]:
         """The names whose values come from what the round loads of its block."""
-        return _computed_from(self._values, self._loading)
+        return _computed_from(self.values, self._loading)
 
     @cached_property
-    def _kept(self) -> frozenset[str]:
+    def kept(self) -> frozenset[str]:
         """The names that keep something of the blocks before."""
         return frozenset(name for name in self._loaded | self._reduced if self._carried(name))
 
@@ -204,7 +211,7 @@ class _Round:
             stored = self.flow.dialect.stored(self.flow.source, call)
             if stored is None:
                 continue
-            kept = frozenset() if self._is_chosen(call) else self._kept
+            kept = frozenset() if self._is_chosen(call) else self.kept
             comes = self._is_reduced(stored) or _holds(stored, frozenset(), kept)
             if comes and not self._together(call, stored) and not self._is_prefix(stored):
                 return call
@@ -223,12 +230,12 @@ class _Round:
         for _ in range(_DEEP):
             given: cst.BaseExpression | None = None
             if isinstance(value, cst.Name):
-                values = [other for name, other in self._values if name == value.value]
-                given = values[0] if len(values) == 1 and values[0] not in self._augmented else None
+                values = [other for name, other in self.values if name == value.value]
+                given = values[0] if len(values) == 1 and values[0] not in self.augmented else None
             elif (
                 isinstance(value, cst.Call)
                 and isinstance(value.func, cst.Attribute)
-                and value.func.attr.value in _SHAPING
+                and value.func.attr.value in SHAPING
             ):
                 owned = dialect.owns(source.name(value.func))
                 given = next(iter(positional(value)), None) if owned else value.func.value
@@ -253,7 +260,7 @@ class _Round:
             found is not None
             and _ATOMIC.get(called) == found[0]
             and not any(self._is_reduced(arg) for arg in found[1].args)
-            and not any(_holds(arg, frozenset(), self._kept) for arg in found[1].args)
+            and not any(_holds(arg, frozenset(), self.kept) for arg in found[1].args)
         )
 
     def _is_prefix(self, stored: cst.BaseExpression) -> bool:
@@ -265,7 +272,7 @@ class _Round:
             total, found = _unexpanded(total), self._reduction(scan)
             if found is None or found[0] != "cumsum" or not isinstance(total, cst.Name):
                 continue
-            steps = [value for name, value in self._values if name == total.value]
+            steps = [value for name, value in self.values if name == total.value]
             place = self.flow.source.place
             if len(steps) != 1 or place(steps[0]).start.line < place(whole).start.line:
                 continue
@@ -277,8 +284,8 @@ class _Round:
 
     def _added(self, name: str, value: cst.BaseExpression) -> cst.BaseExpression | None:
         """What a round adds to a name: `x` of `name += x`, or of `name = name + x`."""
-        if value in self._augmented:
-            adds = isinstance(self._augmented[value].operator, cst.AddAssign)
+        if value in self.augmented:
+            adds = isinstance(self.augmented[value].operator, cst.AddAssign)
             return value if adds else None
         if isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Add):
             for own, other in ((value.left, value.right), (value.right, value.left)):
@@ -293,15 +300,15 @@ class _Round:
             return False
         names = {name.value for name in descendants(values[0][0], cst.Name)}
         return (
-            all(sum(name == each for each, _ in self._values) < 2 for name in names)
+            all(sum(name == each for each, _ in self.values) < 2 for name in names)
             and not self._is_reduced(values[0][0])
-            and not _holds(values[0][0], frozenset(), self._kept)
+            and not _holds(values[0][0], frozenset(), self.kept)
         )
 
     def forgotten(self) -> cst.CSTNode | None:
         """Where a result leaves the loop that is not put together over its rounds."""
-        for name, value in self._values:
-            if name in self._kept:
+        for name, value in self.values:
+            if name in self.kept:
                 if self._is_faded(name, value):
                     return value
             elif name in self._reduced and self._is_reduced(value) and self._is_last(name, value):
@@ -310,7 +317,7 @@ class _Round:
 
     def _carried(self, name: str) -> bool:
         """Whether a name's value depends on what it had in the round before."""
-        if not self._reaches(name, [v for n, v in self._values if n == name], augmented=True):
+        if not self._reaches(name, [v for n, v in self.values if n == name], augmented=True):
             return False
         return not self._begins_anew(name, self.loop.body.body)
 
@@ -326,7 +333,7 @@ class _Round:
                 return all(self._begins_anew(name, each) for each in (line.body.body, rest))
             if isinstance(line, cst.For | cst.While | cst.With):
                 return self._begins_anew(name, line.body.body)
-            return first not in self._augmented and not self._reaches(name, [first])
+            return first not in self.augmented and not self._reaches(name, [first])
         return False
 
     def _values_in(self, node: cst.CSTNode) -> Iterator[tuple[str, cst.BaseExpression]]:
@@ -340,7 +347,7 @@ class _Round:
     ) -> bool:
         """Whether values are computed from a name, through what the round assigns."""
         seen: set[str] = set()
-        if augmented and any(value in self._augmented for value in values):
+        if augmented and any(value in self.augmented for value in values):
             return True
         todo = [*values]
         for value in todo:
@@ -349,7 +356,7 @@ class _Round:
                     return True
                 if each.value not in seen:
                     seen.add(each.value)
-                    todo += [other for n, other in self._values if n == each.value]
+                    todo += [other for n, other in self.values if n == each.value]
         return False
 
     def _is_last(self, name: str, value: cst.CSTNode) -> bool:
@@ -373,8 +380,8 @@ class _Round:
 
     def _is_faded(self, name: str, value: cst.BaseExpression) -> bool:
         """Whether what the name had is scaled by what no block says, or taken off."""
-        if value in self._augmented:
-            scales = isinstance(self._augmented[value].operator, _SCALING)
+        if value in self.augmented:
+            scales = isinstance(self.augmented[value].operator, _SCALING)
             return scales and not self._comes_from_block(value)
         node: cst.CSTNode = value
         while isinstance(node, cst.BinaryOperation):
