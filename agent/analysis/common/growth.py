@@ -16,6 +16,7 @@ import libcst as cst
 from agent.analysis.common import padding
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, given_to
+from agent.analysis.common.loop_ends import reads_past_loop
 from agent.analysis.common.padding import ACROSS, INDEX, NONE, OTHER, SIZE, ZERO, Pad, Padded
 from agent.analysis.common.shared_elements import element_for_a_block
 from agent.syntax import Function, Source, argument, descendants, keyword
@@ -47,6 +48,7 @@ def may_grow(flow: Flow) -> bool:
         and not _run(flow).unbounded
         and padding_that_counts(flow) is None
         and element_for_a_block(flow) is None
+        and reads_past_loop(flow) is None
     )
 
 
