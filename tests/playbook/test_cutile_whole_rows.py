@@ -94,8 +94,15 @@ IN_PLACE = ("(x, w, y, means, 64)", "(x, w, x, means, 64)")
         ([IN_PLACE], "may write what is loaded again"),
         ([("store(means, index=(row,)", "store(x, index=(row,)")], "may write what is loaded"),
         (
-            [("        total += part", "        total += part\\n        row = row + 1")],
+            [
+                ("    squares =", "    row = row + 1\\n    squares ="),
+                ("    scale =", "    row = row + 1\\n    scale ="),
+            ],
             "no two passes of k load the same tile",
+        ),
+        (  # a row for each block, and other rows with other blocks
+            [("        total += part", "        total += part\\n        row = row + 1")],
+            "line 16 counts its blocks",
         ),
         ([("(x.shape[0],), k", "(x.shape[0] // size,), k"), ("64))", "size))")], "the grid of the"),
         ([("(1, T), padding_mode=ZERO", "(1, T)")], "without padding"),
