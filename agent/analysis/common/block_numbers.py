@@ -17,6 +17,7 @@ import libcst as cst
 from agent.analysis.common.block_places import bound_to_block
 from agent.analysis.common.combining import combined_otherwise
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import callees, given_to
 from agent.analysis.common.given_blocks import adds_given, begun_at_given
 from agent.analysis.common.growth import stores_without
@@ -88,16 +89,11 @@ def _computed_in(
     axes: Collection[str] = (),
 ) -> frozenset[str]:
     """The names of a body that carry the number of a block, or of a program along an axis."""
-    while True:
-        found = {
-            name.value
-            for target, value in assigned(body)
-            if _bare(flow, value, names, axes=axes) and not _loads(flow, value)
-            for name in descendants(target, cst.Name)
-        }
-        if found <= names:
-            return frozenset(names)
-        names = names | found
+
+    def carries(value: Expression, known: set[str]) -> bool:
+        return _bare(flow, value, known, axes=axes) and not _loads(flow, value)
+
+    return frozenset(derived_names(body, carries, names))
 
 
 def _loads(flow: Flow, node: cst.CSTNode) -> bool:

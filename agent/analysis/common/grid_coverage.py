@@ -13,6 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.block_numbers import multiplied, step_of
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
+from agent.analysis.common.derived_names import derived_names
 from agent.syntax import argument, assigned, children, descendants
 
 
@@ -30,17 +31,9 @@ def loop_covers(flow: Flow) -> bool:
 def _numbers_of_programs(flow: Flow, loops: list[cst.For]) -> set[str]:
     """The names that are computed from the program's number, and not by a loop over all blocks."""
     covered = {id(loop.iter) for loop in loops}
-    names: set[str] = set()
-    while True:
-        found = {
-            name.value
-            for target, value in assigned(flow.body)
-            if id(value) not in covered and _asks(flow, value, names)
-            for name in descendants(target, cst.Name)
-        }
-        if found <= names:
-            return names
-        names |= found
+    return derived_names(
+        flow.body, lambda value, names: id(value) not in covered and _asks(flow, value, names)
+    )
 
 
 def _asks(flow: Flow, node: cst.CSTNode, names: set[str]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.derived_names import reaches
 from agent.syntax import argument, assigned, descendants
 
 _ADVANCE = "advance"
@@ -129,21 +130,8 @@ def _begins_anew(flow: Flow, name: str, step: cst.CSTNode, loop: cst.For) -> boo
                 named = any(each.value == name for each in descendants(target, cst.Name))
                 own = any(each.value == name for each in descendants(value, cst.Name))
                 if named and not own and id(value) not in augmented:
-                    return not _reaches(name, value, loop)
+                    return not reaches(name, [value], [*_written(loop)])
         if around is loop.body:
             return False
         inner = around
-    return False
-
-
-def _reaches(name: str, value: cst.BaseExpression, loop: cst.For) -> bool:
-    """Whether a value is computed from a name, through what the round assigns."""
-    written, todo, seen = [*_written(loop)], [value], set[str]()
-    for node in todo:
-        for each in descendants(node, cst.Name):
-            if each.value == name:
-                return True
-            if each.value not in seen:
-                seen.add(each.value)
-                todo += [other for n, other in written if n == each.value]
     return False

@@ -16,6 +16,7 @@ from itertools import takewhile
 import libcst as cst
 
 from agent.analysis.common.constant_flow import Flow
+from agent.analysis.common.derived_names import reaches
 from agent.analysis.common.dialect import callees
 from agent.analysis.common.reaching_definitions import definition
 from agent.syntax import assigned, children, descendants, positional
@@ -346,18 +347,9 @@ class Round:
         self, name: str, values: Sequence[cst.BaseExpression], *, augmented: bool = False
     ) -> bool:
         """Whether values are computed from a name, through what the round assigns."""
-        seen: set[str] = set()
         if augmented and any(value in self.augmented for value in values):
             return True
-        todo = [*values]
-        for value in todo:
-            for each in descendants(value, cst.Name):
-                if each.value == name:
-                    return True
-                if each.value not in seen:
-                    seen.add(each.value)
-                    todo += [other for n, other in self.values if n == each.value]
-        return False
+        return reaches(name, values, self.values)
 
     def _is_last(self, name: str, value: cst.CSTNode) -> bool:
         """Whether the value of the last round is read behind the loop."""

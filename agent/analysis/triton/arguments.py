@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
@@ -11,7 +12,7 @@ from agent.analysis.triton.aliasing import alike, may_share
 from agent.analysis.triton.dialect import ATOMICS, TRITON
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.waiting import check_never_waits
-from agent.syntax import Source, argument, assigned, descendants
+from agent.syntax import Source, argument, descendants
 
 TL = "triton.language."
 POINTERS = (f"{TL}load", f"{TL}store", *ATOMICS)
@@ -48,17 +49,8 @@ def size_parameters(source: Source, kernel: Kernel) -> tuple[str, ...]:
 
 def index_names(source: Source, kernel: Kernel) -> set[str]:
     """The names that count elements: computed from `tl.arange` or `tl.program_id`, not loaded."""
-    names: set[str] = set()
-    while True:
-        more = {
-            name
-            for target, value in assigned(kernel.function.node.body)
-            if _is_index(source, value, names)
-            for name in names_in(target)
-        }
-        if more <= names:
-            return names
-        names |= more
+    body = kernel.function.node.body
+    return derived_names(body, lambda value, names: _is_index(source, value, names))
 
 
 def names_in(node: cst.CSTNode) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source, assigned, descendants, keyword, positional
@@ -33,17 +34,9 @@ def root(source: Source, kernel: Kernel, address: cst.BaseExpression) -> str | N
 
 def names_by_program(kernel: Kernel, source: Source) -> frozenset[str]:
     """The names of a kernel whose values differ from one program of the grid to another."""
-    names: set[str] = set()
-    while True:
-        found = {
-            name.value
-            for target, value in assigned(kernel.function.node.body)
-            if by_program(source, value, names)
-            for name in descendants(target, cst.Name)
-        }
-        if found <= names:
-            return frozenset(names)
-        names |= found
+    body = kernel.function.node.body
+    found = derived_names(body, lambda value, names: by_program(source, value, names))
+    return frozenset(found)
 
 
 def by_program(

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import Subject
 from agent.analysis.triton.arguments import names_in, run_time
 from agent.analysis.triton.dialect import TRITON
 from agent.launches import power_of_two, values_of
-from agent.syntax import Source, assigned, descendants, positional
+from agent.syntax import Source, descendants, positional
 
 SMALLEST = 16
 """Elements: smaller tiles than that are not asked for, however little there is to do."""
@@ -54,18 +55,12 @@ def have_work(subject: Subject, kernel: Kernel, sizes: Mapping[str, int]) -> boo
 
 def _indices(source: Source, kernel: Kernel, constant: str) -> set[str]:
     """The names that hold places of the constant's tiles, not what is loaded from them."""
-    names: set[str] = set()
-    while True:
-        more = {
-            name
-            for target, value in assigned(kernel.function.node.body)
-            if _counts(source, value, constant) or names_in(value) & names
-            if not any(True for _ in TRITON.find(source, value, TRITON.loads))
-            for name in names_in(target)
-        }
-        if more <= names:
-            return names
-        names |= more
+
+    def holds(value: cst.BaseExpression, names: set[str]) -> bool:
+        counts = _counts(source, value, constant) or not names_in(value).isdisjoint(names)
+        return counts and not any(True for _ in TRITON.find(source, value, TRITON.loads))
+
+    return derived_names(kernel.function.node.body, holds)
 
 
 def _counts(source: Source, node: cst.CSTNode, constant: str) -> bool:

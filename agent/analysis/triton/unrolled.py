@@ -13,6 +13,7 @@ from enum import Enum
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import definition
 from agent.analysis.triton.dialect import TRITON
@@ -70,16 +71,11 @@ def _computed_in(loop: cst.For, body: cst.CSTNode) -> set[str]:
     """The names that a loop gives values, and those that are computed from them."""
     names = {n.value for n in descendants(loop.target, cst.Name)}
     names |= {n.value for t, _ in assigned(loop.body) for n in descendants(t, cst.Name)}
-    while True:
-        more = {
-            n.value
-            for target, value in assigned(body)
-            if any(used.value in names for used in descendants(value, cst.Name))
-            for n in descendants(target, cst.Name)
-        }
-        if more <= names:
-            return names
-        names |= more
+
+    def uses(value: cst.BaseExpression, known: set[str]) -> bool:
+        return any(name.value in known for name in descendants(value, cst.Name))
+
+    return derived_names(body, uses, names)
 
 
 def _divisions(

@@ -1,0 +1,58 @@
+"""Names by what their values are computed from, through any number of assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import libcst as cst
+
+from agent.syntax import assigned, descendants
+
+
+def derived_names(
+    body: cst.CSTNode,
+    derives: Callable[[cst.BaseExpression, set[str]], bool],
+    begin: Iterable[str] = (),
+) -> set[str]:
+    """The names whose values derive from something, whatever the order of the lines.
+
+    Args:
+        body: whose assignments count.
+        derives: whether a value does, by itself or by one of the names that are known to.
+        begin: names that do in any case.
+    """
+    names = set(begin)
+    written = [*assigned(body)]
+    while True:
+        found = {
+            name.value
+            for target, value in written
+            if derives(value, names)
+            for name in descendants(target, cst.Name)
+        }
+        if found <= names:
+            return names
+        names |= found
+
+
+def reaches(
+    name: str,
+    values: Iterable[cst.BaseExpression],
+    written: Sequence[tuple[str, cst.BaseExpression]],
+) -> bool:
+    """Whether values are computed from a name.
+
+    Args:
+        name: the name.
+        values: the values.
+        written: names and what they are assigned, which are looked through.
+    """
+    todo, seen = [*values], set[str]()
+    for value in todo:
+        for each in descendants(value, cst.Name):
+            if each.value == name:
+                return True
+            if each.value not in seen:
+                seen.add(each.value)
+                todo += [other for n, other in written if n == each.value]
+    return False
