@@ -117,6 +117,15 @@ def test_where_gradients_are_off_the_launch_stays_where_it_is(old: str, new: str
     assert not in_graph(halved("pass").replace(old, new))
 
 
+def test_where_a_function_is_defined_says_nothing_of_where_it_is_called() -> None:
+    text = halved("pass")
+    start = text.index("def halve(")
+    inner = text[start:].rstrip().replace("\n", "\n        ")
+    made = f"def make():\n    with torch.no_grad():\n        {inner}\n    return halve\n"
+    tuned = apply("add-autotune", text[:start] + made)
+    assert "            with torch.no_grad():\n                halve_kernel[" in tuned
+
+
 def test_a_launch_that_is_no_statement_is_not_tuned_in_a_graph() -> None:
     text = halved("pass").replace("    halve_kernel[", "    if n: halve_kernel[")
     assert "is no statement of its own" in refusal("add-autotune", text)

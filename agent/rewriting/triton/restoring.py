@@ -88,13 +88,19 @@ def _requires_none(source: Source, launch: Launch, value: cst.BaseExpression) ->
 
 
 def _is_off(source: Source, launch: Launch) -> bool:
-    """Whether gradients are certainly switched off where a launch stands."""
+    """Whether gradients are certainly switched off where a launch stands.
+
+    What stands around the definition of its function says nothing of where that is called; a class
+    does.
+    """
+    defined = False
     for around in source.ancestors(launch.node):
         match around:
-            case cst.With():
+            case cst.With() if not defined:
                 if any(_switches_off(source, item.item) for item in around.items):
                     return True
-            case cst.FunctionDef():
+            case cst.FunctionDef() if not defined:
+                defined = True
                 if any(_switches_off(source, each.decorator) for each in around.decorators):
                     return True
             case cst.ClassDef():
