@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -83,10 +84,10 @@ class Diagnostician:
         """
         source = _source(checkout, launches)
         classification = BACKENDS[self.wanted.backend].classify(source)
-        works = compiled.work if compiled else ()
+        works = _works(compiled, launches, levels_ms)
         timed = tuple(
             (work, levels_ms[config] if config and self.gpu else 0.0)
-            for config, work in _timed(works or observed_work(launches, levels_ms), levels_ms)
+            for config, work in _timed(works, levels_ms)
         )
         facts = Facts(
             kernel_class=classification.kernel_class,
@@ -100,7 +101,7 @@ class Diagnostician:
             copies=copies_around(source),
         )
         # a test that cannot be run without its GPU's work is none to run under a profiler
-        asked = works and not is_plain(facts)
+        asked = compiled is not None and compiled.work and not is_plain(facts)
         counters = self._counters(checkout, timed, until) if asked else NoCounters("")
         missing = [
             *_missing(compiled, timed),
@@ -131,8 +132,7 @@ class Diagnostician:
         """
         if self.gpu is None:
             return None
-        works = compiled.work if compiled else ()
-        timed = _timed(works or observed_work(launches, levels_ms), levels_ms)
+        timed = _timed(_works(compiled, launches, levels_ms), levels_ms)
         known = [(config, work) for config, work in timed if config]
         if not known:
             return None
@@ -210,10 +210,32 @@ def rewritten_by(source: Source) -> dict[str, frozenset[str]]:
     return {name: names for name, names in found.items() if names}
 
 
+def _works(
+    compiled: CompiledCommit | None,
+    launches: Sequence[ObservedLaunch],
+    levels_ms: Mapping[str, float],
+) -> tuple[TimedWork, ...]:
+    """What the timings cover: as it was seen to be launched, else as the compiling process saw it.
+
+    That process has no GPU: a grid that the host takes from the number of multiprocessors is
+    another one there.
+    """
+    seen = {(work.test, work.config): work for work in observed_work(launches, levels_ms)}
+    told = compiled.work if compiled else ()
+    times = Counter((work.test, work.config) for work in told)
+    # of several timings of one name it is not known which is which
+    once = {key: work for key, work in seen.items() if times[key] == 1}
+    other = {work.test for work in told}
+    return (
+        *(once.get((work.test, work.config), work) for work in told),
+        *(work for work in seen.values() if work.test not in other),
+    )
+
+
 def observed_work(
     launches: Sequence[ObservedLaunch], levels_ms: Mapping[str, float]
 ) -> tuple[TimedWork, ...]:
-    """What the timings cover, where nothing was compiled.
+    """What the timings cover, by what tests were seen to launch.
 
     A launch of which it is not known what times it is a test's that times one thing alone, and
     of the first such that was seen to make it; one of a test of several may be any of theirs.

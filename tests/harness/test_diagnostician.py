@@ -116,6 +116,21 @@ def test_names_that_begin_with_their_file(scale: tuple[Checkout, CompiledCommit]
     assert not any("variants" in line for line in lost.evidence)
 
 
+def test_a_grid_is_the_one_that_was_launched_on_the_gpu(
+    scale: tuple[Checkout, CompiledCommit],
+) -> None:
+    """Where there is none, a host that asks for its multiprocessors launches another one."""
+    checkout, made = scale
+    (work,) = made.work
+    seen = replace(launch(work.test, 2, work.kernels[0]), timings=((work.test, work.config),))
+    doctor = Diagnostician(wanted("triton"), H200)
+    found = doctor.diagnose(checkout, {"test_perf_run": 0.5}, made, [seen])
+    assert f"launched: {seen.kernel} with 2 blocks for 132 multiprocessors" in found.evidence
+    twice = replace(made, work=(work, work))  # neither is known to be what was seen
+    unknown = doctor.diagnose(checkout, {"test_perf_run": 0.5}, twice, [seen])
+    assert not any("with 2 blocks" in line for line in unknown.evidence)
+
+
 def test_latencies_of_the_interpreter_are_none_of_a_gpu(
     scale: tuple[Checkout, CompiledCommit],
 ) -> None:
