@@ -1,6 +1,7 @@
 """One callable of a test, measured and examined on the orders of the parent.
 
-    first                        -> first, once the callable was called, which compiles it
+    first (chooses)              -> first, once the callable was called, which compiles it; where it
+                                    does not choose, a tuner puts its choice off to `prepare`
     prepare (method, processor)  -> prepared (method, label, estimate_ms, launched, processor,
                                     launches_per_call, skipped_launches), or its error; method
                                     and processor may be null. An empty method: it launches no
@@ -20,11 +21,13 @@ Where the callable raises, the answer is `failed` and the test fails with it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import sys
 import zlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -53,6 +56,7 @@ class Stepper:
         rebuilt: its arguments are copies of a test's; see `Examination`.
         through: what the test times it with, where that is no `tile_bench`. It may launch no kernel
             of the file then, and its samples may mean something to the test.
+        undecided: makes a block in which a tuner compiles its configs and puts its choice off.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Stepper:
         *,
         rebuilt: bool = False,
         through: str = "",
+        undecided: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         self._nodeid = nodeid
         self._config = config
@@ -77,6 +82,8 @@ class Stepper:
         self._sampler: Sampler | None = None
         self._samples_ms: list[float] = []
         self._launched: int | None = None
+        self._undecided = undecided
+        self._chose = True
         self._first_ms = 0.0
         self._processor = OneProcessor()
         self._examination = Examination(
@@ -137,7 +144,7 @@ class Stepper:
         examination = self._examination
         match request["op"]:
             case "first":
-                self._first()
+                self._first(chooses=request["chooses"])
                 return {}
             case "prepare":
                 return {"event": "prepared"} | self._prepare(
@@ -175,12 +182,14 @@ class Stepper:
                 return {}
         return None
 
-    def _first(self) -> int:
-        """How much the first call of all launched."""
+    def _first(self, *, chooses: bool = True) -> int:
+        """How much the first call of all launched; a tuner chooses in it, or only compiles."""
         if self._launched is None:
             begin = perf_counter()
-            self._launched = self._examination.first()
+            with contextlib.nullcontext() if chooses else self._undecided():
+                self._launched = self._examination.first()
             self._first_ms = (perf_counter() - begin) * 1e3
+            self._chose = chooses
         return self._launched
 
     def _prepare(self, method: str | None, processor: int | None) -> Message:
@@ -190,6 +199,9 @@ class Stepper:
             launched = self._first()
             if self._through and not launched:
                 return self._aside()
+            if not self._chose:
+                examination.call()
+                self._chose = True
             with self._detector.watching():
                 examination.call()
             per_call = len(self._detector.launches)

@@ -48,6 +48,8 @@ class TuningEffort(enum.Enum):
     """The best of a rough choice are timed as the tuner's author has it."""
     ROUGH = "rough"
     """A few launches of each config."""
+    NONE = "none"
+    """Any config that can be launched: all are compiled for a choice that is made later."""
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> TuningEffort:
@@ -81,6 +83,22 @@ class TuningInLess:
             tuner, tuning_key = self._chosen.pop()
             tuner.cache.pop(tuning_key, None)
 
+    @contextlib.contextmanager
+    def undecided(self) -> Iterator[None]:
+        """In the block a tuner compiles its configs; what it then takes is no choice.
+
+        For where others run beside it, so that no config can be timed.
+        """
+        effort, before = self._effort, len(self._chosen)
+        self._effort = TuningEffort.NONE
+        try:
+            yield
+        finally:
+            self._effort = effort
+            for tuner, tuning_key in self._chosen[before:]:
+                tuner.cache.pop(tuning_key, None)
+            del self._chosen[before:]
+
     def around(self, check_disk_cache: Callable[..., bool]) -> Callable[..., bool]:
         """Triton's look for a choice on disk; where it has none, it may take less to choose."""
 
@@ -103,6 +121,10 @@ class TuningInLess:
     def _choose(
         self, tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
     ) -> bool:
+        if self._effort is TuningEffort.NONE:
+            with self._log.tuning():
+                self._roughly_among(tuner, tuning_key, configs, bench_fn)
+            return False
         file = file_of(self._folder / self._effort.value, of_tuner(tuner, tuning_key, configs))
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             best = configs[json.loads(file.read_text())["index"]]
@@ -124,13 +146,7 @@ class TuningInLess:
         self, tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
     ) -> None:
         """Have the tuner time its configs, or the best of them, roughly; then perhaps once more."""
-        among = self._best_of_first(tuner, tuning_key, configs)
-        took_ms = _roughly(tuner, among, bench_fn)
-        if len(among) < len(configs) and math.isinf(min(took_ms, default=math.inf)):
-            among = configs  # none of those can be launched now
-            took_ms = _roughly(tuner, among, bench_fn)
-        if len(among) < len(configs):
-            tuner.configs_timings = {}  # there are none of the others, for anybody who reads them
+        among, took_ms = self._roughly_among(tuner, tuning_key, configs, bench_fn)
         if len(took_ms) != len(among):
             return
         ranked = dict(zip(among, took_ms, strict=True))  # of equal ones the last is known
@@ -140,6 +156,19 @@ class TuningInLess:
             with _only(tuner, sorted(ranked, key=ranked.__getitem__)[:BEST]):
                 bench_fn()
             tuner.configs_timings = {}
+
+    def _roughly_among(
+        self, tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
+    ) -> tuple[list[Any], list[float]]:
+        """Which configs the tuner has chosen from by a few launches of each, and what one takes."""
+        among = self._best_of_first(tuner, tuning_key, configs)
+        took_ms = _roughly(tuner, among, bench_fn)
+        if len(among) < len(configs) and math.isinf(min(took_ms, default=math.inf)):
+            among = configs  # none of those can be launched now
+            took_ms = _roughly(tuner, among, bench_fn)
+        if len(among) < len(configs):
+            tuner.configs_timings = {}  # there are none of the others, for anybody who reads them
+        return among, took_ms
 
     def _best_of_first(self, tuner: Any, tuning_key: Any, configs: list[Any]) -> list[Any]:
         """What is enough to choose from: all where nobody knows how the first text's ranked."""

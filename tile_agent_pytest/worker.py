@@ -354,6 +354,7 @@ class PytestSession:
                 Path(self.scratch) / "results",
                 rebuilt=rebuilt,
                 through=through,
+                undecided=self._tuning.in_less.undecided,
             )
             return stepper.serve()
         except Closed:

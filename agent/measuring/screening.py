@@ -45,6 +45,8 @@ class Look:
     faster."""
     latency_ms: float
     """The variant's, the geometric mean over the configs."""
+    configs: tuple[str, ...] = ()
+    """Those that were measured, where the time was over before all of them were."""
 
 
 @dataclass

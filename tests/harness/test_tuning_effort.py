@@ -34,6 +34,7 @@ def scale(x_ptr, n, BLOCK: tl.constexpr):
 PROGRAM = """
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -103,9 +104,11 @@ triton.runtime.jit.JITFunction.run = counted
 seen = []
 for request in json.loads(passes):
     held.in_less.begin(TuningEffort.of(request))
+    around = held.in_less.undecided() if request.get("undecided") else nullcontext()
     launched.clear(), measured.clear()
     x = triton.runtime.jit.MockTensor(torch.float32, [1000])
-    kernel.scale.run(x, 1000, grid=(1,), warmup=False)
+    with around:
+        kernel.scale.run(x, 1000, grid=(1,), warmup=False)
     assert not held.log.is_tuning
     best = kernel.scale.best_config.kwargs["BLOCK"]
     seen.append({"best": best, "launched": list(launched), "measured": list(measured)})
@@ -122,6 +125,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 TESTED, TIMED, STEPPED = {"nodeids": []}, {"timed": True}, {"stepped": True}
 AS_TIMED = {"as_timed": True}
 LOOKED_AT = {"stepped": True, "short": True}
+BESIDE_OTHERS = LOOKED_AT | {"undecided": True}
 
 
 def passes(
@@ -205,6 +209,15 @@ def test_a_look_has_the_best_timed_and_keeps_that_for_other_looks(folder: Path) 
     assert tested["best"] == 128 and len(timed["measured"]) == 5
     (known,) = passes(folder, LOOKED_AT)
     assert known == {"best": 512, "launched": [512], "measured": []}
+
+
+def test_what_is_taken_beside_others_is_no_choice(folder: Path) -> None:
+    beside, alone, again = passes(folder, BESIDE_OTHERS, LOOKED_AT, BESIDE_OTHERS)
+    assert {*beside["launched"]} == {128, 512, 1024, 2048, 4096} and not beside["measured"]
+    assert alone["best"] == 512 and sorted(alone["measured"]) == [128, 512, 1024]
+    assert again == {"best": 512, "launched": [512], "measured": []}  # what was chosen stays so
+    (few,) = passes(folder, BESIDE_OTHERS, text="candidate", looked_at=2, fail=[128, 512])
+    assert {*few["launched"]} == {1024, 2048, 4096}
 
 
 def test_a_candidate_chooses_from_those_that_were_best_before(folder: Path) -> None:

@@ -31,7 +31,12 @@ from agent.harness.measuring.records import config_name, short_names
 from agent.harness.measuring.spent import SpentTime
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop
-from agent.harness.processes.worker_session import Checkout, WorkerSession, tunes_itself
+from agent.harness.processes.worker_session import (
+    Checkout,
+    WorkerSession,
+    can_choose_later,
+    tunes_itself,
+)
 from agent.measuring.screening import Look
 from agent.measuring.statistics import Blocks, middle_ms, weighted_latency_ms, weighted_mean
 
@@ -91,6 +96,8 @@ class InterleavedScreen:
         self._measured = 0
         """How many of them were measured."""
         self._arms: dict[str, WorkerSession] = {}
+        self._late: set[str] = set()
+        """Who left because the time was over."""
         self._log_ratios: dict[str, dict[str, float]] = {}
         """Variant -> config -> log of the incumbent's latency by its own."""
         self._latencies_ms: dict[str, dict[str, float]] = {}
@@ -138,9 +145,10 @@ class InterleavedScreen:
             deadline: for all of it.
 
         Returns:
-            What was seen of those that stayed to the end.
+            What was seen of those that stayed to the end, or until the time was over.
         """
         self._timing, self._deadline = timing, deadline
+        self._late.clear()
         self._log_ratios = {name: {} for name in names}
         self._latencies_ms = {name: {} for name in names}
         for name in self._arms.keys() - {INCUMBENT, *names}:
@@ -154,9 +162,10 @@ class InterleavedScreen:
             name: Look(
                 weighted_mean(log_ratios, self._weights),
                 weighted_latency_ms(self._latencies_ms[name], self._weights),
+                tuple(log_ratios) if name in self._late else (),
             )
             for name, log_ratios in self._log_ratios.items()
-            if name in self._arms and log_ratios
+            if log_ratios and (name in self._arms or name in self._late)
         }
 
     def _pass(self) -> None:
@@ -256,17 +265,19 @@ class InterleavedScreen:
                 self._latencies_ms[name][self._met[-1]] = middle_ms(seen.candidate_ms)
 
     def _call_first(self) -> None:
-        """Have all compiled, at once where there is room, but for those that tune themselves.
+        """Have all compiled, at once where there is room; a tuner chooses when it is prepared.
 
-        Nothing else may run while one does: it is compiled when it is prepared.
+        Nothing else may run while it does; one of cuTile's is not told to compile alone, and is
+        left for then.
         """
         if not self._roomy:
             return
         ordered = []
         for name, arm in self._each():
-            if not tunes_itself(arm.checkout):
+            tuned = tunes_itself(arm.checkout)
+            if not tuned or can_choose_later(arm.checkout):
                 with self._may_leave(name):
-                    arm.order_first()
+                    arm.order_first(chooses=not tuned)
                     ordered.append(name)
         for name, arm in self._each():
             if name in ordered:
@@ -314,6 +325,8 @@ class InterleavedScreen:
         """End a worker; without the incumbent there is nothing to compare with, and all leave."""
         for gone in list(self._arms) if name == INCUMBENT else [name]:
             if arm := self._arms.pop(gone, None):
+                if time.monotonic() >= self._deadline:
+                    self._late.add(gone)
                 arm.abandon()
 
 

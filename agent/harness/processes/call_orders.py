@@ -44,9 +44,14 @@ class CallOrders:
 
     _worker: WorkerProcess
 
-    def order_first(self) -> None:
-        """Have the callable called for the first time, which compiles it; `await_first` waits."""
-        self._worker.send({"op": "first"})
+    def order_first(self, *, chooses: bool = True) -> None:
+        """Have the callable called for the first time, which compiles it; `await_first` waits.
+
+        Args:
+            chooses: whether a tuner of Triton's may choose then; else it compiles its configs, and
+                chooses when the callable is prepared, because others are at work beside it.
+        """
+        self._worker.send({"op": "first", "chooses": chooses})
 
     def await_first(self, deadline: float) -> None:
         """Return when the first call is over."""

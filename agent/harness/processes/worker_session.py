@@ -311,3 +311,12 @@ def tunes_for_other_tests(checkout: Checkout) -> bool:
 def chooses_roughly(checkout: Checkout) -> bool:
     """Whether what it launches in a correctness test need not be what is timed."""
     return tunes_itself(checkout) and b"triton" in (checkout.root / checkout.kernel).read_bytes()
+
+
+def can_choose_later(checkout: Checkout) -> bool:
+    """Whether what it tunes with, Triton's tuner or one made of it, can be told to compile first.
+
+    FlagGems' keeps choices of its own, and would keep one that it made beside others.
+    """
+    text = (checkout.root / checkout.kernel).read_bytes()
+    return chooses_roughly(checkout) and b"libtuner" not in text

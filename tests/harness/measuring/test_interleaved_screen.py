@@ -89,6 +89,19 @@ def test_who_hangs_leaves_at_the_deadline(look) -> None:  # type: ignore[no-unty
     assert look(sleeping(0.002), {"b": hanging, "a": sleeping(0.001)}, timeout_s=6) == {}
 
 
+def test_what_was_seen_before_the_time_was_over_counts(look) -> None:  # type: ignore[no-untyped-def]
+    test = TWICE.replace("launch, config=config", "other, config='again'").replace(
+        "config\n", "other\n"
+    )
+    hanging = sleeping(0.001, "\ndef other():\n    time.sleep(600)\n")
+    well = sleeping(0.002, "\ndef other():\n    time.sleep(0.002)\n")
+    failing = sleeping(0.001, "\ndef other():\n    raise ValueError\n")
+    seen = look(well, {"a": well, "fails": failing, "hangs": hanging}, test, timeout_s=8)
+    assert {*seen} == {"a", "hangs"}
+    assert seen["a"].configs == seen["hangs"].configs == ("test_perf",)
+    assert seen["a"].log_ratio < seen["hangs"].log_ratio
+
+
 @pytest.mark.parametrize(
     "incumbent",
     ["raise ValueError('gone')\n", sleeping(0.001, "    raise RuntimeError('sick')\n")],
@@ -222,6 +235,45 @@ def test_who_tunes_itself_does_not_keep_the_others_from_being_called_at_once(
             found = screen.look(["a", "tunes", "b"], TIMING, deadline_in(60))
     assert set(found) == {"a", "tunes", "b"}
     assert found["tunes"].log_ratio > 0.3
+
+
+TUNED_BY_TRITON = """
+    # triton.autotune
+    import os, pathlib, time
+
+    folder, calls = pathlib.Path(os.environ["SEEN"]), []
+
+    def launch():
+        calls.append(1)
+        if len(calls) == 1:
+            (folder / str(os.getpid())).touch()
+            ends = time.monotonic() + 20
+            while len(list(folder.glob("[0-9]*"))) < 3:
+                assert time.monotonic() < ends, "they do not compile at once"
+                time.sleep(0.01)
+        if len(calls) == 2:
+            mine = folder / f"choosing-{os.getpid()}"
+            mine.touch()
+            time.sleep(0.3)
+            assert len(list(folder.glob("choosing-*"))) == 1, "another one chooses beside it"
+            mine.unlink()
+        time.sleep(0.005)
+"""
+
+
+def test_what_triton_tunes_compiles_beside_others_and_chooses_alone(tmp_path: Path) -> None:
+    """Its first call compiles, the second one chooses."""
+    (seen := tmp_path / "seen").mkdir()
+    kernel = textwrap.dedent(TUNED_BY_TRITON)
+    with start_server(tmp_path / "log", write=[seen], SEEN=str(seen)) as server:
+        made = {
+            name: Project(tmp_path / (name or "i"), textwrap.dedent(TEST), kernel).checkout()
+            for name in (INCUMBENT, "a", "b")
+        }
+        logs = logs_of(made, tmp_path)
+        with InterleavedScreen(server, PLAN, made, logs, roomy=True) as screen:
+            found = screen.look(["a", "b"], TIMING, deadline_in(60))
+    assert {*found} == {"a", "b"}
 
 
 def test_without_a_fork_server_nobody_is_ranked(tmp_path: Path) -> None:
