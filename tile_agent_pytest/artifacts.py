@@ -20,6 +20,8 @@ The job is one JSON object:
     compile_s        seconds for one compile
     timeout_s        seconds for everything
     at_once          how many compiles run at a time
+    tuned            where a run keeps what Triton's tuners chose for its first text, if it does: of
+                     a tuner that has been at work the best configs alone are compiled
     assumed          what to compile where no test launches a kernel: `module` and `kernels`, as in
                      `compile_cutile`, with a text for each parameter of each variant in
                      `arguments`; null for Triton
@@ -184,7 +186,7 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
     if importlib.util.find_spec("xdist"):
         arguments.append("-n0")
     plugin.gate = _calling_once(recorder)
-    with _pretending(job), _recording(job)(recorder, sm=job["sm"]):
+    with _pretending(job), _recording(job, recorder):
         code = int(pytest.main(arguments, plugins=[plugin, session]))
     if session.is_cut or code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         return session.failures, False
@@ -264,11 +266,12 @@ def _pretending(job: Message) -> AbstractContextManager[None]:
     return storageless(job["sm"])
 
 
-def _recording(job: Message) -> Callable[..., AbstractContextManager[None]]:
+def _recording(job: Message, recorder: LaunchRecorder) -> AbstractContextManager[None]:
     recording: Callable[..., AbstractContextManager[None]] = importlib.import_module(
         f"tile_agent_pytest.record_{job['language']}"
     ).recording
-    return recording
+    tuned = {"tuned": Path(job["tuned"])} if job.get("tuned") else {}
+    return recording(recorder, sm=job["sm"], **tuned)
 
 
 # --- compiling ----------------------------------------------------------------------------------

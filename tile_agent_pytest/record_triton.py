@@ -20,15 +20,20 @@ from tile_agent_pytest.launch_functions import Given, evaluated, given_to_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 from tile_agent_pytest.observed_launches import as_recorded
 from tile_agent_pytest.stand_in_driver import StandInDriver, launched_once
+from tile_agent_pytest.tuning_effort import LOOKED_AT, best_of_first, only
 
 
 @contextlib.contextmanager
-def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
+def recording(
+    recorder: LaunchRecorder, *, sm: int | None, tuned: Path | None = None
+) -> Iterator[None]:
     """Record while the block lasts.
 
     Args:
         recorder: takes the launches.
         sm: without a GPU, the one to pretend to have: 90 for Hopper. None: there is one.
+        tuned: where a run keeps the choices of its first text: a tuner then launches, without a
+            GPU, only the configs that a short look would choose from.
     """
     triton: Any = importlib.import_module("triton")
     function_class: Any = importlib.import_module("triton.runtime.jit").JITFunction
@@ -63,15 +68,21 @@ def recording(recorder: LaunchRecorder, *, sm: int | None) -> Iterator[None]:
             stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(sm)))
             tuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
             if hasattr(tuner, "check_disk_cache"):  # since 3.3
-                stack.enter_context(mock.patch.object(tuner, "check_disk_cache", _afresh))
+                stack.enter_context(mock.patch.object(tuner, "check_disk_cache", _afresh(tuned)))
         yield
 
 
-def _afresh(_tuner: Any, _key: Any, _configs: Any, bench_fn: Callable[[], None]) -> bool:
+def _afresh(tuned: Path | None) -> Callable[..., bool]:
     """In place of a look for a choice on disk: no config is left out for one, and none is written
     down out of timings that are no timings."""
-    bench_fn()
-    return False
+
+    def check(tuner: Any, key: Any, configs: list[Any], bench_fn: Callable[[], None]) -> bool:
+        among = best_of_first(tuned, tuner, key, configs, LOOKED_AT) if tuned else configs
+        with only(tuner, among):
+            bench_fn()
+        return False
+
+    return check
 
 
 def _launch(

@@ -153,7 +153,7 @@ class TuningInLess:
         if len(among) == len(configs):
             self._rank(tuner, tuning_key, configs, [ranked[config] for config in configs])
         if self._effort is TuningEffort.SHORT:
-            with _only(tuner, sorted(ranked, key=ranked.__getitem__)[:BEST]):
+            with only(tuner, sorted(ranked, key=ranked.__getitem__)[:BEST]):
                 bench_fn()
             tuner.configs_timings = {}
 
@@ -173,11 +173,7 @@ class TuningInLess:
     def _best_of_first(self, tuner: Any, tuning_key: Any, configs: list[Any]) -> list[Any]:
         """What is enough to choose from: all where nobody knows how the first text's ranked."""
         most = BEST if self._effort is TuningEffort.ROUGH else LOOKED_AT
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            file = file_of(self._first / _RANKED, of_tuner(tuner, tuning_key, configs))
-            best = {*json.loads(file.read_text())["ranked"][:most]}
-            return [config for place, config in enumerate(configs) if place in best]
-        return configs
+        return best_of_first(self._first, tuner, tuning_key, configs, most)
 
     def _rank(
         self, tuner: Any, tuning_key: Any, configs: list[Any], took_ms: Sequence[float]
@@ -188,6 +184,25 @@ class TuningInLess:
             known = [place for place in ranked if math.isfinite(took_ms[place])]
             file = file_of(self._first / _RANKED, of_tuner(tuner, tuning_key, configs))
             write(file, {"ranked": known})
+
+
+def best_of_first(
+    first: Path, tuner: Any, tuning_key: Any, configs: list[Any], most: int
+) -> list[Any]:
+    """The configs that ranked best for a run's first text; all where nobody knows how they did.
+
+    Args:
+        first: where the choices of that text are kept.
+        tuner: a tuner of Triton's.
+        tuning_key: for which value of its key.
+        configs: its own.
+        most: how many are wanted.
+    """
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        file = file_of(first / _RANKED, of_tuner(tuner, tuning_key, configs))
+        best = {*json.loads(file.read_text())["ranked"][:most]}
+        return [config for place, config in enumerate(configs) if place in best]
+    return configs
 
 
 def _roughly(tuner: Any, among: Sequence[Any], bench_fn: Callable[[], None]) -> list[float]:
@@ -203,13 +218,13 @@ def _roughly(tuner: Any, among: Sequence[Any], bench_fn: Callable[[], None]) -> 
         took_ms[-1] = _rough_ms(kernel_call)
         return [took_ms[-1]] * _FIGURES
 
-    with _only(tuner, among), mock.patch.object(tuner, "do_bench", briefly):
+    with only(tuner, among), mock.patch.object(tuner, "do_bench", briefly):
         bench_fn()
     return took_ms
 
 
 @contextlib.contextmanager
-def _only(tuner: Any, among: Sequence[Any]) -> Iterator[None]:
+def only(tuner: Any, among: Sequence[Any]) -> Iterator[None]:
     """In the block the tuner finds all other configs slower, without compiling them."""
     wanted, bench = {*among}, tuner._bench
     leave_uncompiled(tuner, wanted)

@@ -244,3 +244,38 @@ def test_what_failed_before_is_not_among_them(folder: Path) -> None:
     passes(folder, TESTED, fail=[128, 512, 1024])
     (found,) = passes(folder, TESTED, text="candidate")
     assert {*found["launched"]} == {2048, 4096}
+
+
+RECORDED = """
+import json
+import sys
+from pathlib import Path
+
+import torch
+import triton.runtime.autotuner
+
+from tile_agent_pytest import record_triton
+from tile_agent_pytest.launches import LaunchRecorder
+
+folder, record_triton.LOOKED_AT = Path(sys.argv[1]), 3
+sys.path.insert(0, sys.argv[1])
+import kernel
+
+for n in (1000, 2000):
+    recorder = LaunchRecorder(kernel.__file__)
+    with record_triton.recording(recorder, sm=90, tuned=folder / "tuned"):
+        x = triton.runtime.jit.MockTensor(torch.float32, [1000])
+        kernel.scale.run(x, n, grid=(1,), warmup=False)
+    print(sorted(launch.arguments["BLOCK"] for launch in recorder.launches))
+"""
+
+
+def test_what_is_compiled_ahead_are_the_configs_that_a_look_chooses_from(folder: Path) -> None:
+    """And all of them for another value of the key."""
+    passes(folder, TESTED)
+    environment = {"TRITON_CACHE_AUTOTUNING": "1"}  # as the workers of a run have it
+    ended = run_python(RECORDED, str(folder), environment=environment, kind="compiler")
+    assert ended.returncode == 0, ended.stderr
+    known, new = ended.stdout.splitlines()[-2:]
+    assert known == "['= 1024', '= 128', '= 512']"
+    assert new == "['= 1024', '= 128', '= 2048', '= 4096', '= 512']"

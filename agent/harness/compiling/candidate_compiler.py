@@ -190,9 +190,11 @@ def fork(
     write, found = [scratch], {}
     if wanted.backend == "triton":
         file = checkout.root / checkout.kernel
-        workers = KeptFolders.of(log.parent, file, server.environment).variables()
-        write.append(Path(workers[CACHE]))
-        found = {KEPT: workers[CACHE]}
+        kept_for_workers = KeptFolders.of(log.parent, file, server.environment)
+        cache = kept_for_workers.variables()[CACHE]
+        write.append(Path(cache))
+        found = {KEPT: cache}
+        job["tuned"] = str(kept_for_workers.first_tuned)
     return server.fork(
         {
             "cwd": str(checkout.root),

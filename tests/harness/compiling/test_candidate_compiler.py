@@ -25,10 +25,11 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @pytest.fixture(scope="module")
 def compiling_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
-    """As on a machine with a GPU: Triton compiles."""
+    """As on a machine with a GPU: Triton compiles, and keeps on disk what it chooses."""
+    log = tmp_path_factory.mktemp("server") / "server.log"
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TRITON_INTERPRET", raising=False)
-        with start_server(tmp_path_factory.mktemp("server") / "server.log") as server:
+        with start_server(log, TRITON_CACHE_AUTOTUNING="1") as server:
             yield server
 
 
@@ -210,6 +211,53 @@ def test_workers_find_what_triton_compiled(compiling_server: ForkServer, tmp_pat
     assert codes() == compiled
     run_python(LAUNCHING, str(root.root), "1", environment=variables)
     assert len(codes()) == 16  # for another type, which shows that all was looked for here
+
+
+RANKING = """
+import sys
+from pathlib import Path
+
+import torch
+import triton
+import triton.runtime.autotuner
+
+from tile_agent_pytest.observed_tunings import file_of, of_tuner, write
+from tile_agent_pytest.stand_in_driver import StandInDriver
+
+triton.runtime.driver.set_active(StandInDriver(90))
+sys.path.insert(0, sys.argv[1])
+from softmax import scale_kernel
+
+
+def rank(tuner, key, configs, bench_fn):
+    write(file_of(Path(sys.argv[2]) / "ranked", of_tuner(tuner, key, configs)), {"ranked": [2]})
+    tuner.cache[key] = configs[0]
+    return True
+
+
+triton.runtime.autotuner.Autotuner.check_disk_cache = rank
+scale_kernel.run(torch.zeros(1000), torch.zeros(1000), 1000, 0.5, grid=(1,), warmup=True)
+"""
+
+
+def test_of_a_tuner_that_was_at_work_the_best_configs_are_compiled(
+    compiling_server: ForkServer, tmp_path: Path
+) -> None:
+    """By a worker's note on the run's first text, for one value of the key."""
+    pytest.importorskip("triton")
+    origin = checkout(tmp_path, "triton_softmax", "tuned")
+    (origin.root / origin.kernel).write_text(TUNED)
+    (origin.root / "tests" / "test_softmax.py").write_text(TUNED_TEST)
+    first = KeptFolders.of(tmp_path, origin.root / origin.kernel, compiling_server.environment)
+    variables = {"TRITON_INTERPRET": "0", "TRITON_CACHE_AUTOTUNING": "1"}
+    run_python(RANKING, str(origin.root), str(first.first_tuned), environment=variables)
+    edited = checkout(tmp_path, "triton_softmax", "edited")
+    (edited.root / edited.kernel).write_text(TUNED.replace("factor * x", "x * factor + 1"))
+    (edited.root / "tests" / "test_softmax.py").write_text(TUNED_TEST)
+    wanted = Wanted("triton", (90,), python="unused", has_gpu=False, most=8)
+    (found,) = ForkedCompiler(compiling_server, wanted, tmp_path).compile([edited], ("tests",))
+    assert found is not None and found.complete
+    assert len(found.results) == 1 + 4
 
 
 ASKING = """
