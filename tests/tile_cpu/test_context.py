@@ -55,6 +55,22 @@ def test_a_launch_that_was_imported_by_name_is_replaced(monkeypatch: pytest.Monk
     assert module.launch is ct.launch
 
 
+def test_a_launch_that_a_module_gets_later_is_replaced_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the module held one while another context was open."""
+    module: Any = ModuleType("gets_it_later")
+    monkeypatch.setitem(sys.modules, "gets_it_later", module)
+    with TileCpu():
+        pass
+    module.launch = ct.launch
+    with TileCpu(), TileCpu():
+        assert module.launch is ct.launch
+    with TileCpu() as cpu:
+        module.launch(torch.cuda.current_stream(), (1,), double, (torch.ones(4),) * 2 + (4,))
+    assert len(cpu.launched) == 1
+
+
 def test_contexts_nest() -> None:
     with TileCpu() as outer:
         with TileCpu() as inner:

@@ -10,9 +10,11 @@ context is open, and device "cuda" is CPU memory.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack
+from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tile_agent_pytest.tile_cpu import hook
 from tile_agent_pytest.tile_cpu.errors import (
@@ -77,8 +79,7 @@ class TileCpu:
                         sm_count=self._sm_count,
                     )
                 )
-            stack.callback(_replace(_launch_on_gpu, _launch))
-            stack.callback(_replace(_search_on_gpu, _search))
+            stack.callback(_replace({_launch_on_gpu: _launch, _search_on_gpu: _search}))
             _open.append(self)
             stack.callback(_open.remove, self)
             self._stack = stack.pop_all()
@@ -100,24 +101,48 @@ class TileCpu:
         self.launched.append(f"{function.__module__}.{function.__qualname__}")
 
 
-def _replace(original: Any, replacement: Any) -> Callable[[], None]:
-    """Put `replacement` wherever a module holds `original`; returns what takes that back."""
+def _replace(replacements: Mapping[Any, Any]) -> Callable[[], None]:
+    """Put functions in the place of others wherever a module holds one; returns what takes that
+    back."""
+    wanted = {id(original) for original in replacements}
     places = [
-        (namespace, name)
-        for module in list(sys.modules.values())
-        if isinstance(namespace := getattr(module, "__dict__", None), dict)
-        and namespace is not globals()
+        (namespace, name, value)
+        for namespace in _holders(wanted | {id(other) for other in replacements.values()})
+        if namespace is not globals()
         for name, value in list(namespace.items())
-        if value is original
+        if id(value) in wanted
     ]
-    for namespace, name in places:
-        namespace[name] = replacement
+    for namespace, name, original in places:
+        namespace[name] = replacements[original]
 
     def undo() -> None:
-        for namespace, name in places:
+        for namespace, name, original in places:
             namespace[name] = original
 
     return undo
+
+
+def _holders(wanted: Set[int]) -> Iterator[dict[str, Any]]:
+    """The namespaces of modules with one of these objects, by their ids.
+
+    What held none of them is looked at again where it has more names, or fewer: there are hundreds
+    of thousands of names, and a test may open this a dozen times.
+    """
+    for module in list(sys.modules.values()):
+        namespace = getattr(module, "__dict__", None)
+        if not isinstance(namespace, dict):
+            continue
+        is_module = isinstance(module, ModuleType)
+        if is_module and _holding_none.get(module) == len(namespace):
+            continue
+        if not wanted.isdisjoint(map(id, list(namespace.values()))):
+            yield namespace
+        elif is_module:
+            _holding_none[module] = len(namespace)
+
+
+_holding_none: WeakKeyDictionary[ModuleType, int] = WeakKeyDictionary()
+"""Modules, and how many names they had when they were looked at."""
 
 
 def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **options: Any) -> None:

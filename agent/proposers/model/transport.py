@@ -8,7 +8,10 @@ waiting, a body that trickles in, and the pauses between attempts.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
+import os
+import ssl
 import time
 import urllib.request
 from collections.abc import Callable
@@ -174,7 +177,8 @@ class Network:
     ) -> Exchange:
         """Send the request and read all of the answer."""
         if self._connections is None:
-            self._connections = httpx2.AsyncHTTPTransport(proxy=_proxy(request.url))
+            trusted = _trusted(*(os.environ.get(name) for name in _CERTIFICATES))
+            self._connections = httpx2.AsyncHTTPTransport(trusted, proxy=_proxy(request.url))
         status, headers, body = 0, {}, bytearray()
         error = ""
         try:
@@ -255,6 +259,15 @@ def _no_api(body: bytes) -> str:
 def _base(url: httpx2.URL) -> str:
     """Where a server is, without what may hold a key."""
     return f"{url.scheme}://{url.netloc.decode()}"
+
+
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+
+
+@functools.cache
+def _trusted(*_: str | None) -> ssl.SSLContext:
+    """Read once, which takes as long as an answer of a server nearby; by what the variables say."""
+    return httpx2.create_ssl_context()
 
 
 def _proxy(url: httpx2.URL) -> str | None:
