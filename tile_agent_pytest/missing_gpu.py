@@ -36,6 +36,7 @@ def install() -> None:
     _stand_in_elsewhere(torch)
     _cast_here(torch.amp.autocast_mode.autocast)
     mode = _cpu_instead(torch)
+    _in_backward_too(torch, mode)
     mode.__enter__()
     _installed.append(mode)
 
@@ -73,6 +74,19 @@ def _cast_here(autocast: Any) -> None:
         init(self, _here(device_type), dtype, *args, **kwargs)
 
     autocast.__init__ = __init__
+
+
+def _in_backward_too(torch: Any, mode: Any) -> None:
+    """PyTorch leaves the mode for as long as it is in `Tensor.backward` or `autograd.grad`, and so
+    for all that a `Function` of the user's does in its backward pass."""
+    run = torch.autograd._engine_run_backward
+
+    @functools.wraps(run)
+    def run_within(*args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return run(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run_within
 
 
 def _has_gpu(torch: Any) -> bool:

@@ -154,10 +154,10 @@ class Source:
 
     @_remembered
     def code(self, node: cst.CSTNode) -> str:
-        """The text of a node on one line, without comments."""
+        """The text of a node on one line, without comments and backslashes that continue lines."""
         text = self.module.code_for_node(node)
-        if "#" in text:
-            bare = node.visit(_Uncommenting())
+        if "#" in text or "\\" in text:
+            bare = node.visit(_OnOneLine())
             assert isinstance(bare, cst.CSTNode)
             text = self.module.code_for_node(bare)
         return " ".join(text.split())
@@ -386,7 +386,10 @@ def _source(
     return source
 
 
-class _Uncommenting(cst.CSTTransformer):
+class _OnOneLine(cst.CSTTransformer):
+    def leave_SimpleWhitespace(self, _: Any, updated: cst.SimpleWhitespace) -> Any:  # noqa: N802
+        return cst.SimpleWhitespace(" ") if "\\" in updated.value else updated
+
     def leave_TrailingWhitespace(  # noqa: N802
         self, _: cst.TrailingWhitespace, updated_node: cst.TrailingWhitespace
     ) -> cst.TrailingWhitespace:

@@ -101,6 +101,25 @@ def test_put_there_again():
     assert leaf.grad.tolist() == [1.0, 1.0]
 
 
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * torch.full((1,), 2.0, device="cuda")
+
+    @staticmethod
+    def backward(ctx, dy):
+        assert dy.is_cuda
+        return dy * torch.full((1,), 2.0, device="cuda") * torch.ones(1).cuda()
+
+
+def test_put_there_in_a_backward_pass():
+    x = torch.ones(3, device="cuda", requires_grad=True)
+    Scale.apply(x).sum().backward()
+    torch.autograd.backward(Scale.apply(x).sum())
+    (again,) = torch.autograd.grad(Scale.apply(x).sum(), x)
+    assert x.grad.tolist() == [4.0] * 3 and again.tolist() == [2.0] * 3
+
+
 def test_timed_by_events():
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     stream = torch.cuda.Stream()
@@ -148,7 +167,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_tests_that_name_cuda_are_run(repo: Path) -> None:
     right = tile_agent(repo, "verify", "--kernel", "kernel.py")
-    assert (right.code, "6 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
+    assert (right.code, "7 correctness tests pass" in right.out) == (ExitCode.DONE, True), right.err
     timed = tile_agent(repo, "bench", "--kernel", "kernel.py")
     assert timed.code == ExitCode.DONE, timed.err
 

@@ -388,6 +388,22 @@ def test_only_the_warps_change_where_the_blocks_are_right() -> None:
     assert changed == text.replace("BLOCK=block)", "BLOCK=block, num_warps=8)")
 
 
+def test_only_the_warps_of_one_kernel_change_where_another_has_a_block_of_that_name() -> None:
+    def launching(copy: str, block: int) -> str:
+        kernel = COPY.replace("copy", copy)
+        host = f"def run_{copy}(x, y, n):\n    block = {block}\n{GRID}"
+        return f"{kernel}{host}    {copy}[grid](x, y, n, BLOCK=block)\n"
+
+    text = launching("copy", 2048) + launching("other", 64)
+    subject = Subject(Source(HEAD + text), KernelClass.MEMORY, Hardware())
+    entry = playbook.get("blocks-and-warps")
+    params = {"kernel": "copy", "BLOCK": 2048, "num_warps": 8}
+    assert params in entry.variants(subject)
+    made = {entry.apply(subject, each).removeprefix(HEAD) for each in entry.variants(subject)}
+    launch = "    copy[grid](x, y, n, BLOCK=block"
+    assert text.replace(f"{launch})", f"{launch}, num_warps=8)") in made
+
+
 def test_a_handful_of_rows_is_scaled_and_no_vector() -> None:
     text = (
         "@triton.jit\ndef copy(x_ptr, y_ptr, m, n, ROWS: tl.constexpr, WIDTH: tl.constexpr):\n"

@@ -98,6 +98,57 @@ def test_loads_behind_a_branch_are_not_made_ahead() -> None:
     assert all("num_stages" not in params for params in ENTRY.variants(subject(formed("a return"))))
 
 
+OPTIONAL = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.heuristics({"HAS_Z": lambda args: args["z_ptr"] is not None})
+@triton.jit
+def gated_kernel(x_ptr, y_ptr, z_ptr, n, BLOCK: tl.constexpr, HAS_Z: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    y = tl.load(x_ptr + row * n + cols, mask=cols < n)
+    if HAS_Z:
+        y *= tl.load(z_ptr + row * n + cols, mask=cols < n)
+    tl.store(y_ptr + row * n + cols, y, mask=cols < n)
+
+
+def gated(x, z):
+    y = torch.empty_like(x)
+    z = z if len(z) > 1 else None
+    gated_kernel[(x.shape[0],)](x, y, z, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return y
+"""
+
+
+@pytest.mark.parametrize("spelled", ["HAS_Z", "z_ptr is not None"])
+def test_a_pointer_may_be_none_where_it_is_loaded_on_a_condition(
+    spelled: str, tmp_path: Path
+) -> None:
+    """What is loaded ahead is counted before the condition is asked for."""
+    from tests.support.triton_numbers import disagreement
+
+    text = OPTIONAL.replace("if HAS_Z", f"if {spelled}")
+    variants = [params for params in ENTRY.variants(subject(text)) if "num_stages" in params]
+    texts = [ENTRY.apply(subject(text), params) for params in variants]
+    assert texts and all("0 if z_ptr is None else" in changed for changed in texts)
+    calls = [[[3, 100], [3, 100]], [[3, 100], [1, 1]]]
+    assert disagreement("gated", calls, text, texts, False, tmp_path) == ""
+
+
+@GENERATIONS
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("z", ["*fp32", None])
+def test_a_pointer_that_may_be_none_compiles(sm: int, z: str | None, tmp_path: Path) -> None:
+    (path := tmp_path / "kernel.py").write_text(
+        ENTRY.apply(subject(OPTIONAL), {"programs_per_sm": 1, "num_stages": 3})
+    )
+    types = ["*fp32", "*fp32", z, "i32", 128, z is not None, "i32"]
+    assert compiled(path, "gated_kernel", types, sm, {}).asm["cubin"]
+
+
 @pytest.mark.parametrize("name", ["a barrier", "a barrier behind a return"])
 def test_nothing_is_loaded_ahead_of_a_barrier(name: str) -> None:
     variants = ENTRY.variants(subject(formed(name)))

@@ -23,7 +23,8 @@ def compiled(path: Path, kernel: str, types: list[Any], sm: int, options: dict[s
     Args:
         path: the file.
         kernel: its name.
-        types: of its parameters, in order; an integer is a constant, and 16 divides every pointer.
+        types: of its parameters, in order; an integer or None is a constant, and 16 divides every
+            pointer.
         sm: the architecture.
         options: such as `num_warps`.
     """
@@ -39,9 +40,9 @@ def compiled(path: Path, kernel: str, types: list[Any], sm: int, options: dict[s
     function = getattr(module, kernel)
     while not hasattr(function, "cache_key"):
         function = function.fn  # below the autotuner and heuristics
-    constants = {(i,): value for i, value in enumerate(types) if isinstance(value, int)}
+    constants = {(i,): value for i, value in enumerate(types) if not isinstance(value, str)}
     signature = {
-        name: "constexpr" if isinstance(kind, int) else kind.removesuffix(BY_16)
+        name: kind.removesuffix(BY_16) if isinstance(kind, str) else "constexpr"
         for name, kind in zip(function.arg_names, types, strict=True)
     }
     divisible = {

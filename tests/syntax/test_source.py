@@ -154,6 +154,15 @@ def test_edits_may_nest() -> None:
     assert renamed == "F(G(1))"
 
 
+def test_code_is_told_on_one_line() -> None:
+    text = "x = [a  # one\n     for a in (1, 2)\\\n     for b in 'c\\\\n']\n"
+    source = Source(text)
+    (statement,) = source.module.body
+    code = source.code(statement).strip()
+    assert code == "x = [a for a in (1, 2) for b in 'c\\\\n']"
+    cst.parse_module(code)
+
+
 def test_a_text_is_parsed_once() -> None:
     assert Source("a = 1\n") is Source("a = 1\n")
     assert Source("a = 1\n", "other.py").module is not Source("a = 1\n").module

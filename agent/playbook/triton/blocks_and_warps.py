@@ -99,7 +99,7 @@ def swish(x):
         if name not in tiles.kernels:
             raise NotApplicable(f"no block size of {name} can change")
         options = {option: int(params[option]) for option in DEFAULTS if option in params}
-        resized = subject.source.with_text(_resized(tiles, params))
+        resized = subject.source.with_text(_resized(tiles, name, params))
         edits = options_of(resized, _kernel(resized, name), DEFAULTS).setting(options)
         text = resized.rewrite(edits) if edits else resized.text
         if text == subject.source.text:
@@ -124,13 +124,13 @@ def _kernel(source: Source, name: str) -> Kernel:
     return next(k for k in TRITON.kernels(source) if k.name == name and k.launches)
 
 
-def _resized(tiles: ChangeableTiles, params: Params) -> str:
+def _resized(tiles: ChangeableTiles, kernel: str, params: Params) -> str:
     """The text with the block sizes; as it is when they are these already."""
     sizes = {name: value for name, value in params.items() if name not in DEFAULTS}
     try:
         return tiles.resize(sizes)
     except NotApplicable:
-        by_name = {t.constant: t.size for group in tiles.kernels.values() for t in group}
+        by_name = {t.constant: t.size for t in tiles.kernels[kernel]}
         if any(by_name.get(name) != value for name, value in sizes.items() if name != "kernel"):
             raise
         return tiles.source.text

@@ -215,7 +215,7 @@ def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[st
     the kernel can compute what is loaded ahead, it gives up what does not fit.
     """
     source, kernel, stages = rounds.source, rounds.kernel, pipelined.num_stages
-    loads = TRITON.find(source, kernel.function.node.body, LOAD)
+    loads = [*TRITON.find(source, kernel.function.node.body, LOAD)]
     bases = [root(source, kernel, call.args[0].value) if call.args else None for call in loads]
     try:
         block = one_block(source, kernel)
@@ -229,13 +229,21 @@ def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[st
     loaded = f"({loaded})" if len(bases) > 1 and stages > 2 else loaded
     ahead = f"{stages - 1} * {loaded}" if stages > 2 else loaded
     room = pipelined.shared_bytes - SCRATCH_BYTES
+    always = {base for base, load in zip(bases, loads, strict=True) if not _is_branch(source, load)}
+    absent = {base: "" if base in always else f"0 if {base} is None else " for base in names}
     return name, [
         *(
-            f"{own}: {tl}.constexpr = {block} * {base}.dtype.element_ty.primitive_bitwidth // 8"
+            f"{own}: {tl}.constexpr = {absent[base]}"
+            f"{block} * {base}.dtype.element_ty.primitive_bitwidth // 8"
             for base, own in names.items()
         ),
         f"{name}: {tl}.constexpr = {stages} if {ahead} <= {room} else 1",
     ]
+
+
+def _is_branch(source: Source, load: cst.Call) -> bool:
+    """Whether a load is made on a condition: its pointer may be None where that does not hold."""
+    return any(isinstance(around, cst.If | cst.IfExp) for around in source.ancestors(load))
 
 
 def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:
