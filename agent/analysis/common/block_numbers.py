@@ -1,4 +1,4 @@
-"""Whether a kernel counts on the number of a block, so that the block can have one size only.
+"""Whether a kernel addresses by the number of a block, so that the block can have one size only.
 
 A product with a scale for each 64 rows of K steps over K in blocks of BK = 64 and loads the scale
 by the number of the block. With another BK it loads other scales: the result is wrong, and nothing
@@ -14,15 +14,12 @@ from typing import TypeAlias
 
 import libcst as cst
 
-from agent.analysis.common.block_places import bound_to_block
-from agent.analysis.common.combining import combined_otherwise
 from agent.analysis.common.constant_flow import Flow, is_multiple_of
 from agent.analysis.common.derived_names import derived_names
 from agent.analysis.common.dialect import callees, given_to
 from agent.analysis.common.given_blocks import adds_given, begun_at_given
 from agent.analysis.common.growth import stores_without
 from agent.analysis.common.induction import induction_variables
-from agent.analysis.common.rounds import kept_block_by_block
 from agent.syntax import argument, assigned, descendants
 
 Expression: TypeAlias = cst.BaseExpression
@@ -34,21 +31,13 @@ _UNDONE_BY = (cst.Multiply, cst.FloorDivide, cst.Modulo)
 """Operators that turn the number of a block into a number of elements, or of a row of blocks."""
 
 
-def needed_size(flow: Flow) -> str | None:
-    """Why a kernel needs a constant to be what it is; None when another size would do as well."""
-    if (refusal := flow.refusal()) is not None:
-        return refusal
-    if (refusal := kept_block_by_block(flow)) is not None:
-        return refusal
-    if (refusal := combined_otherwise(flow)) is not None:
-        return refusal
-    if (access := _counting_access(flow)) is not None:
-        return f"line {flow.source.line(access)} counts its blocks, so that they have one size"
-    return bound_to_block(flow)
-
-
-def _counting_access(flow: Flow) -> cst.Call | None:
+def counting_access(flow: Flow) -> cst.Call | None:
     """A load or store whose address counts blocks of the flow's constant, or a range that does."""
+    return counting_in_loops(flow) or _by_index(flow) or _by_program(flow)
+
+
+def counting_in_loops(flow: Flow) -> cst.Call | None:
+    """The same in the `for` loops that go on by blocks."""
     for loop in descendants(flow.body, cst.For):
         step = step_of(flow, loop)
         by_blocks = step is None or not flow.carries(step)
@@ -58,7 +47,7 @@ def _counting_access(flow: Flow) -> cst.Call | None:
             continue
         if (found := _in_loop(flow, loop, counts=step is None)) is not None:
             return found
-    return _by_index(flow) or _by_program(flow)
+    return None
 
 
 def step_of(flow: Flow, loop: cst.For) -> Expression | None:

@@ -14,12 +14,12 @@ from itertools import chain
 import libcst as cst
 
 from agent.analysis.common.aliases import not_launched
-from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.intensity import in_loop
+from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.provenance import UNCOVERED, check_grid_use, grid_nodes, tile_names
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Source, Untraceable, descendants

@@ -21,11 +21,11 @@ import libcst as cst
 from libcst.metadata import Assignment
 
 from agent.analysis.common.aliases import not_launched
-from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow, drops_remainder, is_multiple_of
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.growth import may_grow
+from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 

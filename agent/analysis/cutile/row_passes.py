@@ -9,10 +9,10 @@ from typing import TypeVar
 
 import libcst as cst
 
-from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.growth import padding_that_counts
+from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.shared_elements import element_for_a_block
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE

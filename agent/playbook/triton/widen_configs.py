@@ -19,12 +19,12 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.listed_configs import taken_by_number
+from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.configs import (

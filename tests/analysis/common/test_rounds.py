@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.analysis.common.block_numbers import needed_size
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.needed_sizes import needed_size
 from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.triton.dialect import TRITON
 from agent.syntax import Source

@@ -1,0 +1,76 @@
+"""Why a kernel needs a block to be as large as it is, in its own loops and in its helpers'."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from agent.analysis.common.block_numbers import counting_access, counting_in_loops
+from agent.analysis.common.block_places import bound_to_block
+from agent.analysis.common.combining import combined_otherwise
+from agent.analysis.common.constant_flow import Flow, is_multiple_of
+from agent.analysis.common.dialect import callees, given_to
+from agent.analysis.common.rounds import kept_block_by_block
+from agent.syntax import assigned, descendants
+
+
+def needed_size(flow: Flow) -> str | None:
+    """Why a kernel needs a constant to be what it is; None when another size would do as well."""
+    if (refusal := flow.refusal()) is not None:
+        return refusal
+    if (refusal := kept_block_by_block(flow)) is not None:
+        return refusal
+    if (refusal := combined_otherwise(flow)) is not None:
+        return refusal
+    return (
+        _counts(flow, counting_access(flow))
+        or bound_to_block(flow)
+        or _by_while(flow)
+        or _by_helper(flow)
+    )
+
+
+def _by_while(flow: Flow) -> str | None:
+    """A `while` loop that goes on by it: what its rounds hand on is not followed."""
+    for loop in descendants(flow.body, cst.While):
+        steps = [step.value for step in descendants(loop.body, cst.AugAssign)]
+        sums = [
+            value
+            for target, value in assigned(loop.body)
+            if isinstance(value, cst.BinaryOperation)
+            and flow.source.code(target)
+            in (flow.source.code(value.left), flow.source.code(value.right))
+        ]
+        if any(flow.carries(each) for each in (*steps, *sums)):
+            return f"the `while` at line {flow.source.line(loop)} goes on by it, round by round"
+    return None
+
+
+def _by_helper(flow: Flow) -> str | None:
+    """The same of a helper that is given it, for the helper's own loops."""
+    kernels = {kernel.function: kernel for kernel in flow.dialect.kernels(flow.source)}
+    for call in descendants(flow.body, cst.Call):
+        helper = flow.source.function_of(call.func)
+        if helper not in kernels or helper in callees(flow.source, helper):
+            continue
+        for name, value in given_to(helper, call).items():
+            if not is_multiple_of(value, flow.sizes):
+                continue
+            inner = Flow(flow.dialect, flow.source, kernels[helper], name)
+            if (refusal := _by_loop(inner) or _by_while(inner) or _by_helper(inner)) is not None:
+                return refusal
+    return None
+
+
+def _by_loop(flow: Flow) -> str | None:
+    """The reason for which the loops over its blocks may not have other rounds."""
+    if not flow.in_loop:
+        return None
+    if (refusal := kept_block_by_block(flow) or combined_otherwise(flow)) is not None:
+        return refusal
+    return _counts(flow, counting_in_loops(flow))
+
+
+def _counts(flow: Flow, access: cst.Call | None) -> str | None:
+    if access is None:
+        return None
+    return f"line {flow.source.line(access)} counts its blocks, so that they have one size"
