@@ -35,7 +35,9 @@ def past_looks(events: Sequence[Event]) -> tuple[PastLook, ...]:
             found += (
                 PastLook(run.incumbent_sha, result.sha, event.configs, result)
                 for result in event.results
-                if result.improvement is not None and result.sha not in event.known
+                if result.improvement is not None
+                and not result.is_cut
+                and result.sha not in event.known
             )
         run = advance(run, event)
     return tuple(found)

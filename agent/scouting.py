@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.asking import Asking
@@ -103,7 +103,6 @@ class Scouting:
         finally:
             self.judge.compare_on(run.subset)
         results = tuple(known.get(sha) or _result(sha, seen.get(sha)) for sha in shas)
-        configs = _of_all(seen.values()) or configs
         return Scouted(results, max(LEAST_ERROR, near_noise(run)), configs, tuple(known))
 
     def _tuning_s(self, run: Run) -> float:
@@ -154,13 +153,8 @@ def _in_turn(groups: Sequence[Sequence[Candidate]]) -> list[Candidate]:
     return [candidate for some in rounds for candidate in some if candidate is not None]
 
 
-def _of_all(looks: Iterable[Look]) -> tuple[str, ...]:
-    """The configs that are in each of the looks whose time was over; empty where none's was."""
-    cut = [look.configs for look in looks if look.configs]
-    return tuple(c for c in cut[0] if all(c in each for each in cut)) if cut else ()
-
-
 def _result(sha: str, look: Look | None) -> ScreenResult:
     if look is None:
         return ScreenResult(sha, None, "not seen in a short look")
-    return ScreenResult(sha, look.latency_ms, improvement=-math.expm1(-look.log_ratio))
+    improvement = -math.expm1(-look.log_ratio)
+    return ScreenResult(sha, look.latency_ms, improvement=improvement, is_cut=look.is_cut)

@@ -112,8 +112,10 @@ class _Looks:
         if self.together and len(shas) > 1 and not self._is_over():
             length = "short" if quads == SHORT_QUADS else "longer"
             self.sweep.doing(self.run, f"a {length} look at {len(shas)} variants")
-            seen |= self.line_ups.look(shas, quads, self.stop, fresh=fresh)
-            self.together = bool(seen)
+            looks = self.line_ups.look(shas, quads, self.stop, fresh=fresh)
+            self.together = bool(looks)
+            # one that was cut off is of other configs than the rest, or of one that hangs
+            seen |= {sha: look for sha, look in looks.items() if not look.is_cut}
         for sha in shas:
             if sha not in seen and (found := self._alone(sha, quads)) is not None:
                 seen[sha] = found

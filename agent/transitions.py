@@ -209,6 +209,10 @@ def _scouted(run: Run, event: Scouted) -> Run:
             event.error,
             all_variants=all_seen(looks, (candidate.sha for candidate in proposal.candidates)),
             all_configs=not event.configs,
+            is_cut=any(
+                candidate.sha in looks and looks[candidate.sha].is_cut
+                for candidate in proposal.candidates
+            ),
         )
         for name, proposal in run.gathered.items()
         if isinstance(proposal, Proposed)
@@ -227,7 +231,11 @@ def _with_candidates(run: Run, event: Proposed) -> Run:
         proposal=event,
         candidates=event.candidates,
         candidate=None,
-        looked_at={c.sha: run.scouted[c.sha] for c in event.candidates if c.sha in run.scouted},
+        looked_at={
+            c.sha: look
+            for c in event.candidates
+            if (look := run.scouted.get(c.sha)) is not None and not look.is_cut
+        },
         comparison=None,
         elsewhere=None,
         verdict=None,

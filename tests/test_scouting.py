@@ -22,14 +22,16 @@ from agent.events import (
 from agent.journal import read
 from agent.loop import drive
 from agent.measuring.decision import Status
+from agent.measuring.screening import Look
 from agent.options import Options, Request
+from agent.past_looks import past_looks
 from agent.report.progress import Commentary
 from agent.report.result import to_result
 from agent.session import begin, opened
 from agent.state import Phase, Run
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
 from tests.support.scenario import ENTRIES, ORIGIN
-from tests.support.scripted import KERNEL, ScriptedEntry, ScriptedRun
+from tests.support.scripted import KERNEL, ScriptedEntry, ScriptedLineUps, ScriptedRun
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +163,47 @@ def test_what_may_gain_in_configs_that_no_look_had_is_tried(tmp_path: Path) -> N
     assert run.rows[1].optimization.startswith("flat")
 
 
+@pytest.mark.parametrize("factor", [0.996, 1.2])
+def test_what_a_look_did_not_see_out_is_tried_and_not_remembered(
+    factor: float, tmp_path: Path
+) -> None:
+    """What it lost in its first config it may gain in the others."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    entries = (ScriptedEntry("cut-off", factor), ScriptedEntry("flat", 0.999))
+    scripted = ScriptedRun(repo, (), entries=entries)
+    run, journal = scripted.begin()
+    table = scripted.effects().table()
+
+    def until_time_is_over(now: Run) -> Event:
+        found = table[Phase.SCOUT](now)
+        assert isinstance(found, Scouted)
+        cut, whole = sorted(found.results, key=lambda each: -abs(each.improvement or 0.0))
+        return replace(found, results=(replace(cut, is_cut=True), whole))
+
+    run = drive(run, journal, {**table, Phase.SCOUT: until_time_is_over}, lambda *_: None)
+    journal.close()
+    assert [row.optimization for row in run.rows[1:]] == [f"cut-off (factor={factor})"]
+    past = past_looks([line.event for line in read(scripted.folder / "journal.jsonl")])
+    assert len(past) == 1 and not past[0].result.is_cut
+
+
+def test_a_sweep_ranks_by_looks_that_saw_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What its line-ups were cut off in is looked at alone; here they saw the opposite."""
+    look = ScriptedLineUps.look
+
+    def cut(self: ScriptedLineUps, *args: Any, **kwargs: Any) -> dict[str, Look]:
+        seen = look(self, *args, **kwargs).items()
+        return {n: replace(each, log_ratio=-each.log_ratio, is_cut=True) for n, each in seen}
+
+    monkeypatch.setattr(ScriptedLineUps, "look", cut)
+    run, events, _ = scouted(tmp_path, (ScriptedEntry("sweep", 1.1, 0.8, 0.9),))
+    (screened,) = (event for event in events if isinstance(event, Screened))
+    assert [row.optimization for row in run.kept] == ["sweep (factor=0.8)"]
+    assert [each.is_cut for each in screened.results] == [False] * 3
+
+
 @pytest.mark.parametrize("seen", [0.995, 1.2])
 def test_what_has_a_variant_that_no_look_saw_is_tried(tmp_path: Path, seen: float) -> None:
     """The time for looks may be over before the second variants."""
@@ -249,10 +292,11 @@ def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     found = to_result(run)["estimates"]
     assert found["minor"] == {
         "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01,
-        "all_variants": True, "all_configs": True,
+        "all_variants": True, "all_configs": True, "is_cut": False,
     }  # fmt: skip
     assert found["foreign"] == {
-        "iteration": 1, "gain": None, "error": 0.0, "all_variants": True, "all_configs": True
+        "iteration": 1, "gain": None, "error": 0.0,
+        "all_variants": True, "all_configs": True, "is_cut": False,
     }  # fmt: skip
 
 

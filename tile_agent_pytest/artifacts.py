@@ -31,7 +31,8 @@ The answers, one JSON object a line:
 
     {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
     {"event": "tools", "cuobjdump": path or null, "nvdisasm": ..., "tileirdisasm": ...}
-    {"event": "tested", "launches": how many there were, "kernels": [name, ...] of all of them,
+    {"event": "tested", "launches": how many there were, with the "untried" configs of tuners of
+     which the best alone were launched, "kernels": [name, ...] of all of them,
      "untimed": how many of them `timed_only` leaves out, "sequence": a digest of all of them,
      "failures": [text, ...], "uncollected": whether pytest ended before any test, which its output
      tells of, "work": [Work.describe(), ...]}
@@ -102,7 +103,8 @@ def main(job: Message) -> None:
     timed = [launch for launch in seen if launch.timed] if job["timed_only"] else []
     tell(
         event="tested",
-        launches=len(seen),
+        launches=len(seen) + recorder.untried,
+        untried=recorder.untried,
         kernels=list(dict.fromkeys(launch.kernel for launch in seen)),
         untimed=len(seen) - len(timed) if timed else 0,
         sequence=recorder.sequence,

@@ -145,6 +145,8 @@ class LaunchRecorder:
         """The test that is running."""
         self.timed = False
         """Whether it is a perf test."""
+        self.untried = 0
+        """Configs of tuners that were not launched, as others did better for a run's first text."""
 
     @property
     def launches(self) -> tuple[RecordedLaunch, ...]:

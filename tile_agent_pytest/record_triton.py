@@ -68,16 +68,19 @@ def recording(
             stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(sm)))
             tuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
             if hasattr(tuner, "check_disk_cache"):  # since 3.3
-                stack.enter_context(mock.patch.object(tuner, "check_disk_cache", _afresh(tuned)))
+                stack.enter_context(
+                    mock.patch.object(tuner, "check_disk_cache", _afresh(recorder, tuned))
+                )
         yield
 
 
-def _afresh(tuned: Path | None) -> Callable[..., bool]:
+def _afresh(recorder: LaunchRecorder, tuned: Path | None) -> Callable[..., bool]:
     """In place of a look for a choice on disk: no config is left out for one, and none is written
     down out of timings that are no timings."""
 
     def check(tuner: Any, key: Any, configs: list[Any], bench_fn: Callable[[], None]) -> bool:
         among = best_of_first(tuned, tuner, key, configs, LOOKED_AT) if tuned else configs
+        recorder.untried += len(configs) - len(among)
         with only(tuner, among):
             bench_fn()
         return False

@@ -49,7 +49,7 @@ class TuningEffort(enum.Enum):
     ROUGH = "rough"
     """A few launches of each config."""
     NONE = "none"
-    """Any config that can be launched: all are compiled for a choice that is made later."""
+    """Any config that can be launched: those of a short look are compiled, which chooses later."""
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> TuningEffort:
@@ -121,16 +121,18 @@ class TuningInLess:
     def _choose(
         self, tuner: Any, tuning_key: Any, configs: list[Any], bench_fn: Callable[[], None]
     ) -> bool:
-        if self._effort is TuningEffort.NONE:
-            with self._log.tuning():
-                self._roughly_among(tuner, tuning_key, configs, bench_fn)
-            return False
-        file = file_of(self._folder / self._effort.value, of_tuner(tuner, tuning_key, configs))
+        is_none = self._effort is TuningEffort.NONE
+        effort = TuningEffort.SHORT if is_none else self._effort
+        file = file_of(self._folder / effort.value, of_tuner(tuner, tuning_key, configs))
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             best = configs[json.loads(file.read_text())["index"]]
             tuner.configs_timings = {}
             tuner.cache[tuning_key] = best
             return True
+        if is_none:
+            with self._log.tuning():
+                self._roughly_among(tuner, tuning_key, configs, bench_fn)
+            return False
         try:
             with self._log.tuning():
                 self._tune(tuner, tuning_key, configs, bench_fn)
@@ -201,7 +203,7 @@ def best_of_first(
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
         file = file_of(first / _RANKED, of_tuner(tuner, tuning_key, configs))
         best = {*json.loads(file.read_text())["ranked"][:most]}
-        return [config for place, config in enumerate(configs) if place in best]
+        return [config for place, config in enumerate(configs) if place in best] or configs
     return configs
 
 

@@ -21,6 +21,8 @@ class CompiledCommit:
     """No launch was left out, and no test ended before its launches were seen."""
     work: tuple[TimedWork, ...] = ()
     """Of each timing."""
+    of_best: bool = False
+    """Of a tuner's configs those were compiled that did best for the origin; others may do here."""
 
     @property
     def problem(self) -> str | None:
@@ -29,6 +31,8 @@ class CompiledCommit:
         Only where no launch of a kernel can: a tuner passes over the configs that fail. A compile
         that was not done in time, or cannot be read here, is no reason.
         """
+        if self.of_best:
+            return None
         for kernel in dict.fromkeys(result.launch.kernel for result in self.results):
             reasons = [_reason(r) for r in self.results if r.launch.kernel == kernel]
             if all(reasons):

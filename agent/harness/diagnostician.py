@@ -215,10 +215,10 @@ def _works(
     launches: Sequence[ObservedLaunch],
     levels_ms: Mapping[str, float],
 ) -> tuple[TimedWork, ...]:
-    """What the timings cover: as it was seen to be launched, else as the compiling process saw it.
+    """What the timings cover, as the compiling process saw it, with the grids that were launched.
 
     That process has no GPU: a grid that the host takes from the number of multiprocessors is
-    another one there.
+    another one there. Its tensors stay: it knows which of them lie in the same place.
     """
     seen = {(work.test, work.config): work for work in observed_work(launches, levels_ms)}
     told = compiled.work if compiled else ()
@@ -227,9 +227,17 @@ def _works(
     once = {key: work for key, work in seen.items() if times[key] == 1}
     other = {work.test for work in told}
     return (
-        *(once.get((work.test, work.config), work) for work in told),
+        *(_launched(work, once.get((work.test, work.config))) for work in told),
         *(work for work in seen.values() if work.test not in other),
     )
+
+
+def _launched(work: TimedWork, seen: TimedWork | None) -> TimedWork:
+    """The same with what was seen to be launched, as far as that goes."""
+    if seen is None:
+        return work
+    others = (launch for launch in work.launches if launch[0] not in seen.kernels)
+    return replace(work, launches=(*seen.launches, *others))
 
 
 def observed_work(

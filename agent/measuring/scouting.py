@@ -26,6 +26,8 @@ class Estimate:
     """Whether each variant was seen, so that none may be better than what was."""
     all_configs: bool = True
     """Whether all configs that are compared were looked at."""
+    is_cut: bool = False
+    """Whether the time was over before all were looked at that stand for the others."""
 
     @property
     def high(self) -> float | None:

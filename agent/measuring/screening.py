@@ -34,6 +34,8 @@ class ScreenResult:
     reason: str = ""
     improvement: float | None = None
     """Against the incumbent, beside which it was looked at."""
+    is_cut: bool = False
+    """Whether the time was over before all configs were measured."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class Look:
     faster."""
     latency_ms: float
     """The variant's, the geometric mean over the configs."""
-    configs: tuple[str, ...] = ()
-    """Those that were measured, where the time was over before all of them were."""
+    is_cut: bool = False
+    """Whether the time was over before all configs were measured."""
 
 
 @dataclass

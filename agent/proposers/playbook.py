@@ -72,11 +72,14 @@ class PlaybookProposer:
     def _is_passed_over(self, run: Run, entry: Optimization) -> bool:
         """Whether a look leaves it no chance of a gain that the rules reward, and nobody insists.
 
-        What has a variant that no look saw is tried; and of what may gain a little what was named,
-        what saves something else, and what may gain more in configs that no look had.
+        What has a variant that no look saw, or that one did not see out, is tried; and of what may
+        gain a little what was named, what saves something else, and what may gain more in configs
+        that no look had.
         """
         group, estimate = self._group(run, entry), _estimate(run, entry)
-        if run.options.keep_going or estimate is None or not estimate.all_variants:
+        if run.options.keep_going or estimate is None:
+            return False
+        if estimate.is_cut or not estimate.all_variants:
             return False
         if group == FLAT:
             named = entry.name in run.options.only

@@ -60,6 +60,7 @@ def test_a_launch_that_a_module_gets_later_is_replaced_the_next_time(
 ) -> None:
     """Also where the module held one while another context was open."""
     module: Any = ModuleType("gets_it_later")
+    module.launch = None
     monkeypatch.setitem(sys.modules, "gets_it_later", module)
     with TileCpu():
         pass

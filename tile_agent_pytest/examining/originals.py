@@ -56,10 +56,10 @@ WATCHED = {
     "tile_agent_pytest.compiled_ahead": "compile_configs_first _compile _begin",
     "tile_agent_pytest.compiled_apart": "asking for_another_process is_plain",
     "tile_agent_pytest.tuning_effort": (
-        "_roughly _only _timed_ms _rough_ms _launched_ms _events leave_uncompiled"
+        "_roughly only best_of_first _timed_ms _rough_ms _launched_ms _events leave_uncompiled"
     ),
     "tile_agent_pytest.tuning_effort.TuningInLess": (
-        "begin around _choose _tune _best_of_first _rank"
+        "begin undecided around _choose _tune _roughly_among _best_of_first _rank"
     ),
     "tile_agent_pytest.observed_tunings.TuningLog": "watched tuning take_s",
     "tile_agent_pytest.compiled_ahead_cutile.PendingCompilation": "into_cache",

@@ -10,6 +10,7 @@ context is open, and device "cuda" is CPU memory.
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack
 from types import ModuleType
@@ -125,22 +126,25 @@ def _replace(replacements: Mapping[Any, Any]) -> Callable[[], None]:
 def _holders(wanted: Set[int]) -> Iterator[dict[str, Any]]:
     """The namespaces of modules with one of these objects, by their ids.
 
-    What held none of them is looked at again where it has more names, or fewer: there are hundreds
-    of thousands of names, and a test may open this a dozen times.
+    There are hundreds of thousands of names, and a test may open this a dozen times: what is
+    installed, and held none of them, is looked at again where it has more names, or fewer.
     """
     for module in list(sys.modules.values()):
         namespace = getattr(module, "__dict__", None)
         if not isinstance(namespace, dict):
             continue
-        is_module = isinstance(module, ModuleType)
-        if is_module and _holding_none.get(module) == len(namespace):
+        file = getattr(module, "__file__", None)
+        stays = type(module) is ModuleType and isinstance(file, str) and file.startswith(_ROOTS)
+        if stays and _holding_none.get(module) == len(namespace):
             continue
         if not wanted.isdisjoint(map(id, list(namespace.values()))):
             yield namespace
-        elif is_module:
+        elif stays:
             _holding_none[module] = len(namespace)
 
 
+_ROOTS = tuple({sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")})
+"""Where what is installed lies."""
 _holding_none: WeakKeyDictionary[ModuleType, int] = WeakKeyDictionary()
 """Modules, and how many names they had when they were looked at."""
 

@@ -144,7 +144,8 @@ class ForkedCompiler:
         if not found.launches:  # a signature that the source only suggests proves nothing
             return None
         complete = bool(found.sequence) and not (found.left_out or found.failures)
-        return CompiledCommit(found.results, found.sequence, complete, found.work)
+        of_best = any(answer.get("untried") for answer in ended.answers)
+        return CompiledCommit(found.results, found.sequence, complete, found.work, of_best)
 
     def _say(self, text: str) -> None:
         with (self.logs / "compile.log").open("a", encoding="utf-8") as log:

@@ -128,6 +128,7 @@ class CandidateFilter:
             for sha, found in compiled.items()
             if found
             and found.results
+            and not found.of_best
             and all(isinstance(result, Artifact) for result in found.results)
         }
         if self._kept is None or not whole:

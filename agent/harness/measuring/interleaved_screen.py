@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from agent.errors import WorkerError
+from agent.errors import WorkerError, WorkerTimedOut
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.failures import import_failure
@@ -162,7 +162,7 @@ class InterleavedScreen:
             name: Look(
                 weighted_mean(log_ratios, self._weights),
                 weighted_latency_ms(self._latencies_ms[name], self._weights),
-                tuple(log_ratios) if name in self._late else (),
+                name in self._late and len(log_ratios) != self._configs,
             )
             for name, log_ratios in self._log_ratios.items()
             if log_ratios and (name in self._arms or name in self._late)
@@ -318,14 +318,16 @@ class InterleavedScreen:
         """A worker that fails in the block leaves."""
         try:
             yield
+        except WorkerTimedOut:
+            self._leave(name, late=True)
         except WorkerError:
             self._leave(name)
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, *, late: bool = False) -> None:
         """End a worker; without the incumbent there is nothing to compare with, and all leave."""
         for gone in list(self._arms) if name == INCUMBENT else [name]:
             if arm := self._arms.pop(gone, None):
-                if time.monotonic() >= self._deadline:
+                if late:
                     self._late.add(gone)
                 arm.abandon()
 

@@ -316,7 +316,9 @@ def chooses_roughly(checkout: Checkout) -> bool:
 def can_choose_later(checkout: Checkout) -> bool:
     """Whether what it tunes with, Triton's tuner or one made of it, can be told to compile first.
 
-    FlagGems' keeps choices of its own, and would keep one that it made beside others.
+    FlagGems' keeps choices of its own, and cuTile's search is held: both would keep what they chose
+    beside others.
     """
     text = (checkout.root / checkout.kernel).read_bytes()
-    return chooses_roughly(checkout) and b"libtuner" not in text
+    others = (b"libtuner", b"exhaustive_search")
+    return chooses_roughly(checkout) and not any(other in text for other in others)

@@ -256,8 +256,8 @@ def test_of_a_tuner_that_was_at_work_the_best_configs_are_compiled(
     (edited.root / "tests" / "test_softmax.py").write_text(TUNED_TEST)
     wanted = Wanted("triton", (90,), python="unused", has_gpu=False, most=8)
     (found,) = ForkedCompiler(compiling_server, wanted, tmp_path).compile([edited], ("tests",))
-    assert found is not None and found.complete
-    assert len(found.results) == 1 + 4
+    assert found is not None and len(found.results) == 1 + 4
+    assert found.of_best and not found.complete  # the others may differ, or do where these fail
 
 
 ASKING = """
