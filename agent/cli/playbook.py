@@ -12,6 +12,7 @@ from agent.cli import completion, observed, output
 from agent.cli.shared_options import Json
 
 if TYPE_CHECKING:
+    from agent.analysis.common.subject import Subject
     from agent.playbook.base import Entry
 
 app = typer.Typer(help="The optimizations that the loop can apply.", no_args_is_help=True)
@@ -69,6 +70,15 @@ def show(
             help="Also what it would try of this kernel, and the launches that this rests on.",
         ),
     ] = None,
+    diff: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            help="Only what the Nth of these versions changes in --kernel, for a person and for "
+            "`git apply`.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show one optimization: when, what, the risk, the source, and an example."""
@@ -77,6 +87,9 @@ def show(
     from agent.playbook.base import Optimization
 
     entry = find(name)
+    if diff is not None:
+        output.result(*_changed(entry, kernel, diff))
+        return
     facts: dict[str, object] = {
         "name": entry.name,
         "backend": entry.backend,
@@ -111,27 +124,71 @@ def show(
     output.result(facts, text)
 
 
-def _on(entry: Entry, kernel: Path) -> tuple[dict[str, object], list[str]]:
-    """What an entry would do to a kernel, and what the newest run on it saw launched."""
+def _subject(entry: Entry, kernel: Path, seen: observed.SeenByRun) -> Subject:
+    """What an entry is asked about a kernel, which is in its language or not for it."""
     from agent.analysis.common.subject import Hardware, NotApplicable, Subject
     from agent.analysis.triton.wrapped import decorated
     from agent.environment import probe
     from agent.launches import by_cost
     from agent.preflight import read_file
-    from agent.proposers.agenda import why_here
     from agent.syntax import Source
     from agent.target import parse
 
     source, backend = parse(read_file(kernel), str(kernel))
-    seen = observed.by_newest_run(kernel)
+    if entry.backend != backend.name:
+        raise NotApplicable(f"it is for {entry.backend}, and this is {backend.name}")
     gpu = probe().gpu
     hardware = Hardware(sm=gpu.sm if gpu else 0)
     source = decorated(Source(source.text, source.path, by_cost(seen.launches, {})))
-    subject = Subject(source, backend.classify(source).kernel_class, hardware, seen.launches)
+    return Subject(source, backend.classify(source).kernel_class, hardware, seen.launches)
+
+
+def _changed(entry: Entry, kernel: Path | None, number: int) -> tuple[dict[str, object], str]:
+    """One of the versions that an entry would try of a kernel, as facts and as a diff."""
+    from agent.analysis.common.subject import NotApplicable
+    from agent.cli.diff import unified
+    from agent.errors import UsageError
+    from agent.playbook.base import Optimization
+
+    if kernel is None:
+        raise UsageError("--diff shows a change of a kernel: name its file with --kernel")
+    if not isinstance(entry, Optimization):
+        raise UsageError(f"no program carries out {entry.name}: there is no change to show")
     try:
-        if entry.backend != backend.name:
-            raise NotApplicable(f"it is for {entry.backend}, and this is {backend.name}")
-        told = why_here(entry, subject)
+        subject = _subject(entry, kernel, observed.by_newest_run(kernel))
+        variants = entry.variants(subject)
+        if number > len(variants):
+            versions = "one version" if len(variants) == 1 else f"{len(variants)} versions"
+            raise UsageError(
+                f"{entry.name} has {versions} of {kernel}, and none is number {number}"
+            )
+        params = variants[number - 1]
+        text = unified(subject.source.text, entry.apply(subject, params), _within_checkout(kernel))
+    except NotApplicable as reason:
+        raise UsageError(f"{entry.name} does not apply to {kernel}: {reason}") from None
+    title = entry.describe(params)
+    return {"name": entry.name, "title": title, "params": dict(params), "diff": text}, text
+
+
+def _within_checkout(kernel: Path) -> Path:
+    """As `git apply` names the file; as it was given outside of a repository."""
+    from agent.errors import UsageError
+    from agent.repository import Repository
+
+    try:
+        return kernel.resolve().relative_to(Repository.open(kernel.resolve().parent).root)
+    except UsageError:
+        return kernel
+
+
+def _on(entry: Entry, kernel: Path) -> tuple[dict[str, object], list[str]]:
+    """What an entry would do to a kernel, and what the newest run on it saw launched."""
+    from agent.analysis.common.subject import NotApplicable
+    from agent.proposers.agenda import why_here
+
+    seen = observed.by_newest_run(kernel)
+    try:
+        told = why_here(entry, _subject(entry, kernel, seen))
     except NotApplicable as reason:
         told = f"it does not apply: {reason}"
     lines = [f"On {kernel}: {told}"]
