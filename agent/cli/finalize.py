@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -119,7 +120,8 @@ def _lines(found: Finalized, path: Path) -> Iterator[str]:
     if found.applied:
         yield f"{found.replay.kernel} in your checkout is as at its end, not committed"
     yield f"look at it    git log -p {found.onto.base[:12]}..{found.branch}"
-    yield f"take it       git merge --ff-only {found.branch}"
+    give_back = f"git checkout -- {shlex.quote(f':/{found.replay.kernel}')} && "
+    yield f"take it       {give_back if found.applied else ''}git merge --ff-only {found.branch}"
     yield f"propose it    {path}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import typer
@@ -100,7 +101,13 @@ def _drive(session: Session, state: Run, journal: Journal) -> None:
         "journal": str(journal.path),
         "logs": str(session.logs),
     }
-    output.result(result, summarize(state, describe(state.started.environment)))
+    summary = summarize(state, describe(state.started.environment))
+    root = session.workspace.repository.root
+    if not Path.cwd().resolve().is_relative_to(root.resolve()):
+        summary = (
+            f"{summary.rstrip()}\nThe commands are for another repository: cd {quote(str(root))}\n"
+        )
+    output.result(result, summary)
     raise typer.Exit(exit_code(state))
 
 

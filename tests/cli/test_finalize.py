@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -215,6 +216,10 @@ def test_the_kernel_is_written_to_the_checkout_on_request_alone(repo: Path) -> N
     assert changed(before, snapshot(repo)) == {
         KERNEL, "refs/heads/tile-agent/kernel-final", "sandbox/runs/kernel-1/pull_request.md",
     }  # fmt: skip
+    (take,) = (line for line in end.out.splitlines() if line.startswith("take it "))
+    subprocess.run(take.removeprefix("take it"), shell=True, cwd=repo, check=True)
+    assert (repo / KERNEL).read_text() == BLOCKS and not git(repo, "status", "--porcelain")
+    git(repo, "reset", "--quiet", "--hard", "HEAD~1")
     write(repo, {KERNEL: ORIGIN + "# mine\n"})
     assert "is not, byte for byte, what the run began with" in refused(
         repo, "--apply", "--branch", "other"

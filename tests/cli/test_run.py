@@ -114,6 +114,16 @@ def test_a_second_run_that_keeps_nothing_keeps_the_table_of_the_first(repo: Path
 
 
 @pytest.mark.full
+def test_a_run_from_elsewhere_says_where_its_commands_are_for(repo: Path) -> None:
+    once = ("--max-iterations", "1", "--only", "loop-stages")
+    there = tile_agent(repo.parent, "run", "--kernel", f"{repo.name}/double.py", *once)
+    said = f"The commands are for another repository: cd {repo.resolve()}"
+    assert there.out.splitlines()[-1] == said, there.err
+    here = tile_agent(repo / "tests", "run", "--kernel", "../double.py", *once, "--branch", "again")
+    assert said not in here.out and "git branch -D again" in here.out
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> None:
     process = start(repo, until="baseline")

@@ -357,6 +357,11 @@ def test(a, b):
             "raise RuntimeError('0 active drivers')\n",
             "kernel.py:1: RuntimeError: 0 act",
         ),
+        (
+            "conftest.py",
+            "raise OSError('CUDA_HOME environment variable is not set. Please set it.')\n",
+            "conftest.py:1: OSError: CUDA_HOME environment variable is not set. Please set it.",
+        ),
         ("pytest.ini", "[pytest]\naddopts = --no-such\n", "unrecognized arguments: --no-such"),
     ],
 )
@@ -371,6 +376,7 @@ def test_what_cannot_be_collected_is_told_in_pytests_words(
         " or name another with --python",
         "): it asks for a GPU when it is imported, and there is none: "
         "ask when a kernel is launched, or run where there is one",
+        "): set it, and hand it on with --pass-env CUDA_HOME",
     )
     assert message.endswith(remedies) == (file != "pytest.ini"), message
 

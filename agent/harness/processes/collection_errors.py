@@ -21,6 +21,8 @@ _NO_GPU = re.compile(
     r"RuntimeError: (?:0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver)"
     r"|AssertionError: Torch not compiled with CUDA enabled"
 )
+_UNSET = re.compile(r"Error: .*?\b([A-Z][A-Z0-9_]+) environment variable\b.* not set")
+"""What PyTorch says of CUDA_HOME, and other packages of theirs."""
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _IN_A_FILE = re.compile(r"[^\s:]+\.py\b")
 _INTERNAL = "INTERNALERROR> "
@@ -92,6 +94,8 @@ def with_remedy(said: str, has_module: Callable[[str], bool]) -> str:
     if _NO_GPU.search(said):
         what = "it asks for a GPU when it is imported, and there is none"
         return f"{said}: {what}: ask when a kernel is launched, or run where there is one"
+    if unset := _UNSET.search(said):
+        return f"{said}: set it, and hand it on with --pass-env {unset[1]}"
     return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
 
 
