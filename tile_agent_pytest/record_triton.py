@@ -79,7 +79,10 @@ def _afresh(recorder: LaunchRecorder, tuned: Path | None) -> Callable[..., bool]
     down out of timings that are no timings."""
 
     def check(tuner: Any, key: Any, configs: list[Any], bench_fn: Callable[[], None]) -> bool:
-        among = best_of_first(tuned, tuner, key, configs, LOOKED_AT) if tuned else configs
+        if tuned is None:
+            bench_fn()
+            return False
+        among = best_of_first(tuned, tuner, key, configs, LOOKED_AT)
         recorder.untried += len(configs) - len(among)
         with only(tuner, among):
             bench_fn()
