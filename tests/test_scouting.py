@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,25 @@ def test_what_lost_beyond_doubt_is_tried_only_by_a_run_that_keeps_going(tmp_path
     ]
 
 
+def looking(
+    tmp_path: Path, entries: Sequence[ScriptedEntry], change: Callable[[Run, Scouted], Scouted]
+) -> tuple[Run, list[Event]]:
+    """A run to its end whose looks say something else, and its events."""
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (), entries=entries)
+    run, journal = scripted.begin()
+    table = scripted.effects().table()
+
+    def look(now: Run) -> Event:
+        found = table[Phase.SCOUT](now)
+        assert isinstance(found, Scouted)
+        return change(now, found)
+
+    run = drive(run, journal, {**table, Phase.SCOUT: look}, lambda *_: None)
+    journal.close()
+    return run, [line.event for line in read(scripted.folder / "journal.jsonl")]
+
+
 FLAT = (ScriptedEntry("flat", 0.995), ScriptedEntry("flat-too", 0.996))
 
 
@@ -148,18 +167,7 @@ def test_what_may_gain_little_is_tried_on_demand(tmp_path: Path, options: dict[s
 
 
 def test_what_may_gain_in_configs_that_no_look_had_is_tried(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    scripted = ScriptedRun(repo, (), entries=FLAT)
-    run, journal = scripted.begin()
-    table = scripted.effects().table()
-
-    def on_some(now: Run) -> Event:
-        found = table[Phase.SCOUT](now)
-        assert isinstance(found, Scouted)
-        return replace(found, configs=("one of two",))
-
-    run = drive(run, journal, {**table, Phase.SCOUT: on_some}, lambda *_: None)
-    journal.close()
+    run, _ = looking(tmp_path, FLAT, lambda _, found: replace(found, configs=("one of two",)))
     assert run.rows[1].optimization.startswith("flat")
 
 
@@ -168,22 +176,15 @@ def test_what_a_look_did_not_see_out_is_tried_and_not_remembered(
     factor: float, tmp_path: Path
 ) -> None:
     """What it lost in its first config it may gain in the others."""
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    entries = (ScriptedEntry("cut-off", factor), ScriptedEntry("flat", 0.999))
-    scripted = ScriptedRun(repo, (), entries=entries)
-    run, journal = scripted.begin()
-    table = scripted.effects().table()
 
-    def until_time_is_over(now: Run) -> Event:
-        found = table[Phase.SCOUT](now)
-        assert isinstance(found, Scouted)
+    def until_time_is_over(_: Run, found: Scouted) -> Scouted:
         cut, whole = sorted(found.results, key=lambda each: -abs(each.improvement or 0.0))
         return replace(found, results=(replace(cut, is_cut=True), whole))
 
-    run = drive(run, journal, {**table, Phase.SCOUT: until_time_is_over}, lambda *_: None)
-    journal.close()
+    entries = (ScriptedEntry("cut-off", factor), ScriptedEntry("flat", 0.999))
+    run, events = looking(tmp_path, entries, until_time_is_over)
     assert [row.optimization for row in run.rows[1:]] == [f"cut-off (factor={factor})"]
-    past = past_looks([line.event for line in read(scripted.folder / "journal.jsonl")])
+    past = past_looks(events)
     assert len(past) == 1 and not past[0].result.is_cut
 
 
@@ -207,23 +208,16 @@ def test_a_sweep_ranks_by_looks_that_saw_all(
 @pytest.mark.parametrize("seen", [0.995, 1.2])
 def test_what_has_a_variant_that_no_look_saw_is_tried(tmp_path: Path, seen: float) -> None:
     """The time for looks may be over before the second variants."""
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    entries = (ScriptedEntry("sweep", seen, 0.6), ScriptedEntry("other", 1.0))
-    scripted = ScriptedRun(repo, (), entries=entries)
-    run, journal = scripted.begin()
-    table = scripted.effects().table()
 
-    def without_the_last(now: Run) -> Event:
-        found = table[Phase.SCOUT](now)
-        assert isinstance(found, Scouted)
+    def without_the_last(now: Run, found: Scouted) -> Scouted:
         titles = {c.sha: c.title for p in now.gathered.values() for c in _candidates(p)}
         return replace(found, results=tuple(
             replace(each, improvement=None) if "0.6" in titles[each.sha] else each
             for each in found.results
         ))  # fmt: skip
 
-    run = drive(run, journal, {**table, Phase.SCOUT: without_the_last}, lambda *_: None)
-    journal.close()
+    entries = (ScriptedEntry("sweep", seen, 0.6), ScriptedEntry("other", 1.0))
+    run, _ = looking(tmp_path, entries, without_the_last)
     assert [row.optimization for row in run.kept] == ["sweep (factor=0.6)"]
 
 
