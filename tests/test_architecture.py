@@ -28,7 +28,7 @@ TIERS = """
     loop
     watched  scouting  planning  finishing  keeping
     sweep  asking  captured_trial
-    candidates  captured  profiled  collecting  compiling
+    candidates  captured  profiled  collecting  compiling  throwaway
     proposers
     store
     memory

@@ -18,6 +18,7 @@ import pytest
 
 from agent.errors import GitError, UsageError
 from agent.repository import GitResult, Repository
+from agent.throwaway import throwaway
 from agent.workspace import Workspace, lock_owner, state_dir
 from tests.support.repo import KERNEL, changed, git, isolate, make_repo, snapshot, write
 
@@ -778,6 +779,37 @@ def test_kill_9_at_any_moment(repo: Path) -> None:
     workspace.close()
     assert changed(before, snapshot(repo)) <= {"refs/tile-agent/r1/candidate"}
     git(repo, "fsck", "--strict")
+
+
+ONCE = """
+import sys, time
+from pathlib import Path
+from agent.repository import Repository
+from agent.throwaway import throwaway
+
+with throwaway(Repository.open(Path(sys.argv[1]))) as workspace:
+    workspace.checkout(workspace.repository.head())
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_what_a_killed_command_left_behind_goes_with_the_next(repo: Path) -> None:
+    repository = Repository.open(repo)
+    command = [sys.executable, "-c", ONCE, str(repo)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        (theirs,) = repository.worktrees()
+        with throwaway(repository) as workspace:
+            assert workspace.checkout(head(repo)) != theirs
+            assert len(repository.worktrees()) == 2  # it is alive
+        assert set(repository.worktrees()) == {theirs}
+        process.kill()
+    assert theirs.is_dir()
+    with throwaway(repository):
+        assert not repository.worktrees()
+        assert not theirs.parent.exists()
 
 
 def test_a_worker_does_not_inherit_the_lock(repo: Path) -> None:

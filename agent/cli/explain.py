@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -146,7 +145,7 @@ def checkout_of(
     from agent.preflight import tree_of
     from agent.repository import Repository
     from agent.target import find_target
-    from agent.workspace import Workspace
+    from agent.throwaway import throwaway
 
     try:
         repository = Repository.open(found.path.parent)
@@ -161,9 +160,7 @@ def checkout_of(
         if ref is not None:
             raise UsageError(f"--against {ref}: no commit here that holds {name}")
         return _in_place(found, tests)
-    workspace = Workspace(repository, f"explain-{os.getpid()}-{'old' if ref else 'new'}")
-    stack.callback(workspace.close)
-    root = workspace.checkout(commit.text)
+    root = stack.enter_context(throwaway(repository)).checkout(commit.text)
     if ref is None:
         (root / name).write_text(found.text, encoding="utf-8")
     try:

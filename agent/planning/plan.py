@@ -34,6 +34,7 @@ from agent.store.judgements import Seen
 from agent.store.recall import Recall
 from agent.syntax import Source
 from agent.target import Target, find_target
+from agent.throwaway import throwaway
 from agent.workspace import SANDBOX, Workspace, state_dir
 
 
@@ -96,13 +97,12 @@ def make_plan(request: Request) -> Plan:
     )
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
-    workspace = Workspace(found.repository, f"plan-{new_run_id(Path(found.kernel))}")
-    branch = branch_of(workspace, request, target.kernel)
-    check_unfinished(workspace, target.kernel, branch)
-    workspace.check_free(branch)
     with ExitStack() as stack:
-        stack.callback(workspace.close)
-        logs = state_dir() / "logs" / workspace.run_id
+        workspace = stack.enter_context(throwaway(found.repository))
+        branch = branch_of(workspace, request, target.kernel)
+        check_unfinished(workspace, target.kernel, branch)
+        workspace.check_free(branch)
+        logs = state_dir() / "logs" / f"plan-{new_run_id(Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
         refusal = BACKENDS[target.backend].refusal(collecting.environment) or ""
         tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
