@@ -53,13 +53,13 @@ def without_failing(found: CapturedTests, failing_of: FailingOf) -> CapturedTest
     """
     failing = failing_of(found)
     if isinstance(failing, str):
-        return _untried(found, failing)
+        return untried(found, failing)
     notes = []
     if failing and (distinct := with_distinct(found.entries, failing)) != found.entries:
         found = replace(found, entries=distinct)
         before, failing = failing, failing_of(found)
         if isinstance(failing, str):
-            return _untried(found, failing)
+            return untried(found, failing)
         if mended := len(before.keys() - failing.keys()):
             notes.append(
                 f"{_calls(mended)} differed from the same one again, since programs wrote the same "
@@ -76,7 +76,8 @@ def without_failing(found: CapturedTests, failing_of: FailingOf) -> CapturedTest
     return replace(found, notes=(*found.notes, *notes))
 
 
-def _untried(found: CapturedTests, why: str) -> CapturedTests:
+def untried(found: CapturedTests, why: str) -> CapturedTests:
+    """The tests with a note that nobody knows which of them pass, and why."""
     return replace(found, notes=(*found.notes, not_checked(why)), untried=why)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -58,7 +59,8 @@ def capture(
     Correctness tests compare with the origin, which is frozen beside them; perf tests time the
     shapes that took the most time. The tests are run on the code itself before they are left: what
     differs from itself, since programs write the same places, gets distinct ones or is left out.
-    A command that fails, or is interrupted, gives tests of the calls that it made until then.
+    A command that fails, or is interrupted, gives tests of the calls that it made until then; where
+    it is the trying that is interrupted, they are left untried.
 
     Exit code 3: the command failed, and made no call. 4: it made no call that launches a kernel
     of the file.
@@ -66,9 +68,9 @@ def capture(
     output.use_json(as_json)
     from agent.capture.files import CaptureFiles
     from agent.captured import capture_tests
-    from agent.captured_trial import placed, trying, without_failing
+    from agent.captured_trial import placed, trying, untried, without_failing
     from agent.cli.still import capturing
-    from agent.errors import CommandFailed, NothingCaptured, UsageError
+    from agent.errors import CommandFailed, Interrupted, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
     from agent.preflight import read_file
     from agent.target import parse
@@ -97,7 +99,12 @@ def capture(
         output.progress(trying(found))
         roots = import_roots(kernel.resolve())
         failing = partial(_failing, backend.name, roots)
-        found = without_failing(found, failing) if out else placed(found, kernel, failing)
+        try:
+            found = without_failing(found, failing) if out else placed(found, kernel, failing)
+        except Interrupted as end:
+            if end.by != signal.SIGINT:
+                raise
+            found = untried(found, "interrupted")  # what took the command minutes is kept
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None

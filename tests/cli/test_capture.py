@@ -433,6 +433,27 @@ def test_a_capture_that_is_interrupted_keeps_what_was_called(
         subprocess.run(["pgrep", "-f", "unending.py"], check=True, stdout=subprocess.DEVNULL)
 
 
+@pytest.mark.full
+def test_calls_are_kept_where_the_trying_is_interrupted(repo: Path) -> None:
+    """It may hang, where the command took minutes."""
+    hangs = "import time\nopen('tried', 'w')\ntime.sleep(100)\n"
+    write(repo, {"tests/conftest.py": hangs})
+    command = [PYTHON, "-m", "agent", "capture", "--kernel", KERNEL, "--json", "--"]
+    running = subprocess.Popen(
+        [*command, PYTHON, "use.py"], cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (repo / "tried").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    assert any("not be found out (interrupted)" in note for note in json.loads(out)["notes"])
+    assert {"SCALE_COPY", "GATHER"} <= cases(repo).keys()
+
+
 OPERATIONS = {"abs", "all", "any", "divmod", "max", "min", "pow", "round", "sorted", "sum"}
 
 
