@@ -154,6 +154,7 @@ def capture_tests(
         files.origin.name,
         place.module,
         os.path.relpath(place.folder, files.test.parent.resolve()) if place.folder else "",
+        asks_for_gpu=re.search(r"\.is_cuda\b", text) is not None,
     )
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
     cut = (f"the command was ended after {end.stopped_s:.0f} s",) if end.stopped_s else ()

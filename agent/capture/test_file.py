@@ -35,6 +35,8 @@ class CapturedSource:
     """By which the tests import the kernel's file, where that is another than in the command."""
     folder: str = ""
     """What they put on `sys.path` for that, seen from their own; empty where nothing is needed."""
+    asks_for_gpu: bool = False
+    """Whether the kernel's file asks tensors for `is_cuda`: none of the CPU's will do."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def write_tests(
         origin_module=f"{package}.{stem}" if package else stem,
         imports=sorted(writer.imports - {"torch"}),
         folder=source.folder,
+        asks_for_gpu=source.asks_for_gpu,
         kernel_imports=list(_imports(module, names)),
         kernels=kernels,
         launching=module if kernels else "",

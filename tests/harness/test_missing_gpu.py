@@ -206,6 +206,40 @@ def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
     assert (wrong.code, "(and 1 more)" in wrong.out) == (ExitCode.NO_IMPROVEMENT, True), wrong.out
 
 
+INSISTS = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(x_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    tl.store(x_ptr + offsets, 2 * x, mask=offsets < n)
+
+
+def double_(x):
+    assert x.is_cuda
+    double_kernel[(triton.cdiv(x.numel(), 64),)](x, x.numel(), BLOCK=64)
+    return x
+"""
+
+
+def test_what_insists_on_a_gpu_is_captured(repo: Path) -> None:
+    script = "import torch\nfrom kernel import double_\ndouble_(torch.randn(9, device='cuda'))\n"
+    write(repo, {"kernel.py": INSISTS, "use.py": script})
+    env = {**os.environ, "TRITON_INTERPRET": "1"}
+    given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")
+    done = tile_agent(repo, "capture", *given, env=env)
+    assert done.code == ExitCode.DONE, done.err
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "-m", "captured")
+    captured = ("--kernel", "kernel.py", "--tests", "tests/test_kernel_captured.py")
+    right = tile_agent(repo, "verify", *captured)
+    assert (right.code, "1 correctness test passes" in right.out) == (ExitCode.DONE, True), right
+
+
 def test_an_optimizer_steps(repo: Path) -> None:
     trains = """
 import torch
