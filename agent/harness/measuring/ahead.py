@@ -2,6 +2,9 @@
 
 As many as there are processors for, and with inputs only where the GPU has room for all of them. An
 arm that tunes itself is not called before its turn: what runs beside it would be tuned into it.
+Where a test ran out of memory, nobody starts before their turn, and the two arms of a pair make
+their inputs one after the other: what a test takes for a moment, as for a reference, may be many
+times what it goes on to hold.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ ROOMY = 0.25
 """Of the GPU's memory, what the inputs of both arms may take where both copy them at once."""
 ROOMY_AHEAD = 0.5
 """The same with those of the next pairs."""
+ALL = 1.0
+"""Of the GPU's memory, what arms are said to take once a test has run out of it."""
 
 
 @dataclass
@@ -33,7 +38,14 @@ class Ahead:
     @property
     def is_roomy(self) -> bool:
         """Whether the GPU holds the inputs of two arms with ease; without one it is said to."""
+        if self.is_tight:
+            return False
         return self.watch is None or self.watch.used_share() <= ROOMY
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether a test ran out of memory where others held some of it."""
+        return self.held_share is not None and self.held_share >= ALL
 
     def begin_early(self, pairs: int) -> None:
         """Have the workers of the first pairs collect while something else is run, not timed.
@@ -55,7 +67,7 @@ class Ahead:
             How many wait besides that pair.
         """
         most, room = min(self.most if self.is_roomy else 1, following), self._room()
-        most = min(most, room) if room else most
+        most = min(most, room) if room else 0 if self.is_tight else most
         waiting = max(0, self.workers.start(1 + most) - 1)
         if most and room and waiting <= room:  # some may have begun early
             self.workers.await_waiting(deadline, begin=True, call=not self.tunes)

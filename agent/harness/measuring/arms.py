@@ -1,12 +1,14 @@
-"""Whose fault it is, where one of two arms fails while it is asked."""
+"""Two arms that are asked in turn, or at once; whose fault it is where one fails meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from agent.errors import WorkerError, WorkerTimedOut
 from agent.harness.measuring.failures import worker_failure
+from agent.harness.processes.results import Pass, Stop
+from agent.harness.processes.worker_session import WorkerSession
 from agent.measuring.measurement import Failure, unmeasured
 
 
@@ -32,3 +34,29 @@ def at_arm(incumbent: bool) -> Iterator[None]:
     except WorkerError as problem:
         failure = worker_failure(problem, correct=True)
         raise ArmFailed(failure, incumbent=incumbent) from problem
+
+
+def to_the_next(
+    arms: Mapping[bool, WorkerSession],
+    start: Callable[[WorkerSession], None],
+    *,
+    deadline: float,
+    in_turn: bool,
+) -> dict[bool, Stop | Pass]:
+    """Where both arms wait next, or end.
+
+    Args:
+        arms: True is the incumbent's.
+        start: has one go on, or begin.
+        deadline: for both.
+        in_turn: one after the other, as the GPU does not hold what both take for a moment.
+    """
+    stops: dict[bool, Stop | Pass] = {}
+    for turn in ((True,), (False,)) if in_turn else ((True, False),):
+        for whose in turn:
+            with at_arm(whose):
+                start(arms[whose])
+        for whose in turn:
+            with at_arm(whose):
+                stops[whose] = arms[whose].next_stop(deadline)
+    return stops

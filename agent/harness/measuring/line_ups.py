@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from agent.frozen_tests import TestPlan
+from agent.harness.measuring.ahead import ALL
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.further_gpus import FurtherGpu, FurtherGpus
 from agent.harness.measuring.interleaved_screen import INCUMBENT, InterleavedScreen
@@ -23,6 +24,8 @@ from agent.measuring.screening import Look
 
 AT_ONCE = 4
 """Variants of a screen: each holds inputs of its own, beside the incumbent's."""
+AT_ONCE_IF_TIGHT = 2
+"""The same where a test ran out of memory beside another version's."""
 AT_ONCE_WITH_ROOM = 8
 """The same where the GPU holds the inputs of all with ease."""
 LEAST_S = 8.0
@@ -180,6 +183,8 @@ class LineUps:
             self._alive.popitem()[1].close()
 
     def _at_once(self) -> int:
+        if self.held_share is not None and self.held_share >= ALL:
+            return AT_ONCE_IF_TIGHT
         return AT_ONCE_WITH_ROOM if self._is_roomy() else AT_ONCE
 
     def _is_roomy(self) -> bool:

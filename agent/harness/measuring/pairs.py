@@ -22,7 +22,7 @@ from typing import Self
 from agent.errors import WorkerDied, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.ahead import Ahead
-from agent.harness.measuring.arms import ArmFailed, at_arm
+from agent.harness.measuring.arms import ArmFailed, at_arm, to_the_next
 from agent.harness.measuring.block_timing import BlockTiming
 from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
@@ -193,20 +193,16 @@ class WorkerPairs:
     # --- stepped --------------------------------------------------------------------------------
 
     def _measure(self, pair: Pair, order: Sequence[bool]) -> RawPair | Failure:
-        arms, waits = pair.arms, dict[bool, Stop | Pass](pair.stops)
+        arms = pair.arms
         configs: list[ConfigBlocks] = []
         left_out: list[str] = []
         waited: set[str] = set()
-        stops = {}
-        for whose in () if waits else (True, False):
-            with at_arm(whose):
-                arms[whose].begin(self.plan.perf, self.deadline)
+        begin = time.monotonic()
+        first = partial(WorkerSession.begin, nodeids=self.plan.perf, deadline=self.deadline)
+        waits = partial(to_the_next, arms, deadline=self.deadline, in_turn=self.ahead.is_tight)
+        with self.spent.on("inputs"):
+            stops = pair.stops or waits(first)
         while True:
-            begin = time.monotonic()
-            for whose in (True, False):
-                with at_arm(whose), self.spent.on("inputs"):
-                    stop = waits.pop(whose, None)
-                    stops[whose] = stop or arms[whose].next_stop(self.deadline)
             ours, theirs = stops[True], stops[False]
             if isinstance(ours, Pass) and isinstance(theirs, Pass):
                 break
@@ -221,8 +217,9 @@ class WorkerPairs:
             else:
                 left_out.append(name)
             waited.add(ours.nodeid)
-            for arm in arms.values():
-                arm.go()
+            begin = time.monotonic()
+            with self.spent.on("inputs"):
+                stops = waits(WorkerSession.go)
         for whose in (True, False):
             done = stops[whose]
             if isinstance(done, Pass) and (bad := done.not_passed()):
@@ -252,15 +249,15 @@ class WorkerPairs:
         self, arms: dict[bool, WorkerSession], ours: Stop | Pass, theirs: Stop | Pass
     ) -> Failure:
         """The arms measure different things: one has failed, or records a changing set."""
-        for whose, done in ((True, ours), (False, theirs)):
-            if isinstance(done, Pass) and (bad := done.not_passed()):
+        stops, ends = {True: ours, False: theirs}, dict[bool, Pass]()
+        for whose in sorted(stops, key=lambda whose: isinstance(stops[whose], Stop)):
+            with at_arm(whose):
+                ends[whose] = arms[whose].finish(stops[whose], self.deadline)
+            if bad := ends[whose].not_passed():
                 return paired_failure(bad, incumbent=whose)
-        if isinstance(theirs, Pass):  # before its end: it may have replaced what would wait
-            with at_arm(True):
-                whole = arms[True].finish(ours, self.deadline)
-            if tampered := tampering(whole, theirs):
-                return tampered
-        return crash("the two arms recorded different sets of configs")
+        # Where theirs ends before ours: it may have replaced what would wait.
+        tampered = tampering(ends[True], theirs) if isinstance(theirs, Pass) else None
+        return tampered or crash("the two arms recorded different sets of configs")
 
     def _config(
         self,

@@ -155,6 +155,44 @@ def test_what_the_gpu_does_not_hold_twice_is_never_compared(
         assert "may take up to half the memory" in outcome.reason
 
 
+HELD_IN_PASSING = """
+    import fcntl
+    import time
+    import pytest
+    from kernel import launch
+
+    class OutOfMemoryError(RuntimeError):
+        pass
+
+    @pytest.mark.parametrize("n", range(2))
+    def test_perf(n, tile_bench):
+        with open(__file__) as memory:
+            try:
+                fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OutOfMemoryError("CUDA out of memory") from None
+            time.sleep(0.15)
+        tile_bench(lambda: launch(n))
+"""
+"""What a test takes for its reference is there once; what it times takes none of it."""
+
+
+@pytest.mark.full
+def test_what_two_versions_hold_in_turn_is_compared(server: ForkServer, tmp_path: Path) -> None:
+    checkout = Project(tmp_path / "project", HELD_IN_PASSING, TIMED).checkout()
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    plan = replace(PLAN, perf=PLAN.perf[:2])
+    with closing(PytestJudge(server, plan, framework="triton", rules=Rules(), logs=logs)) as judge:
+        baseline = baselined(judge, checkout)
+        budgeted = BudgetedCalibration(judge, baseline, MeasuringBudget(30.0, most_pair_s=60.0))
+        calibration = budgeted.measure(checkout, deadline_in(60))
+        assert isinstance(calibration, Calibration), calibration
+        assert tuple(calibration.levels_ms) == NAMES[:2]
+        assert budgeted.subset is None or not budgeted.subset.too_large
+        assert isinstance(judge.compare(checkout, checkout, None, deadline_in(60)), Comparison)
+
+
 class ByTheClock(ScriptedJudge):
     """Says what a first pair takes, as a multiple of what the costs say; asks no worker.
 
