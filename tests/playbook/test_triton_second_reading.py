@@ -1,0 +1,181 @@
+"""The last pass over a row from its end: where blocks are independent, and where they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.launches import ObservedLaunch
+from agent.playbook.triton.second_reading import SecondReading
+from agent.syntax import Source
+
+BACKWARDS = {"last_pass": "backwards", "policies": "none"}
+ENTRY = SecondReading()
+SCALED = ENTRY.before
+LAST = "        tl.store(y_ptr + row * stride + cols, x / scale, mask=cols < n_cols)\n"
+SECOND = "        x = tl.load(x_ptr + row * stride + cols, mask=cols < n_cols, other=0.0)\n" + LAST
+SHAPES = [[[3, 1024]], [[5, 77]], [[1, 1]], [[4, 2500]], [[2, 2048]]]
+
+
+def subject(text: str, *launches: ObservedLaunch) -> Subject:
+    return Subject(Source(text), KernelClass.MEMORY, Hardware(), launches=launches)
+
+
+def backwards(text: str) -> str:
+    return ENTRY.apply(subject(text), BACKWARDS)
+
+
+def check(text: str, new: str, folder: Path) -> None:
+    """The same numbers, to the last digit."""
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    assert new != text
+    assert disagreement("normalize", SHAPES, text, [new], rounding=False, folder=folder) == ""
+
+
+def changed(old: str, new: str, text: str = SCALED) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+IN_PLACE = changed("y = torch.empty_like(x)", "y = x")
+BRANCHES = changed(
+    LAST,
+    """\
+        if HALF:
+            factor = 0.5
+        y = x / scale
+        if HALF:
+            y = y * factor
+        else:
+            y = y + 0.0
+        tl.store(y_ptr + row * stride + cols, y, mask=cols < n_cols)
+""",
+    changed("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, HALF: tl.constexpr = True)"),
+)
+POINTERS = changed(
+    SECOND,
+    """\
+        from_x = x_ptr + row * stride + cols
+        x = tl.load(from_x, mask=cols < n_cols, other=0.0).to(tl.float32)
+        y_row = y_ptr + row * stride
+        tl.store(y_row + cols, x / scale, mask=cols < n_cols)
+""",
+)
+NUMBERED = changed(
+    "cols = start + ", "cols = start * BLOCK + ", changed("range(0, n_cols, BLOCK)",
+                                                        "range(tl.cdiv(n_cols, BLOCK))")
+)  # fmt: skip
+HELPED = changed(
+    "x / scale",
+    "divided(x, scale)",
+    changed(
+        "@triton.jit\ndef normalize_kernel",
+        "@triton.jit\ndef divided(x, by):\n    return x / by\n\n\n"
+        "@triton.jit\ndef normalize_kernel",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(SCALED, id="out of place"),
+        pytest.param(IN_PLACE, id="in place"),
+        pytest.param(BRANCHES, id="branches"),
+        pytest.param(POINTERS, id="pointers"),
+        pytest.param(NUMBERED, id="numbered blocks"),
+        pytest.param(HELPED, id="a helper"),
+    ],
+)
+def test_blocks_that_know_nothing_of_each_other_are_walked_backwards(
+    text: str, tmp_path: Path
+) -> None:
+    new = backwards(text)
+    assert new.count("from_end") == 2
+    check(text, new, tmp_path)
+    with pytest.raises(NotApplicable):
+        backwards(new)
+
+
+def test_a_name_that_is_taken_is_left(tmp_path: Path) -> None:
+    text = changed("scale = ", "from_end = 1.0\n    scale = from_end * ")
+    new = backwards(text)
+    assert "from_end_2 = (n_cols - 1) // BLOCK * BLOCK - start" in new
+    check(text, new, tmp_path)
+
+
+def test_every_variant_keeps_the_numbers(tmp_path: Path) -> None:
+    variants = ENTRY.variants(subject(IN_PLACE))
+    assert len(variants) == len(ENTRY.sweep)
+    for number, params in enumerate(variants):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        check(IN_PLACE, ENTRY.apply(subject(IN_PLACE), params), folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (changed(LAST, LAST + "        scale += tl.max(x, axis=0)\n"), "from round to round"),
+        (changed(LAST, LAST + "    tl.store(y_ptr, tl.sum(x, axis=0))\n"), "the last round leaves"),
+        (changed(LAST, LAST + "        tl.store(y_ptr + row, start)\n"), "is not shown"),
+        (changed(LAST, LAST.replace("+ cols", "+ cols // 2")), "is not shown"),
+        (changed(LAST, LAST.replace("+ cols", "+ start")), "is not shown"),
+        (changed(LAST, LAST.replace("stride + cols", "stride + cols + 1"), IN_PLACE), "may read"),
+        (
+            changed(LAST, LAST + "        tl.store(y_ptr + row * stride + cols + BLOCK, x)\n"),
+            "may write",
+        ),
+        (changed(LAST, LAST + "        tl.atomic_add(y_ptr, 1.0)\n"), "may do more"),
+        (changed(LAST, LAST + "        tl.debug_barrier()\n"), "may do more"),
+        (changed(LAST, LAST + "        n_cols = n_cols - 1\n"), "how far it goes"),
+        (
+            changed(
+                LAST, "        for _ in range(2):\n    " + LAST.replace("x / scale", "x / scale")
+            ),
+            "holds another",
+        ),
+        (
+            changed(
+                LAST,
+                "        if row > 1:\n            half = x / 2\n"
+                + LAST.replace("x / scale", "half / scale"),
+            ),
+            "from round to round",
+        ),
+        (
+            changed(
+                LAST,
+                "        if row > 1:\n            if row > 2:\n                half = x / 2\n"
+                "        if row > 2:\n    " + LAST.replace("x / scale", "half / scale"),
+            ),
+            "from round to round",
+        ),
+    ],
+)
+def test_blocks_that_depend_on_their_order_stay(text: str, reason: str) -> None:
+    with pytest.raises(NotApplicable, match=reason):
+        backwards(text)
+    assert "evict_last" in ENTRY.apply(subject(text), ENTRY.sweep[1])  # hints change nothing
+
+
+def test_what_all_programs_read_is_no_row() -> None:
+    weights = changed("x_ptr + row * stride + cols", "x_ptr + cols")
+    with pytest.raises(NotApplicable, match="no two passes"):
+        backwards(weights)
+
+
+def test_a_row_that_its_block_holds_is_not_walked_through() -> None:
+    def seen(n_cols: int) -> ObservedLaunch:
+        return ObservedLaunch(
+            "normalize_kernel", "t.py::t", (1,), {"n_cols": n_cols, "BLOCK": 1024}, {}, {}
+        )
+
+    with pytest.raises(NotApplicable, match="held the row in every launch"):
+        ENTRY.variants(subject(SCALED, seen(1024), seen(77)))
+    assert ENTRY.variants(subject(SCALED, seen(1024), seen(1025)))
