@@ -23,6 +23,11 @@ from tile_agent_pytest.stand_in_driver import StandInDriver, launched_once
 from tile_agent_pytest.tuning_effort import LOOKED_AT, best_of_first, only
 
 
+def _known_values() -> Any:
+    """Needs torch, as what pretends to be a GPU does."""
+    return importlib.import_module("tile_agent_pytest.known_values")
+
+
 @contextlib.contextmanager
 def recording(
     recorder: LaunchRecorder, *, sm: int | None, tuned: Path | None = None
@@ -53,6 +58,8 @@ def recording(
         try:
             return original(self, *args, grid=grid, warmup=warmup, **kwargs)
         finally:
+            if sm is not None:
+                _known_values().launched((*args, *kwargs.values()))
             grids.pop()
             given.pop()
 

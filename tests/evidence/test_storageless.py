@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tile_agent_pytest.known_values import launched
 from tile_agent_pytest.storageless import storageless
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
@@ -112,3 +113,56 @@ def test_what_an_operator_of_the_project_launches_is_launched() -> None:
     torch.ops.tile_agent_tests.fill(torch.empty(3, device="cuda"), x)
     assert bare(x.detach()).shape == (8,)
     assert called == ["fill (8, 4) True", "fill (3,) True"]
+
+
+def test_elements_are_known_of_small_integers_that_the_test_makes() -> None:
+    target = torch.randint(0, 100, (8192,), device="cuda")
+    target[5] = -100
+    assert (target != -100).sum().item() == 8191
+    offsets = torch.tensor([0, 5, 9, 30], device="cuda", dtype=torch.int32)
+    assert (offsets[1:] - offsets[:-1]).max().item() == 21
+    assert offsets.tolist() == offsets.cpu().tolist() == offsets.cuda().tolist() == [0, 5, 9, 30]
+    counted = torch.arange(10).cuda()
+    assert bool((counted > 3).any()) and int(counted.sum()) == 45
+    counted += 1
+    counted[2:4].fill_(0)
+    assert counted.tolist() == [1, 2, 0, 0, 5, 6, 7, 8, 9, 10]
+    assert torch.unique(counted > 4).tolist() == [False, True]
+    x = torch.randn(10, 2**20, device="cuda")
+    assert x[torch.nonzero(counted == 0).flatten()].shape == (2, 2**20)
+    on_cpu = torch.zeros(3, dtype=torch.int64)
+    on_cpu.add_(1)  # is computed once
+    assert on_cpu.tolist() == [1, 1, 1]
+
+
+def test_elements_are_not_known_of_what_a_kernel_or_a_large_tensor_may_have_written() -> None:
+    x = torch.randn(2**21, device="cuda")
+    zeros = torch.zeros(4, dtype=torch.int32, device="cuda")
+    assert zeros.sum().item() == 0
+    given = torch.tensor([1, 2], device="cuda")
+    launched([zeros[1:], given, 3, None])
+    for unknown in (
+        lambda: zeros.sum().item(),
+        lambda: torch.empty(4, dtype=torch.int32, device="cuda").max().item(),
+        lambda: x.sum().item(),
+        lambda: int(x.argmax()),
+        lambda: torch.nonzero(x > 0),
+    ):
+        with pytest.raises((RuntimeError, NotImplementedError)):
+            unknown()
+    assert given.tolist() == [1, 2]  # a kernel is given it to read
+    given[0] = x.argmax()
+    with pytest.raises(RuntimeError):
+        given.tolist()
+
+
+def test_a_projects_operator_is_called_once() -> None:
+    calls = []
+
+    @torch.library.custom_op("known_values_test::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.is_cuda)
+        return x + x
+
+    twice(torch.tensor([1, 2], device="cuda"))
+    assert calls == [True]
