@@ -47,7 +47,7 @@ class SecondReading(OfEachKernel):
     title = "second reading"
     backend = "triton"
     family = "reuse"
-    priority: ClassVar = {KernelClass.MEMORY: 12, KernelClass.BALANCED: 24}
+    priority: ClassVar = {KernelClass.MEMORY: 12, KernelClass.BALANCED: 24, KernelClass.COMPUTE: 70}
     expected = "up to a third, where the rows that are worked on at once are more than the L2 cache"
     hypothesis = "The last pass finds in the cache what the pass before it read last."
     idle_in_interpreter = "Triton's interpreter has no cache"
