@@ -102,6 +102,23 @@ def test_blocks_that_know_nothing_of_each_other_are_walked_backwards(
         backwards(new)
 
 
+def test_what_was_just_written_is_not_read_at_once() -> None:
+    """By other threads perhaps, where the two passes lay their blocks out differently."""
+    line = "        largest = tl.maximum(largest, tl.abs(x))\n"
+    store = "        tl.store(x_ptr + row * stride + cols, 2 * x, mask=cols < n_cols)\n"
+    with pytest.raises(NotApplicable, match="just written"):
+        backwards(changed(line, line + store))
+
+
+def test_what_ends_the_kernel_is_not_on_the_way(tmp_path: Path) -> None:
+    """As in a cross entropy, which has nothing to do for a target that is left out."""
+    empty = "    if row > 1000:\n        tl.store(x_ptr + row * stride, 0.0)\n        return\n"
+    text = changed("    largest = tl.zeros", f"{empty}    largest = tl.zeros", IN_PLACE)
+    check(text, backwards(text), tmp_path)
+    with pytest.raises(NotApplicable, match="just written"):
+        backwards(text.replace("        return\n", ""))
+
+
 def test_a_name_that_is_taken_is_left(tmp_path: Path) -> None:
     text = changed("scale = ", "from_end = 1.0\n    scale = from_end * ")
     new = backwards(text)

@@ -6,21 +6,19 @@ those at `cols = start + tl.arange(0, BLOCK)` where `start` counts by `BLOCK`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, callees
-from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.reaching_definitions import definition
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.aliasing import may_share
+from agent.analysis.triton.counting_loops import Counting, names_bound_in, read
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.index_ranges import RANGES, is_scalar, span_of
-from agent.analysis.triton.pointers import root
-from agent.syntax import Source, argument, assigned, children, descendants, positional
+from agent.analysis.triton.round_memory import LOAD, STORE, check_memory
+from agent.syntax import Source, descendants
 
-LOAD, STORE = "triton.language.load", "triton.language.store"
 MEMORY = frozenset({LOAD, STORE})
 PURE = frozenset(
     {
@@ -36,34 +34,11 @@ PURE = frozenset(
 """Functions of triton.language that neither read nor write memory; and methods of tiles, with `to`
 and `item`."""
 METHODS = PURE | {"to", "item", "logical_or", "logical_and"}
+MATH = frozenset(
+    ("abs", "cos", "erf", "exp", "exp2", "log", "log2", "rsqrt", "sigmoid", "sin", "sqrt", "tanh")
+)
+"""Functions that projects give these names of their own, as `exp` of what the device has."""
 LIBRARIES = ("triton.language.extra.", "triton.language.math.", "triton.language.standard.")
-
-
-@dataclass(frozen=True)
-class Counting:
-    """A loop that counts from 0: `range(0, n, STEP)`, or `range(n)`."""
-
-    loop: cst.For
-    name: str
-    """Its variable."""
-    bound: cst.BaseExpression
-    step: cst.BaseExpression | None
-    """None for one."""
-
-
-def counting(source: Source, loop: cst.For) -> Counting | None:
-    """A loop over blocks, as far as it is one that counts from 0 and goes by no other rule."""
-    call = loop.iter
-    if not (isinstance(call, cst.Call) and source.name(call.func) in RANGES):
-        return None
-    given = positional(call)
-    if not isinstance(loop.target, cst.Name) or not given or loop.orelse is not None:
-        return None
-    begin = source.code(value_of(source, given[0])) if len(given) > 1 else "0"
-    if begin != "0":
-        return None
-    bound, step = given[min(len(given), 2) - 1], given[2] if len(given) == 3 else None
-    return Counting(loop, loop.target.value, bound, step)
 
 
 def check_free(source: Source, kernel: Kernel, counted: Counting) -> None:
@@ -78,18 +53,11 @@ def check_free(source: Source, kernel: Kernel, counted: Counting) -> None:
             raise NotApplicable(
                 f"`{source.code(call.func)}` at line {source.line(call)} may do more"
             )
-    names = _names_bound_in(loop.body)
+    names = names_bound_in(loop.body)
     if counted.name in names or any(n.value in names for n in descendants(loop.iter, cst.Name)):
         raise NotApplicable(f"the loop at line {line} changes how far it goes")
     _HandedOn(source, loop, names | {counted.name}).check()
-    _check_memory(source, kernel, counted)
-
-
-def _names_bound_in(body: cst.CSTNode) -> set[str]:
-    return {n.value for target, _ in assigned(body) for n in descendants(target, cst.Name)} | {
-        n.value for walrus in descendants(body, cst.NamedExpr)
-        for n in descendants(walrus.target, cst.Name)
-    }  # fmt: skip
+    check_memory(source, kernel, counted)
 
 
 def _is_known(source: Source, call: cst.Call) -> bool:
@@ -114,7 +82,9 @@ def _is_known_itself(source: Source, call: cst.Call) -> bool:
     if called.startswith("builtins."):
         return called.removeprefix("builtins.") in {"abs", "max", "min", "float", "int"}
     *_, bare = called.rpartition(".")
-    return called.startswith(LIBRARIES) or (called.startswith("triton.") and bare in PURE)
+    if called.startswith(LIBRARIES) or bare in MATH:
+        return True
+    return called.startswith("triton.") and bare in PURE
 
 
 # --- what a round hands on ----------------------------------------------------------------------
@@ -205,7 +175,7 @@ class _HandedOn:
     def _reads(self, expression: cst.CSTNode, known: set[str]) -> None:
         if any(True for _ in descendants(expression, cst.NamedExpr)):
             raise self._refusal(expression)
-        for name in _read(expression):
+        for name in read(expression):
             if name.value in self.names and name.value not in known:
                 raise NotApplicable(
                     f"`{name.value}` at line {self.source.line(name)} goes on from round to round"
@@ -216,7 +186,7 @@ class _HandedOn:
         within = set(descendants(self.loop, cst.Name))
         function = self.source.enclosing(self.loop)
         assert function is not None
-        for name in _read(function.node.body):
+        for name in read(function.node.body):
             if name.value not in self.names or name in within or self._is_before(name):
                 continue
             found = definition(self.source, name.value, name)
@@ -239,157 +209,3 @@ class _HandedOn:
 
     def _refusal(self, node: cst.CSTNode) -> NotApplicable:
         return NotApplicable(f"line {self.source.line(node)} is no plain assignment")
-
-
-def _read(node: cst.CSTNode) -> Iterable[cst.Name]:
-    """The names below a node whose values it asks for, targets and keywords apart."""
-    match node:
-        case cst.Name():
-            yield node
-        case cst.Attribute():
-            yield from _read(node.value)
-        case cst.Arg():
-            yield from _read(node.value)
-        case cst.Assign():
-            yield from _read(node.value)
-        case cst.For():
-            for part in (node.iter, node.body):
-                yield from _read(part)
-        case _:
-            for child in children(node):
-                yield from _read(child)
-
-
-# --- what a round writes ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Address:
-    base: str
-    """The parameter that it begins at."""
-    block: str | None
-    """The run of elements that only this round has; None where others may have some of them."""
-    others: tuple[str, ...]
-    """What else is added up, the same in each round."""
-
-    def is_apart(self, other: _Address) -> bool:
-        """Whether it is another round's only where the other address is, in the same memory.
-
-        Of two parameters strides may have two names; a shift by a number is seen.
-        """
-        if self.block is None or self.block != other.block:
-            return False
-        if self.base == other.base:
-            return self.others == other.others
-        ours, theirs = ([o for o in a.others if o.isdecimal()] for a in (self, other))
-        return ours == theirs
-
-
-def _check_memory(source: Source, kernel: Kernel, counted: Counting) -> None:
-    """No round writes what another one reads or writes."""
-    body = counted.loop.body
-    written: list[_Address] = []
-    for store in TRITON.find(source, body, (STORE,)):
-        address = _address(source, kernel, counted, store)
-        if address.block is None:
-            line = source.line(store)
-            raise NotApplicable(
-                f"that each round writes other elements at line {line} is not shown"
-            )
-        for other in written:
-            if not address.is_apart(other) and may_share(source, kernel, address.base, other.base):
-                line = source.line(store)
-                raise NotApplicable(f"a round may write at line {line} what another one writes")
-        written.append(address)
-    for load in TRITON.find(source, body, (LOAD,)):
-        address = _address(source, kernel, counted, load)
-        for other in written:
-            if not address.is_apart(other) and may_share(source, kernel, address.base, other.base):
-                line = source.line(load)
-                raise NotApplicable(f"a round may read at line {line} what another one writes")
-
-
-def _address(source: Source, kernel: Kernel, counted: Counting, access: cst.Call) -> _Address:
-    pointer = argument(access, 0, "pointer")
-    base = root(source, kernel, pointer) if pointer is not None else None
-    if pointer is None or base is None:
-        raise NotApplicable(f"the base of line {source.line(access)} is not known")
-    blocks: list[str | None] = []
-    others: list[str] = []
-    for term in _terms(source, base, pointer):
-        if (block := _block_of(source, counted, term)) is not None:
-            blocks.append(block)
-        elif _depends(counted, term):
-            blocks += [None, None]
-        else:
-            others.append(source.code(term))
-    return _Address(base, blocks[0] if len(blocks) == 1 else None, tuple(sorted(others)))
-
-
-def _terms(
-    source: Source, base: str, expression: cst.BaseExpression
-) -> Iterable[cst.BaseExpression]:
-    """What an address adds up; a run of elements stays whole, without the base."""
-    span = span_of(source, expression)
-    if span is None or any(_mentions(value_of(source, start), base) for start in span.starts):
-        behind = value_of(source, expression)
-        if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Add):
-            yield from _terms(source, base, behind.left)
-            yield from _terms(source, base, behind.right)
-            return
-    yield expression
-
-
-def _mentions(expression: cst.CSTNode, name: str) -> bool:
-    return any(each.value == name for each in descendants(expression, cst.Name))
-
-
-def _block_of(source: Source, counted: Counting, term: cst.BaseExpression) -> str | None:
-    """The run of elements of a round, as a text that is the same for the same run.
-
-    It begins at the loop's variable, which counts by the run's length, or at that many times it.
-    """
-    behind = value_of(source, term)
-    stride = ""
-    if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
-        sides = ((behind.left, behind.right), (behind.right, behind.left))
-        for run, factor in sides:
-            if span_of(source, run) is not None and is_scalar(source, factor):
-                if _depends(counted, factor):
-                    return None
-                term, stride = run, f" * {source.code(factor)}"
-                break
-    span = span_of(source, term)
-    if span is None:
-        return None
-    own = [start for start in span.starts if _depends(counted, start)]
-    if len(own) != 1 or not _is_start(source, counted, own[0], span.extent):
-        return None
-    others = sorted(source.code(start) for start in span.starts if start is not own[0])
-    return f"{' + '.join([*others, span.extent])} along {span.axis}{stride}"
-
-
-def _is_start(source: Source, counted: Counting, start: cst.BaseExpression, extent: str) -> bool:
-    behind = value_of(source, start)
-    if counted.step is not None:
-        return _is_variable(source, counted, behind) and source.code(counted.step) == extent
-    if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
-        sides = ((behind.left, behind.right), (behind.right, behind.left))
-        return any(
-            _is_variable(source, counted, value_of(source, one)) and source.code(other) == extent
-            for one, other in sides
-        )
-    return False
-
-
-def _is_variable(source: Source, counted: Counting, expression: cst.BaseExpression) -> bool:
-    if not isinstance(expression, cst.Name) or expression.value != counted.name:
-        return False
-    found = definition(source, expression.value, expression)
-    return found is not None and found.node is counted.loop
-
-
-def _depends(counted: Counting, expression: cst.CSTNode) -> bool:
-    """Whether an expression may be another one in each round."""
-    names = _names_bound_in(counted.loop.body) | {counted.name}
-    return any(name.value in names for name in _read(expression))

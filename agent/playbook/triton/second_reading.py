@@ -25,9 +25,11 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.caching import DECIDED
+from agent.analysis.triton.counting_loops import Counting, counting
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.free_rounds import LOAD, STORE, Counting, check_free, counting
+from agent.analysis.triton.free_rounds import check_free
 from agent.analysis.triton.pointers import by_program, names_by_program, root
+from agent.analysis.triton.round_memory import LOAD, STORE
 from agent.launches import values_of
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial

@@ -1,0 +1,75 @@
+"""Loops of a Triton kernel that count from 0, and what depends on the round.
+
+`for start in range(0, n, STEP)`, or `for i in range(n)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.analysis.common.reaching_definitions import value_of
+from agent.analysis.triton.index_ranges import RANGES
+from agent.syntax import Source, assigned, children, descendants, positional
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A loop that counts from 0: `range(0, n, STEP)`, or `range(n)`."""
+
+    loop: cst.For
+    name: str
+    """Its variable."""
+    bound: cst.BaseExpression
+    step: cst.BaseExpression | None
+    """None for one."""
+
+
+def counting(source: Source, loop: cst.For) -> Counting | None:
+    """A loop over blocks, as far as it is one that counts from 0 and goes by no other rule."""
+    call = loop.iter
+    if not (isinstance(call, cst.Call) and source.name(call.func) in RANGES):
+        return None
+    given = positional(call)
+    if not isinstance(loop.target, cst.Name) or not given or loop.orelse is not None:
+        return None
+    begin = source.code(value_of(source, given[0])) if len(given) > 1 else "0"
+    if begin != "0":
+        return None
+    bound, step = given[min(len(given), 2) - 1], given[2] if len(given) == 3 else None
+    return Counting(loop, loop.target.value, bound, step)
+
+
+def names_bound_in(body: cst.CSTNode) -> set[str]:
+    """The names that a loop's body gives values."""
+    return {n.value for target, _ in assigned(body) for n in descendants(target, cst.Name)} | {
+        n.value for walrus in descendants(body, cst.NamedExpr)
+        for n in descendants(walrus.target, cst.Name)
+    }  # fmt: skip
+
+
+def depends(counted: Counting, expression: cst.CSTNode) -> bool:
+    """Whether an expression may be another one in each round."""
+    names = names_bound_in(counted.loop.body) | {counted.name}
+    return any(name.value in names for name in read(expression))
+
+
+def read(node: cst.CSTNode) -> Iterable[cst.Name]:
+    """The names below a node whose values it asks for, targets and keywords apart."""
+    match node:
+        case cst.Name():
+            yield node
+        case cst.Attribute():
+            yield from read(node.value)
+        case cst.Arg():
+            yield from read(node.value)
+        case cst.Assign():
+            yield from read(node.value)
+        case cst.For():
+            for part in (node.iter, node.body):
+                yield from read(part)
+        case _:
+            for child in children(node):
+                yield from read(child)

@@ -1,0 +1,189 @@
+"""Which elements a round of a loop reads and writes, and that no other round writes them.
+
+They are those at `cols = start + tl.arange(0, BLOCK)` where `start` counts by `BLOCK`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.aliasing import may_share
+from agent.analysis.triton.counting_loops import Counting, depends
+from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.index_ranges import is_scalar, span_of
+from agent.analysis.triton.pointers import root
+from agent.syntax import Source, argument, descendants
+
+LOAD, STORE = "triton.language.load", "triton.language.store"
+
+
+@dataclass(frozen=True)
+class _Address:
+    base: str
+    """The parameter that it begins at."""
+    block: str | None
+    """The run of elements that only this round has; None where others may have some of them."""
+    others: tuple[str, ...]
+    """What else is added up, the same in each round."""
+
+    def is_apart(self, other: _Address) -> bool:
+        """Whether it is another round's only where the other address is, in the same memory.
+
+        Of two parameters strides may have two names; a shift by a number is seen.
+        """
+        if self.block is None or self.block != other.block:
+            return False
+        if self.base == other.base:
+            return self.others == other.others
+        ours, theirs = ([o for o in a.others if o.isdecimal()] for a in (self, other))
+        return ours == theirs
+
+
+def check_memory(source: Source, kernel: Kernel, counted: Counting) -> None:
+    """Raise `NotApplicable` where a round may write what another one reads or writes."""
+    body = counted.loop.body
+    written: list[_Address] = []
+    for store in TRITON.find(source, body, (STORE,)):
+        address = _address(source, kernel, counted, store)
+        if address.block is None:
+            line = source.line(store)
+            raise NotApplicable(
+                f"that each round writes other elements at line {line} is not shown"
+            )
+        for other in written:
+            if not address.is_apart(other) and may_share(source, kernel, address.base, other.base):
+                line = source.line(store)
+                raise NotApplicable(f"a round may write at line {line} what another one writes")
+        written.append(address)
+    before = list(_written_before(source, kernel, counted.loop))
+    for load in TRITON.find(source, body, (LOAD,)):
+        address = _address(source, kernel, counted, load)
+        for earlier, base in before:
+            if base is None or may_share(source, kernel, address.base, base):
+                line = source.line(load)
+                raise NotApplicable(
+                    f"line {line} may read what line {source.line(earlier)} has just written, and "
+                    "other threads than those that read it"
+                )
+        for other in written:
+            if not address.is_apart(other) and may_share(source, kernel, address.base, other.base):
+                line = source.line(load)
+                raise NotApplicable(f"a round may read at line {line} what another one writes")
+
+
+def _written_before(
+    source: Source, kernel: Kernel, loop: cst.For
+) -> Iterable[tuple[cst.Call, str | None]]:
+    """What the kernel writes on its way to a loop, and where; nothing orders threads in between.
+
+    From the front a block is read long after it was written, from the end right after.
+    """
+    start = source.place(loop).start
+    for store in TRITON.find(source, kernel.function.node.body, TRITON.stores):
+        place = source.place(store).start
+        if (place.line, place.column) > (start.line, start.column) or _leaves(source, store, loop):
+            continue
+        pointer = argument(store, 0, "pointer")
+        yield store, root(source, kernel, pointer) if pointer is not None else None
+
+
+def _leaves(source: Source, node: cst.CSTNode, loop: cst.For) -> bool:
+    """Whether the kernel ends behind a node, in the branch that it stands in."""
+    around = set(source.ancestors(loop))
+    for block in source.ancestors(node):
+        if block in around:
+            return False
+        if isinstance(block, cst.IndentedBlock) and any(
+            isinstance(small, cst.Return)
+            for line in block.body
+            if isinstance(line, cst.SimpleStatementLine)
+            for small in line.body
+        ):
+            return True
+    return False
+
+
+def _address(source: Source, kernel: Kernel, counted: Counting, access: cst.Call) -> _Address:
+    pointer = argument(access, 0, "pointer")
+    base = root(source, kernel, pointer) if pointer is not None else None
+    if pointer is None or base is None:
+        raise NotApplicable(f"the base of line {source.line(access)} is not known")
+    blocks: list[str | None] = []
+    others: list[str] = []
+    for term in _terms(source, base, pointer):
+        if (block := _block_of(source, counted, term)) is not None:
+            blocks.append(block)
+        elif depends(counted, term):
+            blocks += [None, None]
+        else:
+            others.append(source.code(term))
+    return _Address(base, blocks[0] if len(blocks) == 1 else None, tuple(sorted(others)))
+
+
+def _terms(
+    source: Source, base: str, expression: cst.BaseExpression
+) -> Iterable[cst.BaseExpression]:
+    """What an address adds up; a run of elements stays whole, without the base."""
+    span = span_of(source, expression)
+    if span is None or any(_mentions(value_of(source, start), base) for start in span.starts):
+        behind = value_of(source, expression)
+        if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Add):
+            yield from _terms(source, base, behind.left)
+            yield from _terms(source, base, behind.right)
+            return
+    yield expression
+
+
+def _mentions(expression: cst.CSTNode, name: str) -> bool:
+    return any(each.value == name for each in descendants(expression, cst.Name))
+
+
+def _block_of(source: Source, counted: Counting, term: cst.BaseExpression) -> str | None:
+    """The run of elements of a round, as a text that is the same for the same run.
+
+    It begins at the loop's variable, which counts by the run's length, or at that many times it.
+    """
+    behind = value_of(source, term)
+    stride = ""
+    if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
+        sides = ((behind.left, behind.right), (behind.right, behind.left))
+        for run, factor in sides:
+            if span_of(source, run) is not None and is_scalar(source, factor):
+                if depends(counted, factor):
+                    return None
+                term, stride = run, f" * {source.code(factor)}"
+                break
+    span = span_of(source, term)
+    if span is None:
+        return None
+    own = [start for start in span.starts if depends(counted, start)]
+    if len(own) != 1 or not _is_start(source, counted, own[0], span.extent):
+        return None
+    others = sorted(source.code(start) for start in span.starts if start is not own[0])
+    return f"{' + '.join([*others, span.extent])} along {span.axis}{stride}"
+
+
+def _is_start(source: Source, counted: Counting, start: cst.BaseExpression, extent: str) -> bool:
+    behind = value_of(source, start)
+    if counted.step is not None:
+        return _is_variable(source, counted, behind) and source.code(counted.step) == extent
+    if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
+        sides = ((behind.left, behind.right), (behind.right, behind.left))
+        return any(
+            _is_variable(source, counted, value_of(source, one)) and source.code(other) == extent
+            for one, other in sides
+        )
+    return False
+
+
+def _is_variable(source: Source, counted: Counting, expression: cst.BaseExpression) -> bool:
+    if not isinstance(expression, cst.Name) or expression.value != counted.name:
+        return False
+    found = definition(source, expression.value, expression)
+    return found is not None and found.node is counted.loop
