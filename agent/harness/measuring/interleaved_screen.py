@@ -13,6 +13,7 @@ screen; a process pair will say what is wrong with it.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -42,6 +43,10 @@ from agent.measuring.statistics import Blocks, middle_ms, weighted_latency_ms, w
 
 INCUMBENT = ""
 """The incumbent's name in a screen; the variants have those of their commits."""
+FAR_BEHIND = 3.0
+"""So many times the incumbent's time at a config is not timed: no other config makes up for it."""
+LONG_MS = 1.0
+"""Below that it costs nothing to be sure."""
 
 
 class InterleavedScreen:
@@ -98,6 +103,8 @@ class InterleavedScreen:
         self._arms: dict[str, WorkerSession] = {}
         self._late: set[str] = set()
         """Who left because the time was over."""
+        self._behind: set[str] = set()
+        """Who left because it is far slower than the incumbent."""
         self._log_ratios: dict[str, dict[str, float]] = {}
         """Variant -> config -> log of the incumbent's latency by its own."""
         self._latencies_ms: dict[str, dict[str, float]] = {}
@@ -149,6 +156,7 @@ class InterleavedScreen:
         """
         self._timing, self._deadline = timing, deadline
         self._late.clear()
+        self._behind.clear()
         self._log_ratios = {name: {} for name in names}
         self._latencies_ms = {name: {} for name in names}
         for name in self._arms.keys() - {INCUMBENT, *names}:
@@ -165,7 +173,7 @@ class InterleavedScreen:
                 name in self._late and len(log_ratios) != self._configs,
             )
             for name, log_ratios in self._log_ratios.items()
-            if log_ratios and (name in self._arms or name in self._late)
+            if log_ratios and (name in self._arms or name in self._late | self._behind)
         }
 
     def _pass(self) -> None:
@@ -232,13 +240,25 @@ class InterleavedScreen:
             self._call_first()
         with self._spent.on("prepare"):
             estimate_ms = self._prepare()
-        if not estimate_ms:
+        self._leave_behind(estimate_ms)
+        if len(self._arms) < 2 or not estimate_ms:
             return {}
         known = len(self._plan.perf) if self._only is None else len(self._only)
         expected = max(self._configs or known, self._measured + 1)
         self._take_blocks(estimate_ms, self._timing.of_several(expected, self._measured))
         self._measured += 1
         return estimate_ms
+
+    def _leave_behind(self, estimate_ms: dict[str, float]) -> None:
+        """Who is far slower leaves with its estimate: all others would wait for each launch."""
+        ours_ms = estimate_ms.get(INCUMBENT, 0.0)
+        for name, theirs_ms in list(estimate_ms.items()):
+            if ours_ms and theirs_ms > max(LONG_MS, FAR_BEHIND * ours_ms):
+                self._log_ratios[name][self._met[-1]] = math.log(ours_ms / theirs_ms)
+                self._latencies_ms[name][self._met[-1]] = theirs_ms
+                self._behind.add(name)
+                self._leave(name)
+                del estimate_ms[name]
 
     def _take_blocks(self, estimate_ms: Mapping[str, float], timing: BlockTiming) -> None:
         """Blocks of all that wait at a config, forward and back."""

@@ -83,6 +83,15 @@ def test_who_fails_leaves_and_the_others_stay(look, broken: str) -> None:  # typ
     assert seen["a"].log_ratio < 0 < seen["c"].log_ratio
 
 
+def test_who_is_far_slower_keeps_nobody_waiting(look) -> None:  # type: ignore[no-untyped-def]
+    """Its blocks alone would outlast the look, as those of one warp for a row of 32768."""
+    seen = look(sleeping(0.002), {"far": sleeping(0.5), "near": sleeping(0.004)}, TWICE, 15)
+    assert set(seen) == {"far", "near"}
+    assert seen["far"].log_ratio < -3 < seen["near"].log_ratio < 0
+    assert not seen["far"].is_cut
+    assert 400 < seen["far"].latency_ms < 2000
+
+
 @pytest.mark.full
 def test_who_hangs_leaves_at_the_deadline(look) -> None:  # type: ignore[no-untyped-def]
     hanging = sleeping(0.001, "    time.sleep(600)\n")
