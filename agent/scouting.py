@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.asking import Asking
@@ -65,7 +65,7 @@ class Scouting:
     def gather(self, run: Run, entries: Sequence[Optimization]) -> Gathered:
         """Commit and compile all variants of some entries on the incumbent.
 
-        What is not compiled in time is looked at all the same.
+        What is not compiled in time is looked at all the same, last.
         """
         self.doing(run, f"compiling what {len(entries)} optimizations would try")
         subject = self.asking.subject(run)
@@ -84,22 +84,25 @@ class Scouting:
         )
 
     def look(self, run: Run) -> Scouted:
-        """Look at what was gathered: the first variant of each, then the second, as time allows."""
+        """Look at what was gathered: the first variant of each, then the second, as time allows.
+
+        Those that are not compiled by then come last.
+        """
         within_s = _time_s(run) / 2
         stop = deadline_in(within_s)
-        chosen = _in_turn(
-            [each.candidates for each in run.gathered.values() if isinstance(each, Proposed)]
-        )
-        shas = [candidate.sha for candidate in chosen if candidate.sha not in run.scouted]
+        chosen = _in_turn([each.candidates for each in _gathered_now(run)])
+        left = [candidate.sha for candidate in chosen if not _is_seen(run, candidate)]
+        # What is not compiled would be in its look: the others in it would wait for that.
+        shas = sorted(left, key=lambda sha: self.candidates.compiled(run, sha) is None)
         pair_s = _screen_pair_s(len(shas), within_s, self._tuning_s(run))
         subset = screened_subset(run, pair_s)
         configs = subset.configs if subset and subset != run.subset else ()
         known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
-        left = [sha for sha in shas if sha not in known]
-        self.doing(run, f"a short look at {len(left)} variants of what is left")
+        new = [sha for sha in shas if sha not in known]
+        self.doing(run, f"a short look at {len(new)} variants of what is left")
         self.judge.compare_on(subset)
         try:
-            seen = self._seen(run, left, stop, subset) if left else {}
+            seen = self._seen(run, new, stop, subset) if new else {}
         finally:
             self.judge.compare_on(run.subset)
         results = tuple(known.get(sha) or _result(sha, seen.get(sha)) for sha in shas)
@@ -124,6 +127,18 @@ class Scouting:
                 return dict(line_ups.look(shas, SHORT_QUADS, stop, last=True))
         finally:
             self.candidates.release(variants)
+
+
+def _gathered_now(run: Run) -> Iterator[Proposed]:
+    """What was gathered for this look; of the rest one on the same incumbent has told."""
+    for name, found in run.gathered.items():
+        if isinstance(found, Proposed) and run.estimates[name].iteration == run.iteration:
+            yield found
+
+
+def _is_seen(run: Run, candidate: Candidate) -> bool:
+    look = run.scouted.get(candidate.sha)
+    return look is not None and look.improvement is not None
 
 
 def _time_s(run: Run) -> float:

@@ -44,7 +44,7 @@ from agent.events import (
     Verified,
 )
 from agent.measuring.decision import Gain, Status, Verdict, as_settled
-from agent.measuring.scouting import Estimate, all_seen, best_gain
+from agent.measuring.scouting import MOST_LOOKS, Estimate, all_seen, best_gain
 from agent.state import Attempt, Phase, Row, Run, decided
 from agent.usage import Usage
 
@@ -195,8 +195,19 @@ def _gathered(run: Run, event: Gathered) -> Run:
         run,
         phase=Phase.SCOUT if event.proposals and is_choice else Phase.PROPOSE,
         gathered={**run.gathered, **found},
-        estimates={**run.estimates, **dict.fromkeys(found, Estimate(run.iteration))},
+        estimates={
+            **run.estimates,
+            **{n: _to_be_looked_at(run, each) for n, each in found.items()},
+        },
     )
+
+
+def _to_be_looked_at(run: Run, found: Proposed | Skipped) -> Estimate:
+    """With how often that was to be: on a new incumbent everything is gathered anew."""
+    if isinstance(found, Skipped):
+        return Estimate(run.iteration, looks=MOST_LOOKS)  # there is nothing to look at
+    before = run.estimates.get(found.optimization) if found.optimization in run.gathered else None
+    return Estimate(run.iteration, looks=1 + before.looks if before else 1)
 
 
 def _scouted(run: Run, event: Scouted) -> Run:
@@ -207,6 +218,7 @@ def _scouted(run: Run, event: Scouted) -> Run:
             run.iteration,
             best_gain(looks, (candidate.sha for candidate in proposal.candidates)),
             event.error,
+            looks=run.estimates[name].looks,
             all_variants=all_seen(looks, (candidate.sha for candidate in proposal.candidates)),
             all_configs=not event.configs,
             is_cut=any(
@@ -215,7 +227,7 @@ def _scouted(run: Run, event: Scouted) -> Run:
             ),
         )
         for name, proposal in run.gathered.items()
-        if isinstance(proposal, Proposed)
+        if isinstance(proposal, Proposed) and run.estimates[name].iteration == run.iteration
     }
     return replace(
         run, phase=Phase.PROPOSE, scouted=looks, estimates={**run.estimates, **estimates}

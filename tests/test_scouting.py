@@ -263,6 +263,36 @@ def _candidates(gathered: Proposed | Skipped) -> Sequence[Candidate]:
     return gathered.candidates if isinstance(gathered, Proposed) else ()
 
 
+def test_what_the_time_did_not_suffice_for_is_looked_at_before_the_next_choice(
+    tmp_path: Path,
+) -> None:
+    """Else two that promised a little within the noise would end the run before it."""
+    entries = (
+        ScriptedEntry("noisy", 1.0),
+        ScriptedEntry("noisy-too", 1.0),
+        ScriptedEntry("unseen", 0.7, 0.8),
+        ScriptedEntry("failing", 1.1),
+    )
+    looks: list[set[str]] = []
+
+    def as_far_as_time_goes(now: Run, found: Scouted) -> Scouted:
+        titles = {c.sha: c.title for p in now.gathered.values() for c in _candidates(p)}
+        looks.append({titles[each.sha].split()[0] for each in found.results})
+        hidden = ("unseen", "failing") if len(looks) == 1 else ("failing",)
+        return replace(found, results=tuple(
+            replace(each, improvement=None) if titles[each.sha].startswith(hidden)
+            else replace(each, improvement=0.03) if "noisy" in titles[each.sha]
+            else each
+            for each in found.results
+        ))  # fmt: skip
+
+    run, _ = looking(tmp_path, entries, as_far_as_time_goes)
+    tried = [row.optimization for row in run.rows[1:]]
+    assert tried[:2] == ["noisy (factor=1.0)", "unseen (factor=0.7)"]
+    assert run.rows[2].status is Status.KEEP
+    assert looks[:2] == [{"noisy", "noisy-too", "unseen", "failing"}, {"unseen", "failing"}]
+
+
 def test_what_saves_something_else_may_be_a_little_slower_in_a_look(tmp_path: Path) -> None:
     class Saver(ScriptedEntry):
         saves = "tuning"
@@ -286,11 +316,11 @@ def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     found = to_result(run)["estimates"]
     assert found["minor"] == {
         "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01,
-        "all_variants": True, "all_configs": True, "is_cut": False,
+        "all_variants": True, "all_configs": True, "is_cut": False, "looks": 1,
     }  # fmt: skip
     assert found["foreign"] == {
         "iteration": 1, "gain": None, "error": 0.0,
-        "all_variants": True, "all_configs": True, "is_cut": False,
+        "all_variants": True, "all_configs": True, "is_cut": False, "looks": 2,
     }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from agent.measuring.screening import ScreenResult
 
 LEAST_ERROR = 0.01
 """Short looks at the same code scatter by 0.003 to 0.025, whatever many pairs said of the noise."""
+MOST_LOOKS = 2
+"""At what no look showed: it may fail in every one."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,12 @@ class Estimate:
     """Whether all configs that are compared were looked at."""
     is_cut: bool = False
     """Whether the time was over before all were looked at that stand for the others."""
+    looks: int = 1
+    """How often it was to be looked at on the same incumbent."""
+
+    def is_unseen(self, iteration: int) -> bool:
+        """Whether it is worth another look before an iteration: the time for the first was over."""
+        return self.gain is None and self.looks < MOST_LOOKS and self.iteration < iteration
 
     @property
     def high(self) -> float | None:

@@ -100,10 +100,10 @@ class PlaybookProposer:
         """What is to be looked at, so that it can be put in order; none where there is no choice.
 
         Everything at first. After a keep what depends on it, and after a large one, which moves
-        what bounds the kernel, all that is left.
+        what bounds the kernel, all that is left. In between what the time did not suffice for.
         """
         left = self.left(run)
-        return [e for e in left if _estimate(run, e) is None] if len(left) > 1 else []
+        return [e for e in left if _is_unknown(run, e)] if len(left) > 1 else []
 
     def _place(
         self, run: Run, entry: Optimization
@@ -148,6 +148,11 @@ def _estimate(run: Run, entry: Optimization) -> Estimate | None:
     beyond = {entry.family} if entry.name in run.at_the_end else set()
     kept = (run.kept_families.get(family, -1) for family in entry.depends_on | beyond)
     return None if any(when >= estimate.iteration for when in kept) else estimate
+
+
+def _is_unknown(run: Run, entry: Optimization) -> bool:
+    estimate = _estimate(run, entry)
+    return estimate is None or estimate.is_unseen(run.iteration)
 
 
 def offered(entry: Optimization, subject: Subject) -> Proposal | Declined:

@@ -152,6 +152,11 @@ def test_no_more_warps_than_the_tile_has_work_for() -> None:
     assert found == [{"num_warps": 1}, {"num_warps": 2}]
 
 
+def test_no_thread_is_given_more_of_a_row_than_its_registers_hold() -> None:
+    found = variants("warps-and-stages", ROWS.format(launch="k[(1,)](x, n, 32768)"))
+    assert found == [{"num_warps": 8}, {"num_warps": 16}, {"num_warps": 32}]
+
+
 def test_a_tile_that_only_a_launch_tells() -> None:
     text = ROWS.format(launch="k[(1,)](x, n, n)")
     asked = Subject(Source(text), KernelClass.MEMORY, Hardware())

@@ -308,7 +308,8 @@ class InterleavedScreen:
         """Have all estimated, in ms a launch.
 
         The incumbent is the first: it says how all are timed, and whether they launch a kernel.
-        Nobody is prepared where it launches none in what a test times by itself.
+        Nobody is prepared where it launches none in what a test times by itself. A variant may take
+        half of what is left: one that compiles for long leaves, and the others are seen.
         """
         method: str | None = None
         processor: int | None = None
@@ -316,7 +317,9 @@ class InterleavedScreen:
         estimate_ms: dict[str, float] = {}
         for name, arm in self._each():
             with self._may_leave(name):
-                prepared = arm.prepare(method, self._deadline, processor)
+                now = time.monotonic()
+                half = self._deadline if name == INCUMBENT else now + (self._deadline - now) / 2
+                prepared = arm.prepare(method, half, processor)
                 if isinstance(prepared, str) or (launched and not prepared.launched):
                     self._leave(name)
                     continue

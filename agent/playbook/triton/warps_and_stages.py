@@ -40,6 +40,8 @@ DOT_WARPS = (4, 8)
 DOT_STAGES = (2, 3, 4, 5)
 LANES = 32
 """Threads of a warp: a tile with fewer elements leaves some idle."""
+MOST_HELD = 256
+"""Elements of a tile that a thread may hold: of more, most would be spilled from 255 registers."""
 
 
 class WarpsAndStages(Optimization):
@@ -100,7 +102,12 @@ def softmax(x):
             sweep = _of_dot(kernels)
         else:
             smallest = min(_elements(subject, options.kernel) for options in kernels)
-            sweep = [{"num_warps": w} for w in WARPS if not smallest or w * LANES <= smallest]
+            held = max(_held(subject, options.kernel) for options in kernels)
+            sweep = [
+                {"num_warps": w}
+                for w in WARPS
+                if (not smallest or w * LANES <= smallest) and held <= w * LANES * MOST_HELD
+            ]
         found = [params for params in sweep if not all(o.say(params) for o in kernels)]
         if not found:
             raise NotApplicable("the tile is too small for another number of warps")
@@ -148,13 +155,25 @@ def _kernels(subject: Subject) -> tuple[list[KernelOptions], bool]:
 
 def _elements(subject: Subject, kernel: Kernel) -> int:
     """The elements of the kernel's tile; 0 when neither the source nor a launch tells."""
+    extents = _extents(subject, kernel)
+    return prod(extent or 0 for extent in extents) if extents else 0
+
+
+def _held(subject: Subject, kernel: Kernel) -> int:
+    """Those that its threads hold at least, at every launch; 0 where several tiles may be meant."""
+    extents = _extents(subject, kernel)
+    return extents[0] or 0 if len(extents) == 1 else 0
+
+
+def _extents(subject: Subject, kernel: Kernel) -> list[int | None]:
+    """Of each way in which the kernel counts elements, as far as it is told."""
     source = subject.source
-    extents = {
+    found = {
         source.code(end): _extent(subject, kernel, end)
         for call in TRITON.find(source, kernel.function.node.body, TRITON.iotas)
         if (end := TRITON.shapes["triton.language.arange"].of(call)) is not None
     }
-    return prod(extent or 0 for extent in extents.values()) if extents else 0
+    return list(found.values())
 
 
 def _extent(subject: Subject, kernel: Kernel, end: cst.BaseExpression) -> int | None:
