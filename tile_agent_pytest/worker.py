@@ -7,7 +7,8 @@ captured output and pytest-benchmark data travel as a structure.
     parent -> worker   the job, then {"nodeids": [...], "stepped": bool, "timed": bool,
                        "records": bool, "observes": bool, "tells": bool, "short": bool,
                        "as_timed": bool} as often as wanted; it ends by closing
-                       {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int}
+                       {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int,
+                       "spread": int}
                        a recorded call in another layout, stepped: see `CallRecorder`
     worker -> parent   {"event": "ready", "items": [...], "errors": [...], "installed": {...}}
                        {"event": "at", "nodeid": ..., "config": ..., "through": ...}
@@ -324,7 +325,7 @@ class PytestSession:
         """Serve a recorded call in another layout; what it raises has been told."""
         call = self._recorder.calls[request["call"]]
         sizes = tuple((old, new) for old, new in request["sizes"])
-        layout = ArgumentLayout(sizes, request["pitch"], request["offset"])
+        layout = ArgumentLayout(sizes, request["pitch"], request["offset"], request["spread"])
         self._running = call.nodeid
         try:
             self._step(call.name, call.laid_out(layout), rebuilt=True)

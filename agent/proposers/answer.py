@@ -19,6 +19,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.backends import detect
+from agent.proposers.forgotten import forgotten
 from agent.proposers.interface import broken_interface
 from agent.proposers.misplaced import misplaced
 from agent.redaction import leaked
@@ -112,12 +113,16 @@ def problems(before: Source, after: str) -> tuple[str, ...]:
 
 
 def doubts(before: Source, after: str) -> tuple[str, ...]:
-    """What a new text does that `before` did not do and that has no place in a kernel file.
+    """What a new text does that `before` did not do and that has no place in a kernel file; and
+    which parameters of a kernel it no longer reads.
 
     It may still be tried: a text can hide what it does, or have an honest reason for it. What
     decides is what the harness sees it do; this tells a person where to look.
     """
-    return () if _unparsed(after) else _cut(misplaced(before, Source(after, before.path)))
+    if _unparsed(after):
+        return ()
+    source = Source(after, before.path)
+    return _cut((*misplaced(before, source), *forgotten(before, source)))
 
 
 def _cut(found: Sequence[str]) -> tuple[str, ...]:

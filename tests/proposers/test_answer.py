@@ -210,6 +210,32 @@ def test_an_honest_change_may_be_tried(replacements: tuple[tuple[str, str], ...]
     assert changed(*replacements) == ()
 
 
+STRIDED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(x_ptr, stride, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i * stride, mask=i < n)
+    tl.store(x_ptr + i * stride, 2 * x, mask=i < n)
+
+
+def double(x):
+    double_kernel[(triton.cdiv(x.numel(), 64),)](x, x.stride(-1), n=x.numel(), BLOCK=64)
+"""
+
+
+def test_a_stride_that_is_no_longer_read_is_a_doubt() -> None:
+    before = Source(STRIDED)
+    (doubt,) = doubts(before, STRIDED.replace("i * stride", "i"))
+    assert doubt.startswith("`stride` of double_kernel is no longer read")
+    assert doubts(before, STRIDED.replace("x_ptr + i * stride, 2", "x_ptr + i, 2")) == ()
+    gone = STRIDED.replace(" stride, n", " n").replace(" x.stride(-1),", "")
+    assert doubts(before, gone.replace("i * stride", "i")) == ()  # whoever reads it sees that
+
+
 @pytest.mark.full
 def test_every_rewrite_of_the_playbook_may_be_tried() -> None:
     entries = [entry for entry in PLAYBOOK if isinstance(entry, Optimization)]

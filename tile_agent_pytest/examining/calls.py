@@ -44,6 +44,8 @@ class ArgumentLayout:
     """Elements between the rows of tensors of two and more dimensions."""
     offset: int = 0
     """Elements between an aligned address and the first element."""
+    spread: int = 1
+    """Elements from one neighbour to the next in the last of two and more dimensions."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ def _copied(value: Any) -> Any:
 def _changed(value: Any, layout: ArgumentLayout, guards: _Guards) -> Any:
     sizes = dict(layout.sizes)
     if is_tensor(value):
-        return guards.around(_cut(value, sizes), layout.pitch, layout.offset)
+        return guards.around(_cut(value, sizes), layout)
     if isinstance(value, torch().Size):
         return torch().Size(sizes.get(n, n) for n in value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -230,7 +232,7 @@ class _Guards:
         self._regions: list[Any] = []
         self._turns = 0
 
-    def around(self, tensor: Any, pitch: int, offset: int) -> Any:
+    def around(self, tensor: Any, layout: ArgumentLayout) -> Any:
         """The tensor's elements in a buffer of their own, its dimensions in the same order."""
         if not tensor.numel() or tensor.is_complex() or tensor.dtype == torch().bool:
             return tensor.clone()
@@ -238,25 +240,30 @@ class _Guards:
         plain = tensor.permute(order)
         columns = plain.shape[-1] if tensor.ndim else 1
         rows = plain.numel() // columns
-        wide = columns + (pitch if tensor.ndim > 1 else 0)
+        offset, is_matrix = layout.offset, tensor.ndim > 1
+        spread = layout.spread if is_matrix else 1
+        used = columns * spread
+        wide = used + (layout.pitch if is_matrix else 0)
         buffer = torch().empty(
             2 * GUARD + offset + rows * wide, dtype=tensor.dtype, device=tensor.device
         )
         body = buffer[GUARD + offset : GUARD + offset + rows * wide].view(rows, wide)
-        inner = body[:, :columns]
+        inner = body[:, :used]
         strides: list[int] = []
         step = wide
         for size in reversed(plain.shape[:-1]):
             strides.insert(0, step)
             step *= size
         if tensor.ndim:
-            laid = inner.as_strided(plain.shape, (*strides, 1), GUARD + offset)
+            laid = inner.as_strided(plain.shape, (*strides, spread), GUARD + offset)
         else:
             laid = inner.as_strided((), (), GUARD + offset)
         laid.copy_(plain)
         self._regions += [buffer[: GUARD + offset], buffer[GUARD + offset + rows * wide :]]
-        if wide > columns:
-            self._regions.append(body[:, columns:])
+        if wide > used:
+            self._regions.append(body[:, used:])
+        if spread > 1:
+            self._regions.append(inner.unflatten(1, (columns, spread))[..., 1:])
         return laid.permute([order.index(d) for d in range(tensor.ndim)])
 
     def turn(self) -> None:

@@ -1,10 +1,10 @@
 """Whether a candidate computes what the origin computes where the user's tests do not look.
 
 The functions of the kernel's file get the arguments that the tests gave them, once more: with a
-size cut, with rows further apart, one element further on in memory. Which of that the origin can
-do is asked of the origin. It is taken for able where its result depends neither on what lies
-around its arguments nor on what was in the memory of its results, and, where only the layout is
-another one, where the result is that of the plain layout. Which layouts are looked at is drawn
+size cut, with rows or elements further apart, one element further on in memory. Which of that the
+origin can do is asked of the origin. It is taken for able where its result depends neither on what
+lies around its arguments nor on what was in the memory of its results, and, where only the layout
+is another one, where the result is that of the plain layout. Which layouts are looked at is drawn
 anew for each candidate, after it was fixed.
 """
 
@@ -38,9 +38,10 @@ MOST_S = 30.0
 STEP = 16
 """What sizes are multiples of where nothing else is looked at: the compilers tell it apart."""
 PITCHES = (1, 3, STEP)
+SPREAD = 2
 ORIGIN, CANDIDATE = "origin's layouts", "candidate's layouts"
 """What is told of the time that goes to either."""
-REMEDY = "; --tested-shapes-only does not ask for it"
+REMEDY = "; a run with --tested-shapes-only does not ask for it"
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,10 @@ class Variation:
         layout = self.layout
         cut = [f"{new} in place of {old}" for old, new in layout.sizes]
         apart = [f"rows {layout.pitch} elements apart"] if layout.pitch else []
+        spread = [f"elements {layout.spread} apart"] if layout.spread > 1 else []
         further = ["its arguments one element further on in memory"] if layout.offset else []
-        return f"{self.call.name} with {', '.join([*cut, *apart, *further])} ({self.call.nodeid})"
+        told = ", ".join([*cut, *apart, *spread, *further])
+        return f"{self.call.name} with {told} ({self.call.nodeid})"
 
 
 def variations(
@@ -80,6 +83,7 @@ def variations(
         if any(len(shape) > 1 for shape in call.shapes.values()):
             pitch = PITCHES[below(len(PITCHES))]
             yield Variation(call, ArgumentLayout(pitch=pitch), "pitch")
+            yield Variation(call, ArgumentLayout(spread=SPREAD), "spread")
         yield Variation(call, ArgumentLayout(offset=1), "offset")
 
 

@@ -176,6 +176,7 @@ class CallOrders:
                 "sizes": [list(pair) for pair in layout.sizes],
                 "pitch": layout.pitch,
                 "offset": layout.offset,
+                "spread": layout.spread,
             }
         )
         answer = self._worker.receive(deadline)

@@ -32,11 +32,11 @@ import triton.language as tl
 
 
 @triton.jit
-def scale_kernel(x_ptr, y_ptr, x_pitch, y_pitch, columns, factor, BLOCK: tl.constexpr):
+def scale_kernel(x_ptr, y_ptr, x_pitch, x_step, y_pitch, columns, factor, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     offsets = tl.arange(0, BLOCK)
     mask = offsets < columns
-    x = tl.load(x_ptr + row * x_pitch + offsets, mask=mask, other=0.0)
+    x = tl.load(x_ptr + row * x_pitch + offsets * x_step, mask=mask, other=0.0)
     tl.store(y_ptr + row * y_pitch + offsets, x * factor, mask=mask)
 
 
@@ -45,7 +45,7 @@ def scale(x, factor):
     block = triton.next_power_of_2(columns)
     y = torch.empty((rows, columns), dtype=x.dtype)
     grid = (rows,)
-    scale_kernel[grid](x, y, x.stride(0), y.stride(0), columns, factor, BLOCK=block)
+    scale_kernel[grid](x, y, *x.stride(), y.stride(0), columns, factor, BLOCK=block)
     return y
 """
 TESTS = """
@@ -81,7 +81,8 @@ LEAVES = "    rows, columns = x.shape"
 LOSSES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "the mask": (MASKS, "64"),
     "some rows": ((("grid = (rows,)", "grid = (rows // 2 * 2,)"),), "6"),
-    "the pitch": ((("x.stride(0), y.stride", "columns, y.stride"),), "rows"),
+    "the pitch": ((("*x.stride(), y.stride", "columns, x.stride(1), y.stride"),), "rows"),
+    "the step": ((("offsets * x_step", "offsets"),), "elements 2 apart"),
     "the alignment": (
         ((LEAVES, f"{LEAVES}\n    assert x.data_ptr() % 16 == 0"),),
         "further on",
@@ -145,8 +146,8 @@ def test_one_of_each_kind_goes_before_another_of_any() -> None:
     found = other_layouts.each_kind_first(drawn)
     kinds = [variation.kind for variation in found]
     assert sorted(map(str, found)) == sorted(map(str, drawn))
-    assert set(kinds) == {"6 odd", "64 odd", "64 even", "pitch", "offset"}
-    assert [set(kinds[n : n + 5]) for n in (0, 5, 10)] == 3 * [set(kinds)]
+    assert set(kinds) == {"6 odd", "64 odd", "64 even", "pitch", "spread", "offset"}
+    assert [set(kinds[n : n + 6]) for n in (0, 6, 12)] == 3 * [set(kinds)]
 
 
 @pytest.mark.parametrize("tests", [TESTS, SELF_TIMED], ids=["tile_bench", "self-timed"])
@@ -156,7 +157,7 @@ def test_an_honest_edit_is_compared_in_every_layout(
     origin = checkout(tmp_path / "origin", tests=tests)
     candidate = checkout(tmp_path / "candidate", ("x * factor", "factor * x"), tests=tests)
     assert isinstance(verify(judge, candidate, origin), Verification)
-    assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "offset"}
+    assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "spread", "offset"}
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -181,7 +182,7 @@ def test_nobody_has_to_do_more_than_the_origin(
         outcome = verify(judge, candidate, origin)
         assert isinstance(outcome, Verification), outcome
         assert compared(judge)
-        assert len(compared(judge)) < 5
+        assert len(compared(judge)) < 6
 
 
 OUTPUTS = """
@@ -270,7 +271,14 @@ def test_sizes_are_drawn_below_those_of_the_call() -> None:
     call = TestedCall(3, "test.py::test", "f", {"[0]": (100, 7), "[1]": (7,), "[2]": ()})
     for draw in (lambda _: 0, lambda below: below - 1):
         drawn = list(variations([call], draw))
-        assert [v.kind for v in drawn] == ["7 odd", "100 odd", "100 even", "pitch", "offset"]
+        assert [v.kind for v in drawn] == [
+            "7 odd",
+            "100 odd",
+            "100 even",
+            "pitch",
+            "spread",
+            "offset",
+        ]
         assert {v.call.index for v in drawn} == {3}
         for variation in drawn[:3]:
             ((old, new),) = variation.layout.sizes
@@ -339,7 +347,7 @@ def test_an_operator_with_a_gradient_is_called_in_other_layouts(
     origin = checkout(tmp_path / "origin", added, tests=tests)
     right = checkout(tmp_path / "right", added, ("x * factor", "factor * x"), tests=tests)
     assert isinstance(verify(judge, right, origin), Verification)
-    assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "offset"}
+    assert compared(judge) == {"6 odd", "64 odd", "64 even", "pitch", "spread", "offset"}
     wrong = checkout(tmp_path / "wrong", added, *LOSSES[name][0], tests=tests)
     outcome = verify(judge, wrong, origin)
     assert isinstance(outcome, Failure)
