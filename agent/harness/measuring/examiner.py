@@ -20,6 +20,7 @@ from agent.errors import WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.measuring.comparer import Comparer, NoRoom
 from agent.harness.measuring.failures import (
+    OUT_OF_MEMORY,
     import_failure,
     tampering,
     test_failure,
@@ -44,6 +45,10 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 
 
+class BesideAnother(Exception):
+    """A perf test ran out of memory while the origin's made its inputs: it is to be asked anew."""
+
+
 @dataclass
 class Examiner:
     """Compares candidates with the origin, whose worker it keeps from one to the next."""
@@ -54,6 +59,9 @@ class Examiner:
     new_log: Callable[[str], Path]
     other_layouts: bool = True
     """Look at shapes and strides that the tests do not."""
+    in_turn: bool = False
+    """Whether the perf tests of both make their inputs one after the other: a test ran out of
+    memory beside another one."""
     on_gpu: InitVar[bool] = False
     _origin: tuple[Checkout, WorkerSession] | None = None
     _calls: tuple[TestedCall, ...] = ()
@@ -191,9 +199,7 @@ class Examiner:
             found: Failure | tuple[ObservedLaunch, ...] = ()
             if tests:
                 with spent.on("timed shapes"):
-                    ours.begin(tests, deadline)
-                    arm.begin(tests, deadline, observes=True)
-                    found = self._walk(ours, arm, tested, check, deadline)
+                    found = self._walk(ours, arm, tests, tested, check, deadline)
             session, ours = ours, None
             if isinstance(found, Failure):
                 return found
@@ -233,16 +239,28 @@ class Examiner:
         self,
         ours: WorkerSession,
         arm: WorkerSession,
+        tests: Sequence[str],
         tested: Pass,
         check: ResultCheck,
         deadline: float,
     ) -> Failure | tuple[ObservedLaunch, ...]:
         stops: set[str] = set()
+        start_ours: Callable[[], None] = partial(ours.begin, tests, deadline)
+        start_theirs: Callable[[], None] = partial(arm.begin, tests, deadline, observes=True)
         while True:
+            start_theirs()
+            if not self.in_turn:
+                start_ours()
             theirs = arm.next_stop(deadline)
             if isinstance(theirs, Pass) and (bad := theirs.not_passed()):
+                if not self.in_turn and any(test.exception == OUT_OF_MEMORY for test in bad):
+                    self.in_turn = True
+                    raise BesideAnother
                 raise NotKept(test_failure(bad).reason, test_failure(bad).status)
+            if self.in_turn:
+                start_ours()
             own = ours.next_stop(deadline)
+            start_ours, start_theirs = ours.go, arm.go
             if isinstance(own, Pass) and isinstance(theirs, Pass):
                 self._stops = frozenset(stops)
                 return tampering(own, theirs.joined(tested)) or theirs.launches
@@ -254,8 +272,6 @@ class Examiner:
                 raise NotKept("its perf tests time something else than the origin's do")
             stops.add(own.nodeid)
             self._config(ours, arm, own, check, deadline)
-            ours.go()
-            arm.go()
 
     def _config(
         self,

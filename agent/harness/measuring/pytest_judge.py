@@ -262,7 +262,7 @@ class PytestJudge:
         """Whether a test ran out of memory that others held; from now on they do not."""
         if not (isinstance(outcome, Failure) and outcome.lacks_memory) or self._held_share == ALL:
             return False
-        self._held_share = ALL
+        self._held_share, self._examiner.in_turn = ALL, True
         return True
 
     def setting(self) -> str:

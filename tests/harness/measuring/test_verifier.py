@@ -238,6 +238,36 @@ def test_a_want_of_memory_in_a_perf_test_gives_no_second_try(
     assert len(compared(judge)) == MOST
 
 
+IN_PASSING = """
+    import fcntl, time
+    with open(kernel.HERE.parent / "calls") as memory:
+        try:
+            fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise torch.OutOfMemoryError("CUDA out of memory.") from None
+        time.sleep(0.3)
+"""
+"""What the perf test takes for a moment is there once."""
+
+
+def test_perf_tests_that_want_the_memory_for_a_moment_take_turns(
+    judge: PytestJudge, tmp_path: Path
+) -> None:
+    perf = "def test_perf(tile_bench):\n"
+    assert perf in TESTS
+    tests = TESTS.replace(perf, perf + IN_PASSING.lstrip("\n"))
+    origin = checkout(tmp_path / "origin")
+    candidate = checkout(tmp_path / "candidate")
+    for made in (origin, candidate):
+        write(made.root, {"test_kernel.py": tests})
+    outcome = verify(judge, candidate, origin)
+    assert isinstance(outcome, Verification), outcome
+    assert len(spent_s(tmp_path)) == 2
+    assert isinstance(verify(judge, candidate, origin), Verification)
+    assert len(spent_s(tmp_path)) == 3
+    assert len(compared(judge)) == MOST
+
+
 @pytest.mark.full
 def test_tests_that_hang_end_at_the_deadline(judge: PytestJudge, tmp_path: Path) -> None:
     origin = checkout(tmp_path / "origin")
