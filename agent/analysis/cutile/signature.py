@@ -7,7 +7,7 @@ assumed, and every assumption can be read in `Signature.assumptions`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -23,6 +23,7 @@ from agent.syntax import Source, Untraceable, descendants
 ROW, EDGE, SQUARE, COUNT = 1024, 4, 64, 8
 """Sizes that the source does not tell: a tile's last dimension, its other ones, any dimension of a
 tile that is multiplied or transposed, and an integer that is in no tile's shape."""
+_ROW, _EDGE = "assumed for a row", "assumed for a tile's edge"
 ELEMENTS = (
     ("float16", "float16"),
     ("float16", "float32"),
@@ -143,7 +144,20 @@ def _signature(source: Source, kernel: Kernel) -> Signature:
             parameters.append(_array(source, kernel, uses, node))
         else:
             parameters.append(_scalar(source, kernel, uses, node))
-    return Signature(kernel.name, kernel.function.line, tuple(parameters), hints)
+    return Signature(kernel.name, kernel.function.line, tuple(_of_one_row(parameters)), hints)
+
+
+def _of_one_row(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
+    """The same with the last of several guessed rows a row, the others edges.
+
+    Numbers that are spread over two dimensions, as of a gather, are rows by themselves: a tile of
+    1024 x 1024 takes minutes to compile.
+    """
+    rows = [each for each in parameters if each.why.startswith(_ROW)]
+    for each in parameters:
+        is_edge = each in rows[:-1]
+        why = each.why.replace(_ROW, _EDGE, 1)
+        yield replace(each, value=EDGE, why=why) if is_edge else each
 
 
 # --- arrays and scalars -------------------------------------------------------------------------
@@ -256,4 +270,4 @@ def _guess(source: Source, uses: Uses, node: cst.Param) -> tuple[host.Value, str
         return SQUARE, "assumed for a tile that is multiplied"
     if places >= {"last", "outer"}:
         return SQUARE, "assumed for a tile that is transposed"
-    return (EDGE, "assumed for a tile's edge") if "outer" in places else (ROW, "assumed for a row")
+    return (EDGE, _EDGE) if "outer" in places else (ROW, _ROW)

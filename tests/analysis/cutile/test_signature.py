@@ -116,6 +116,18 @@ def test_a_kernel_that_nothing_launches() -> None:
     assert "this file does not launch the kernel in plain sight" in found.assumptions[-1]
 
 
+def test_of_several_rows_the_last_one_is_long() -> None:
+    """Of a gather over two dimensions, each of which counts by itself."""
+    body = (
+        "i = ct.bid(0) * TX + ct.arange(TX, dtype=ct.int32)\n"
+        "    j = ct.bid(1) * TY + ct.arange(TY, dtype=ct.int32)\n"
+        "    ct.scatter(x, (i[:, None], j[None, :]), ct.gather(x, (i[:, None], j[None, :])))"
+    )
+    found = kernel("x, TX: ct.Constant[int], TY: ct.Constant[int]", body)
+    assert [each.value for each in found.parameters[1:]] == [4, 1024]
+    assert found.parameters[1].why.startswith("assumed for a tile's edge")
+
+
 def test_launches_that_differ() -> None:
     found = kernel(
         "x, N: ct.Constant[int]", STORE, f"{LAUNCH.format(32)}\n{LAUNCH.format(64)}"
