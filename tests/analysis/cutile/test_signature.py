@@ -120,8 +120,8 @@ def test_of_several_rows_the_last_one_is_long() -> None:
     """Of a gather over two dimensions, each of which counts by itself."""
     body = (
         "i = ct.bid(0) * TX + ct.arange(TX, dtype=ct.int32)\n"
-        "    j = ct.bid(1) * TY + ct.arange(TY, dtype=ct.int32)\n"
-        "    ct.scatter(x, (i[:, None], j[None, :]), ct.gather(x, (i[:, None], j[None, :])))"
+        "j = ct.bid(1) * TY + ct.arange(TY, dtype=ct.int32)\n"
+        "ct.scatter(x, (i[:, None], j[None, :]), ct.gather(x, (i[:, None], j[None, :])))"
     )
     found = kernel("x, TX: ct.Constant[int], TY: ct.Constant[int]", body)
     assert [each.value for each in found.parameters[1:]] == [4, 1024]
