@@ -59,10 +59,10 @@ class Examiner:
     new_log: Callable[[str], Path]
     other_layouts: bool = True
     """Look at shapes and strides that the tests do not."""
+    on_gpu: InitVar[bool] = False
     in_turn: bool = False
     """Whether the perf tests of both make their inputs one after the other: a test ran out of
     memory beside another one."""
-    on_gpu: InitVar[bool] = False
     _origin: tuple[Checkout, WorkerSession] | None = None
     _calls: tuple[TestedCall, ...] = ()
     """What the correctness tests call, by the origin's worker."""
@@ -252,14 +252,12 @@ class Examiner:
             if not self.in_turn:
                 start_ours()
             theirs = arm.next_stop(deadline)
+            self._check_room(theirs)
             if isinstance(theirs, Pass) and (bad := theirs.not_passed()):
-                if not self.in_turn and any(test.exception == OUT_OF_MEMORY for test in bad):
-                    self.in_turn = True
-                    raise BesideAnother
                 raise NotKept(test_failure(bad).reason, test_failure(bad).status)
             if self.in_turn:
                 start_ours()
-            own = ours.next_stop(deadline)
+            self._check_room(own := ours.next_stop(deadline))
             start_ours, start_theirs = ours.go, arm.go
             if isinstance(own, Pass) and isinstance(theirs, Pass):
                 self._stops = frozenset(stops)
@@ -272,6 +270,12 @@ class Examiner:
                 raise NotKept("its perf tests time something else than the origin's do")
             stops.add(own.nodeid)
             self._config(ours, arm, own, check, deadline)
+
+    def _check_room(self, stop: Stop | Pass) -> None:
+        bad = stop.not_passed() if isinstance(stop, Pass) else ()
+        if not self.in_turn and any(test.exception == OUT_OF_MEMORY for test in bad):
+            self.in_turn = True
+            raise BesideAnother
 
     def _config(
         self,

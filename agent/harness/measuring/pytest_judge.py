@@ -92,9 +92,12 @@ class PytestJudge:
         self._early: WorkerPairs | None = None
         """Of the comparison that is prepared."""
         self._numbers = itertools.count(1)
-        on_gpu = watch is not None
         self._examiner = Examiner(
-            server, lambda: self._compared, self._new_log, other_layouts, on_gpu
+            server,
+            lambda: self._compared,
+            self._new_log,
+            other_layouts=other_layouts,
+            on_gpu=watch is not None,
         )
         self._verifier = Verifier(server, self._examiner, self._new_log)
         self._verifier.most = WorkerCount.of(correctness_workers)

@@ -93,9 +93,10 @@ def test_who_is_far_slower_keeps_nobody_waiting(look) -> None:  # type: ignore[n
 
 
 @pytest.mark.full
-def test_who_hangs_leaves_at_the_deadline(look) -> None:  # type: ignore[no-untyped-def]
+def test_who_hangs_leaves_the_others_half_of_the_time(look) -> None:  # type: ignore[no-untyped-def]
     hanging = sleeping(0.001, "    time.sleep(600)\n")
-    assert look(sleeping(0.002), {"b": hanging, "a": sleeping(0.001)}, timeout_s=6) == {}
+    seen = look(sleeping(0.002), {"b": hanging, "a": sleeping(0.001)}, timeout_s=12)
+    assert set(seen) == {"a"}  # half of the time is for who comes behind it
 
 
 def test_what_was_seen_before_the_time_was_over_counts(look) -> None:  # type: ignore[no-untyped-def]
@@ -105,9 +106,9 @@ def test_what_was_seen_before_the_time_was_over_counts(look) -> None:  # type: i
     hanging = sleeping(0.001, "\ndef other():\n    time.sleep(600)\n")
     well = sleeping(0.002, "\ndef other():\n    time.sleep(0.002)\n")
     failing = sleeping(0.001, "\ndef other():\n    raise ValueError\n")
-    seen = look(well, {"a": well, "fails": failing, "hangs": hanging}, test, timeout_s=8)
+    seen = look(well, {"a": well, "fails": failing, "hangs": hanging}, test, timeout_s=12)
     assert {*seen} == {"a", "hangs"}
-    assert seen["a"].is_cut and seen["hangs"].is_cut
+    assert seen["hangs"].is_cut and not seen["a"].is_cut
     assert seen["a"].log_ratio < seen["hangs"].log_ratio
 
 

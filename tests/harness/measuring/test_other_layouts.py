@@ -81,7 +81,7 @@ LEAVES = "    rows, columns = x.shape"
 LOSSES: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
     "the mask": (MASKS, "64"),
     "some rows": ((("grid = (rows,)", "grid = (rows // 2 * 2,)"),), "6"),
-    "the pitch": ((("*x.stride(), y.stride", "columns, x.stride(1), y.stride"),), "rows"),
+    "the pitch": ((("*x.stride(), y.stride", "columns, x.stride(1), y.stride"),), " apart"),
     "the step": ((("offsets * x_step", "offsets"),), "elements 2 apart"),
     "the alignment": (
         ((LEAVES, f"{LEAVES}\n    assert x.data_ptr() % 16 == 0"),),
