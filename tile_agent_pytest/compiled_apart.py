@@ -28,7 +28,8 @@ def is_plain(function: Any) -> bool:
 def asking(driver: Any) -> Iterator[None]:
     """While the block lasts, a driver answers for the GPU, whether there is one or not."""
     runtime: Any = importlib.import_module("triton.runtime")
-    with mock.patch.object(runtime.driver, "_active", driver):
+    name = "_active" if hasattr(runtime.driver, "_active") else "active"  # until Triton 3.4
+    with mock.patch.object(runtime.driver, name, driver):
         yield
 
 

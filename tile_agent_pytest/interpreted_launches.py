@@ -19,6 +19,13 @@ both."""
 def mend(interpreter: Any) -> None:
     """Have interpreted kernels bear them; a second time changes nothing."""
     function = interpreter.InterpretedFunction
+    if hasattr(function, "run"):
+        _mend_method(function)
+    else:
+        _mend_made(function)
+
+
+def _mend_method(function: Any) -> None:
     run = function.run
     if hasattr(run, "bears_lists"):
         return
@@ -30,6 +37,36 @@ def mend(interpreter: Any) -> None:
 
     bearing.bears_lists = True  # type: ignore[attr-defined]
     function.run = bearing
+
+
+def _mend_made(function: Any) -> None:
+    """Of Triton 3.5 and before: each function is given its `run` when it is made, and none has a
+    `warmup`. `function[grid]` does without `run`.
+
+    What was made before is left as it is: nothing of the user's was imported by then.
+    """
+    make, launcher = function.__init__, function.__getitem__
+    if hasattr(make, "bears_lists"):
+        return
+
+    def make_bearing(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        run = self.run
+
+        def bearing(*args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+            if warmup:
+                return WarmKernel(self, kwargs)
+            return run(*args, grid=_as_tuple(grid), warmup=False, **kwargs)
+
+        self.run = bearing
+
+    def warmup(self: Any, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    make_bearing.bears_lists = True  # type: ignore[attr-defined]
+    function.__init__ = make_bearing
+    function.__getitem__ = lambda self, grid: launcher(self, _as_tuple(grid))
+    function.warmup = warmup
 
 
 class WarmKernel:

@@ -45,7 +45,7 @@ MODULES = (
     interpreted_libdevice.FUNCTIONS,
 )
 """What is mended, once it is imported."""
-NEEDED = frozenset({*MODULES, "torch"})
+NEEDED = frozenset({*MODULES, "torch", "triton"})
 """After which something may be mended: Triton is imported before PyTorch or after it."""
 
 
@@ -63,7 +63,7 @@ def mend() -> None:
     if os.environ.get("TRITON_INTERPRET") != "1":
         return
     missing_gpu.install()
-    interpreter: Any = sys.modules.get(INTERPRETER)
+    interpreter: Any = _whole(sys.modules.get(INTERPRETER))
     convert = getattr(interpreter, "_implicit_cvt", None)
     if convert is not None and isinstance(convert(0.0), float):
         interpreter._implicit_cvt = _with_floats(interpreter, convert)
@@ -82,6 +82,14 @@ def mend() -> None:
     tuner: Any = getattr(sys.modules.get(TUNER), "Autotuner", None)
     if tuner is not None:
         tuner.do_bench = property(_benchmarker)
+
+
+def _whole(interpreter: Any) -> Any:
+    """Triton's interpreter, or None while the language that it computes is not there yet.
+
+    Triton 3.4 imports it in the middle of the language; it is mended after Triton then.
+    """
+    return interpreter if hasattr(getattr(interpreter, "tl", None), "float32") else None
 
 
 def _with_floats(interpreter: Any, convert: Any) -> Any:

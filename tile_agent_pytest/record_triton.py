@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.compile_triton import Specialization, compile_kernel
+from tile_agent_pytest.compiled_apart import asking
 from tile_agent_pytest.launch_functions import Given, evaluated, given_to_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch, tensors_of
 from tile_agent_pytest.observed_launches import as_recorded
@@ -63,7 +64,6 @@ def recording(
             grids.pop()
             given.pop()
 
-    driver = triton.runtime.driver
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(function_class, "run", run))
         stack.enter_context(mock.patch.object(triton.knobs.runtime, "jit_cache_hook", hook))
@@ -72,7 +72,7 @@ def recording(
             stack.enter_context(
                 mock.patch.object(triton.testing, "do_bench_cudagraph", launched_once)
             )
-            stack.enter_context(mock.patch.object(driver, "_active", StandInDriver(sm)))
+            stack.enter_context(asking(StandInDriver(sm)))
             tuner: Any = importlib.import_module("triton.runtime.autotuner").Autotuner
             if hasattr(tuner, "check_disk_cache"):  # since 3.3
                 stack.enter_context(
