@@ -25,6 +25,7 @@ from agent.capture.operators import with_own_operators
 from agent.capture.test_file import CapturedSource, WrittenTests, test_names, write_tests
 from agent.errors import CommandFailed, NothingCaptured
 from agent.harness.compiling.cutile import import_roots
+from agent.harness.processes.interpreter import check_triton_of
 from agent.harness.processes.recorded_command import (
     CALLS,
     how_it_ended,
@@ -117,10 +118,12 @@ def capture_tests(
         when_interrupted: has the first interruption do so, too; tells the user.
 
     Raises:
-        UsageError: there is no such program.
+        UsageError: there is no such program, or its Triton is too old.
         CommandFailed: it ended with an error.
         NothingCaptured: it made no call that can become a test.
     """
+    if backend == "triton":
+        check_triton_of(command)
     environment = machine.probe()
     worker = BACKENDS[backend].worker_environment(environment)
     variables = worker if environment.gpu is None else {}

@@ -50,8 +50,8 @@ class Collecting:
             logs: a folder for what is printed; it is made.
 
         Raises:
-            UsageError: that interpreter cannot run it, or cannot be confined as was asked; or a
-                variable that is to be handed on is not set.
+            UsageError: that interpreter cannot run it, has too old a Triton for it, or cannot be
+                confined as was asked; or a variable that is to be handed on is not set.
         """
         insist_set(request.options.command.pass_env)
         logs.mkdir(parents=True, exist_ok=True)
@@ -66,6 +66,8 @@ class Collecting:
         self.server = self._start(self._variables, logs / "server.log")
         stack.enter_context(self.server)
         self.environment = machine.assemble(self.server.facts)
+        if target.backend == "triton" and (old := self.environment.old_triton):
+            raise UsageError(old)  # before it imports what such a Triton cannot
         insist(request.options, self.environment.sandbox)
 
     def tests(self, root: Path, needs: tuple[str, ...], captured: str = "") -> TestPlan:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,6 +13,8 @@ from typing import Any
 from tile_agent_pytest.facts import facts
 
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
+OLDEST_TRITON, ITS_TORCH = "3.4", "2.8"
+"""Older ones lack what is asked of Triton. Each torch brings one: this the oldest that will do."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class Environment:
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     """How far workers can be confined here: `tile_agent_pytest.sandbox.probe`."""
 
+    executable: str = ""
+    """The interpreter that has these packages."""
+
+    @property
+    def old_triton(self) -> str | None:
+        """That its Triton is too old for tile-agent, with the mend; None where it is not."""
+        return too_old(self.versions.get("triton"), self.executable)
+
     @property
     def gpu(self) -> Gpu | None:
         """The GPU a run uses: the first visible one."""
@@ -49,6 +61,21 @@ class Environment:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return asdict(self)
+
+
+def too_old(triton: str | None, python: str = "") -> str | None:
+    """That a version of Triton is too old, with the mend; None where it is not, or there is none.
+
+    Args:
+        triton: the version.
+        python: the interpreter that has it, where it is known.
+    """
+    if triton is None or _major_minor(triton) >= _major_minor(OLDEST_TRITON):
+        return None
+    return (
+        f"{python or 'the interpreter of the tests'} has triton {triton}, and tile-agent needs "
+        f"{OLDEST_TRITON} or newer: install torch {ITS_TORCH} or newer there"
+    )
 
 
 def probe() -> Environment:
@@ -139,6 +166,12 @@ def _visible(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
         else:
             break
     return tuple(kept)
+
+
+def _major_minor(version: str) -> tuple[int, ...]:
+    """(3, 4) of '3.4.0+git1'; what cannot be read is newer than all."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else (sys.maxsize,)
 
 
 def _text(value: str | bytes) -> str:

@@ -26,6 +26,7 @@ from agent.evidence.model import TensorArgument, TimedWork
 from agent.evidence.peaks import Peaks, peaks_of
 from agent.evidence.roofline import position
 from agent.harness.diagnostician import multiplying
+from agent.harness.processes.interpreter import check_triton_of
 from agent.harness.processes.recorded_command import (
     LAUNCHES,
     how_it_ended,
@@ -106,10 +107,11 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
         folder: in whose repository the user's own files are.
 
     Raises:
-        UsageError: there is no such program.
+        UsageError: there is no such program, or its Triton is too old.
         CommandFailed: it ended with an error, and launched nothing.
         NothingCaptured: it launched no kernel of Triton's or cuTile's.
     """
+    check_triton_of(command)
     gpu = machine.probe().gpu
     interpreting = BACKENDS["triton"].worker_environment(machine.probe())
     root = _root_of(folder)

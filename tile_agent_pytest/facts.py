@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ PACKAGES = ("torch", "triton", "cuda-tile", "nvidia-cuda-tileiras", "pytest")
 
 
 def facts() -> dict[str, Any]:
-    """Python's version, the packages that matter (None: not installed), the Tile IR compiler.
+    """The interpreter, the packages that matter (None: not installed), the Tile IR compiler.
 
     And how far the machine confines what it runs.
     """
     return {
         "python": platform.python_version(),
+        "executable": sys.executable,
         "versions": {name: _version(name) for name in PACKAGES},
         "tileiras": _tileiras(),
         "tile_ir": installed(),

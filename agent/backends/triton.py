@@ -31,10 +31,10 @@ class TritonBackend:
         return structure_of(TRITON, decorated(source))
 
     def refusal(self, environment: Environment) -> str | None:
-        """Only a missing triton: without a GPU the interpreter runs the kernel."""
+        """Only a missing triton, or an old one: without a GPU the interpreter runs the kernel."""
         if environment.versions.get("triton") is None:
             return "triton is not installed: pip install 'tile-agent[triton]'"
-        return None
+        return environment.old_triton
 
     def latency_meaning(self, environment: Environment) -> str:
         """Kernel time, or the interpreter's wall time, which is no such thing."""

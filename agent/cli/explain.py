@@ -121,11 +121,14 @@ def look_at(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> Fo
     """Read a kernel, and settle what to compile it for."""
     from agent.environment import probe
     from agent.harness.compiling.artifacts import Wanted
+    from agent.harness.processes.interpreter import check_triton
     from agent.preflight import read_file
     from agent.target import parse
 
     text = read_file(kernel)
     source, backend = parse(text, str(kernel))
+    if backend.name == "triton":
+        check_triton(python)
     environment = probe()
     gpu = environment.gpu if backend.refusal(environment) is None else None
     targets = tuple(dict.fromkeys(sm)) or ((gpu.sm,) if gpu else DEFAULT_SM)

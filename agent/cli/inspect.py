@@ -68,13 +68,13 @@ def doctor(python: Python = sys.executable, as_json: Json = False) -> None:
     """
     output.use_json(as_json)
     from agent.backends import BACKENDS
-    from agent.environment import describe_sandbox, probe
+    from agent.environment import describe_sandbox
     from agent.evidence.roof import MeasuredRoof, described
     from agent.harness.processes.interpreter import environment_of
     from agent.harness.roof import roof_when_free
     from agent.tileir.machine import of_environment
 
-    environment = probe() if python == sys.executable else environment_of(python)
+    environment = environment_of(python)
     tile_ir = of_environment(environment)
     backends = {
         name: {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.environment import Environment, Gpu, generation
+from agent.environment import Environment, Gpu, generation, too_old
 from agent.tileir.steps import Step, StepStatus, TileIrPhase
 
 FIRST_BLACKWELL = 100
@@ -59,6 +59,8 @@ class Machine:
         """Why nothing can be run at all; None where Triton is there."""
         if not self.installed.get("triton"):
             return "triton is not installed: pip install 'tile-agent[triton]'"
+        if old := too_old(self.installed.get("version")):
+            return old
         if self.import_error:
             return f"triton cannot be imported, reinstall it: {self.import_error}"
         return None

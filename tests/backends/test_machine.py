@@ -46,6 +46,15 @@ def test_triton_without_gpu_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> N
     assert "pip install 'tile-agent[triton]'" in (triton.refusal(NOTHING) or "")
 
 
+def test_an_old_triton_is_refused() -> None:
+    old = replace(FULL, versions={**FULL.versions, "triton": "3.2.0"}, executable="/venv/python")
+    assert BACKENDS["triton"].refusal(old) == (
+        "/venv/python has triton 3.2.0, and tile-agent needs 3.4 or newer: "
+        "install torch 2.8 or newer there"
+    )
+    assert BACKENDS["cutile"].refusal(old) is None, "which does without"
+
+
 @pytest.mark.parametrize(
     ("environment", "told"),
     [
