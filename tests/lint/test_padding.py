@@ -12,11 +12,11 @@ import pytest
 
 from agent.lint import lint
 from agent.syntax import Source
-from tests.lint.compiler import HEAD
 
 torch = pytest.importorskip("torch")
 ct = pytest.importorskip("cuda.tile")
 
+from tests.lint.compiler import HEAD  # noqa: E402
 from tile_agent_pytest.tile_cpu import TileCpu  # noqa: E402
 
 ROWS, LENGTH, BLOCK = 2, 5, 8

@@ -7,8 +7,11 @@ import re
 import pytest
 
 from agent import playbook
-from tests.support.rewriting import refusal, subject
 from tests.tuning import sources
+
+pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+
+from tests.support.rewriting import refusal, subject
 
 ENTRY = "prune-search"
 CONFIGS = """\

@@ -15,6 +15,9 @@ from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.searches import search_of
 from agent.playbook.base import Optimization
 from agent.syntax import Source
+
+pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
+
 from tests.support.rewriting import refusal, rewritten, subject
 
 ENTRY = playbook.get("widen-search")
