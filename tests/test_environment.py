@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from agent.environment import Gpu, assemble, describe, probe
+from agent.environment import ITS_TORCH, OLDEST_TRITON, Gpu, assemble, describe, probe, too_old
+from agent.harness.compiling.needed import CUTILE
 from tile_agent_pytest.facts import PACKAGES
 
 ROOT = Path(__file__).parent.parent
@@ -178,3 +181,24 @@ def test_looking_imports_neither_torch_nor_triton() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert end.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "old"),
+    [
+        *((version, True) for version in ("2.1.0", "3.2.0", "3.3.1+cu128")),
+        *((version, False) for version in ("3.4.0", "3.10.0", "4.0.0a1", "3.5.0+git1", "main")),
+        (None, False),
+    ],
+)
+def test_which_triton_is_too_old(version: str | None, old: bool) -> None:
+    assert (too_old(version) is not None) is old
+
+
+def test_the_package_asks_for_what_hints_ask_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["triton"] == [f"triton>={OLDEST_TRITON}"]
+    assert f"torch>={ITS_TORCH}" in project["dependencies"]
+    assert project["optional-dependencies"]["cutile"] == shlex.split(CUTILE)
+    told = (ROOT / "docs" / "getting_started.md").read_text().replace("\\\n", " ").split()
+    assert " ".join(["install", *CUTILE.split()]) in " ".join(told)

@@ -41,7 +41,7 @@ def installed(distribution: str) -> bool:
 needs_triton = pytest.mark.skipif(not installed("triton"), reason="triton is not installed")
 needs_cutile = pytest.mark.skipif(
     not (installed("cuda-tile") and installed("nvidia-cuda-tileiras")),
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 

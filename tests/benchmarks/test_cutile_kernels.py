@@ -38,7 +38,7 @@ ENVIRONMENT = probe()
 every_kernel = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 needs_compiler = pytest.mark.skipif(
     ENVIRONMENT.versions["cuda-tile"] is None or ENVIRONMENT.tileiras is None,
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 

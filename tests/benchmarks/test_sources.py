@@ -20,9 +20,7 @@ from benchmarks.source_cases import CASES, Case
 from tests.support.tiers import others_full
 from tests.support.warm_python import warm_interpreter
 
-needs_compiler = pytest.mark.skipif(
-    probe().tileiras is None, reason="cuda-tile[tileiras] is not installed"
-)
+needs_compiler = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
 HISTOGRAM = CASES[-1]
 
 

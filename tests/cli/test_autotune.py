@@ -16,7 +16,7 @@ from tests.tuning import sources
 EXAMPLES = Path(__file__).parents[2] / "examples" / "cutile_autotune_matmul"
 needs_tileiras = pytest.mark.skipif(
     probe().tileiras is None or probe().versions["cuda-tile"] is None,
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 

@@ -20,7 +20,7 @@ from tests.support.repo import isolate, make_repo, snapshot
 ENVIRONMENT = probe()
 pytestmark = pytest.mark.skipif(
     ENVIRONMENT.versions["cuda-tile"] is None or ENVIRONMENT.tileiras is None,
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 

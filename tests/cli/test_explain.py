@@ -19,7 +19,7 @@ triton = pytest.mark.skipif(
 )
 cutile = pytest.mark.skipif(
     ENVIRONMENT.versions["cuda-tile"] is None or ENVIRONMENT.tileiras is None,
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 

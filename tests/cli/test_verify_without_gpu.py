@@ -16,6 +16,7 @@ import pytest
 from agent.environment import probe
 from agent.errors import ExitCode
 from agent.harness.compiling.cutile import only_compiles
+from agent.harness.compiling.needed import CUTILE
 from tests.backends.test_machine import BARE, FULL
 from tests.support.processes import alive, mark
 from tests.support.project import PROJECT, Outcome, tile_agent
@@ -255,7 +256,7 @@ def test_without_tileiras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("CUDA_HOME", raising=False)
     end = verify(tmp_path / "work", KERNEL)
     refused(end, "has no tileiras: ")
-    assert "-m pip install 'cuda-tile[tileiras]>=1.7'" in end.err
+    assert f"-m pip install {CUTILE}" in end.err
 
 
 def test_without_cuda_tile(tmp_path: Path) -> None:

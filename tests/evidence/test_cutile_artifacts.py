@@ -15,7 +15,7 @@ from tests.support.evidence import CUTILE, CUTILE_MATMUL, evidence, only
 ENVIRONMENT = probe()
 pytestmark = pytest.mark.skipif(
     ENVIRONMENT.versions["cuda-tile"] is None or ENVIRONMENT.tileiras is None,
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 

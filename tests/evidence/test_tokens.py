@@ -17,7 +17,7 @@ from tests.support.tiers import others_full
 ENVIRONMENT = probe()
 pytestmark = pytest.mark.skipif(
     ENVIRONMENT.versions["cuda-tile"] is None or ENVIRONMENT.tileiras is None,
-    reason="cuda-tile[tileiras] is not installed",
+    reason="tileiras is not installed",
 )
 
 FILE = """\

@@ -161,7 +161,7 @@ def test_a_result_of_another_shape_stays_a_loop() -> None:
     assert refusal(ENTRY, text).startswith("line 11 of k is not seen to store within")
 
 
-@pytest.mark.skipif(probe().tileiras is None, reason="cuda-tile[tileiras] is not installed")
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
 def test_it_compiles_for_each_generation(tmp_path: Path) -> None:
     file = tmp_path / "kernel.py"
     file.write_text(batched())

@@ -48,7 +48,7 @@ def test_numbers_of_each_type_are_kept(
     torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.skipif(probe().tileiras is None, reason="cuda-tile[tileiras] is not installed")
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
 @pytest.mark.parametrize(("name", "params"), REWRITTEN)
 def test_it_compiles_for_float64(name: str, params: dict[str, str], tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"

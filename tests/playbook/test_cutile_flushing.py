@@ -32,7 +32,7 @@ def text(first: str, second: str) -> str:
     return file(KERNEL.format(first=first, second=second), host, grid="(m,)")
 
 
-@pytest.mark.skipif(probe().tileiras is None, reason="cuda-tile[tileiras] is not installed")
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
 @pytest.mark.parametrize("sm", others_full([90, 80, 100]))
 def test_flushing_saves_no_instruction_and_half_of_it_costs_some(sm: int, tmp_path: Path) -> None:
     counts = []

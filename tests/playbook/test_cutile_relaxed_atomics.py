@@ -123,7 +123,7 @@ def test_a_counter_of_a_kernel_that_writes_nothing_else_is_no_signal() -> None:
     assert "1.0, memory_order=tile.MemoryOrder.RELAXED" in relaxed(text)
 
 
-@pytest.mark.skipif(probe().tileiras is None, reason="cuda-tile[tileiras] is not installed")
+@pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
 @pytest.mark.parametrize(
     "sm", [90, *(pytest.param(other, marks=pytest.mark.full) for other in (80, 100))]
 )

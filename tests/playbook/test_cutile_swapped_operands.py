@@ -124,9 +124,7 @@ def test_batches_and_what_is_exchanged_stay() -> None:
     assert refusal(ENTRY, PLAIN, sm=120).startswith("sm_120 ")
 
 
-needs_compiler = pytest.mark.skipif(
-    probe().tileiras is None, reason="cuda-tile[tileiras] is not installed"
-)
+needs_compiler = pytest.mark.skipif(probe().tileiras is None, reason="tileiras is not installed")
 
 
 @needs_compiler

@@ -30,6 +30,7 @@ from agent.evidence.model import (
     TimedWork,
 )
 from agent.harness.compiling.cutile import module_name, to_compile
+from agent.harness.compiling.needed import lacking
 from agent.harness.processes.collection_errors import fault_of_log, with_remedy
 from agent.harness.processes.results import read_launch
 from agent.harness.processes.script import NEWER, ScriptEnd, run_script, run_tool
@@ -46,14 +47,6 @@ MOST_AT_ONCE = 4
 """Launches of one file."""
 UNREAD = "compiled, and not read: the time for that is over"
 PREFIX = "tile-agent-artifacts-"
-NEEDS = {
-    "cuda-tile": "-m pip install 'cuda-tile[tileiras]>=1.7'",
-    "tileiras": "-m pip install 'cuda-tile[tileiras]>=1.7'",
-    "triton": "-m pip install 'triton>=3.4'",
-    "pytest": "-m pip install pytest",
-    "cuobjdump": "-m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
-    "nvdisasm": "-m pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm",
-}
 
 
 def processors() -> int:
@@ -265,8 +258,7 @@ def _check_missing(ended: ScriptEnd, wanted: Wanted) -> None:
         if answer["event"] == "tools":
             missing += [name for name in ("cuobjdump", "nvdisasm") if answer[name] is None]
     if missing:
-        name = missing[0]
-        raise UsageError(f"{wanted.python} has no {name}: {wanted.python} {NEEDS[name]}")
+        raise UsageError(lacking(wanted.python, missing[0]))
 
 
 def _failures(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from agent.analysis.cutile.signature import Signature, signatures
 from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.environment import Environment
 from agent.errors import UsageError
+from agent.harness.compiling.needed import lacking
 from agent.harness.processes.script import ScriptEnd, run_script
 from agent.syntax import Source
 
@@ -25,7 +26,6 @@ TARGETS = ("sm_80", "sm_90", "sm_100")
 """Ampere, Hopper and Blackwell."""
 CAVEAT = "compiled, not run: `pytest --tile-cpu` runs the tests on the CPU"
 _TARGET = re.compile(r"sm_[0-9]{2,3}")
-_INSTALL = "-m pip install 'cuda-tile[tileiras]>=1.7'"
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _read(
     answers, fate = ended.answers, ended.fate
     for answer in answers:
         if answer["event"] == "missing":
-            raise UsageError(f"{python} has no {answer['what']}: {python} {_INSTALL}")
+            raise UsageError(lacking(python, answer["what"]))
         if answer["event"] == "import-failed" and answer["type"] == "ModuleNotFoundError":
             raise UsageError(
                 f"{python} cannot import {file.name}: {answer['text']}; install it there, or name "
