@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from agent.assistant.drafts import (
@@ -12,8 +12,9 @@ from agent.assistant.drafts import (
     replace_draft,
 )
 from agent.assistant.found import led, open_on
+from agent.assistant.going_on import insist_same
 from agent.assistant.handed_over import handed_over
-from agent.assistant.leaving import give_up
+from agent.assistant.leaving import WITHOUT_BASELINE, give_up, take_back
 from agent.assistant.turn import BEGIN, DONE, EDIT, NEXT, TRY, Turn, append, pending
 from agent.errors import BaselineFailed, UsageError
 from agent.events import Skipped, Stopped, StopReason
@@ -22,6 +23,7 @@ from agent.loop import Observer, drive
 from agent.options import ASSISTANT, Request
 from agent.repository import Repository
 from agent.session import Session, begin, held, opened, reopened
+from agent.settings import Setting
 from agent.state import Phase, Run, stop_reason
 from agent.workspace import Workspace
 
@@ -37,17 +39,25 @@ def begin_run(
     observer: Observing,
     announce: Callable[[Session], None],
     say: Say,
+    given: Collection[Setting] = (),
 ) -> Turn:
     """Set up, record the baseline, and let whoever comes before the assistant do its part.
 
     A run on this kernel that waits for an assistant is gone on with instead.
+
+    Args:
+        request: what the user asked for.
+        observer: is told of each event.
+        announce: is told of the session before anything is written.
+        say: is told in a line what is waited for, and which run is gone on with.
+        given: the options that were named, which a run that is gone on with has to have.
 
     Raises:
         UsageError: something is missing or wrong; nothing has been changed.
     """
     repository = Repository.open(request.kernel.absolute().parent)
     if (open_run := open_on(repository, request.kernel)) is not None:
-        return _continued(repository, open_run, observer, say)
+        return _continued(repository, open_run, request, given, observer, say)
     with opened(request, say) as session:
         announce(session)
         run, journal, made = begin(session)
@@ -131,14 +141,18 @@ def attempt(
 def finish_run(repository: Repository, run_id: str | None, observer: Observing, say: Say) -> Turn:
     """Compare origin and best afresh and end the run; of one that is done, say so again.
 
+    One that has no baseline yet is taken back, as where a baseline fails.
+
     Raises:
-        UsageError: there is no such run, or it has no baseline yet.
+        UsageError: there is no such run, or somebody drives it.
     """
     name = led(repository, run_id, done=True)
     with held(repository, name) as (workspace, run, journal):
         do, reason = pending(run)
-        if do in (DONE, BEGIN):
+        if do == DONE:
             return Turn(run, do, reason)
+        if run.phase in WITHOUT_BASELINE:
+            return Turn(run, BEGIN, take_back(workspace, run), taken_back=True)
         run = _stopped(workspace, run, journal)
     with reopened(repository, name, say) as (session, run, journal):
         effects, observe = session.effects(), observer(session)
@@ -169,9 +183,19 @@ def _between(run: Run) -> bool:
     return run.phase in (Phase.PROPOSE, Phase.REPAIR, Phase.DONE)
 
 
-def _continued(repository: Repository, run_id: str, observer: Observing, say: Say) -> Turn:
+def _continued(
+    repository: Repository,
+    run_id: str,
+    request: Request,
+    given: Collection[Setting],
+    observer: Observing,
+    say: Say,
+) -> Turn:
     with held(repository, run_id) as (_, run, _journal):
         do, reason = pending(run)
+        assert run.started is not None
+        insist_same(repository, run.started, request, given)
+    say(f"goes on   with run {run_id} on branch {run.started.branch}, by the options it began with")
     if do == BEGIN:
         with reopened(repository, run_id, say) as (session, run, journal):
             run = drive(run, journal, session.effects().table(), observer(session), _waits)

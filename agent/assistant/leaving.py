@@ -10,12 +10,14 @@ from agent.journal import Journal
 from agent.measuring.decision import Status
 from agent.proposers.draft import Draft
 from agent.report import table
-from agent.runs import table_path
+from agent.runs import runs_folder, table_path
 from agent.state import Phase, Run
-from agent.workspace import Workspace
+from agent.workspace import Setup, Workspace
 
 JUDGING = (Phase.SCREEN, Phase.VERIFY, Phase.MEASURE, Phase.SETTLE)
 """The phases of an iteration that has a candidate."""
+WITHOUT_BASELINE = (Phase.SETUP, Phase.BASELINE, Phase.CALIBRATE)
+"""The phases of a run that has nothing to lose yet."""
 
 
 def drop(workspace: Workspace, run: Run, journal: Journal, draft: Draft, reason: str) -> Run:
@@ -31,6 +33,11 @@ def drop(workspace: Workspace, run: Run, journal: Journal, draft: Draft, reason:
     if run.phase is Phase.PROPOSE and run.offer is not None:
         text = workspace.repository.read(run.incumbent_sha, started.kernel).decode()
         draft.set_aside(text, name_aside(run, run.offer))
+    elif run.phase in WITHOUT_BASELINE:
+        raise UsageError(
+            "the run has no baseline yet, and nothing to drop: `tile-agent finish --run "
+            f"{started.run_id}` takes the whole run back"
+        )
     elif run.phase not in JUDGING:
         raise UsageError("nothing is offered or tried that could be dropped: `tile-agent status`")
     elif _is_kept(workspace, run, started.branch):
@@ -50,6 +57,27 @@ def give_up(workspace: Workspace, run: Run, journal: Journal, draft: Draft, reas
     run = append(run, journal, GivenUp(" ".join(reason.split())))
     _write_table(workspace, run, draft)
     return run
+
+
+def take_back(workspace: Workspace, run: Run) -> str:
+    """Leave the repository as it was before a run that has no baseline; says what is gone.
+
+    A branch that is checked out or has moved holds work, and stays. So does the line by which git
+    ignores the sandbox: nobody knows any more whose it is.
+    """
+    started = run.started
+    assert started is not None
+    runs = runs_folder(workspace.repository)
+    folder, latest = runs / started.run_id, table_path(workspace.repository)
+    own = folder / "perf_results.md"
+    if own.is_file() and latest.is_file() and own.read_bytes() == latest.read_bytes():
+        latest.unlink()
+    folders = (folder, runs, runs.parent)
+    workspace.undo_setup(Setup(started.branch, started.origin_sha, folders, excluded=False))
+    branch = f"its branch {started.branch}"
+    if workspace.has_branch(started.branch):
+        return f"had no baseline yet, and is taken back; {branch} holds work, and stays"
+    return f"had no baseline yet, and is taken back: its folder and {branch} are gone"
 
 
 def _write_table(workspace: Workspace, run: Run, draft: Draft) -> None:

@@ -40,6 +40,8 @@ class Turn:
     """What the draft came to."""
     skipped: Skipped | None = None
     """Why the draft was not worth an iteration."""
+    taken_back: bool = False
+    """The run had no baseline, and is gone."""
     resumed: bool = False
     """An interrupted iteration was brought to its end; the draft was not looked at."""
 
@@ -59,11 +61,11 @@ def pending(run: Run) -> tuple[str, str]:
     if run.phase is Phase.DONE:
         return DONE, run.stopped.reason.value if run.stopped else ""
     if run.phase in (Phase.SETUP, Phase.BASELINE, Phase.CALIBRATE):
-        return BEGIN, "the baseline was interrupted"
+        return BEGIN, "the baseline was interrupted; `finish` takes the run back instead"
     if run.phase is Phase.FINISH:
         return FINISH, "the last comparison was interrupted"
     if run.proposer != ASSISTANT:
-        return BEGIN, f"the {run.proposer} was interrupted"
+        return BEGIN, f"the {run.proposer} was interrupted; `finish` ends the run instead"
     if run.phase not in (Phase.PROPOSE, Phase.REPAIR):
         return TRY, f"iteration {run.iteration} was interrupted"
     if reason := stop_reason(run):

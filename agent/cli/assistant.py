@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 
 from agent.cli import completion, output
 from agent.cli.observe import announce, observer
-from agent.cli.run_parameters import asking
+from agent.cli.run_parameters import asking_which
 from agent.cli.shared_options import Json
 from agent.errors import UsageError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from agent.assistant.turn import Turn
     from agent.options import Request
     from agent.proposers.agenda import Task
+    from agent.settings import Setting
 
 RunId = Annotated[
     str | None,
@@ -31,18 +33,22 @@ RunId = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(asking(begin, led=True))
+    app.command()(asking_which(begin))
     app.command("next")(next_task)
     app.command("try")(try_draft)
     app.command()(finish)
 
 
-def begin(request: Request, yes: bool) -> None:
-    """Begin a run that you lead: branch and baseline; go on with `tile-agent next`."""
+def begin(request: Request, yes: bool, given: Collection[Setting]) -> None:
+    """Begin a run that you lead: branch and baseline; go on with `tile-agent next`.
+
+    Where a run on the kernel is under way it goes on with that one, and refuses options that the
+    run did not begin with; `tile-agent finish` ends it, or takes it back before its baseline.
+    """
     from agent.assistant.driving import begin_run
 
     announced = partial(announce, ask=not yes)
-    _show(begin_run(request, observer, announced, output.progress))
+    _show(begin_run(request, observer, announced, output.progress, given))
 
 
 def next_task(
@@ -117,7 +123,10 @@ def _text_of(option: str, file: Path) -> str:
 
 
 def finish(run_id: RunId = None, as_json: Json = False) -> None:
-    """End the run: origin against best, measured afresh, and the summary."""
+    """End the run: origin against best, measured afresh, and the summary.
+
+    A run that has no baseline yet is taken back: its branch and its folder go.
+    """
     output.use_json(as_json)
     from agent.assistant.driving import finish_run
     from agent.environment import describe
@@ -127,9 +136,12 @@ def finish(run_id: RunId = None, as_json: Json = False) -> None:
 
     turn = finish_run(Repository.open(Path.cwd()), run_id, observer, output.progress)
     run = turn.run
-    if turn.do != "done":
-        raise UsageError(f"{turn.reason}: {_command(turn)} goes on with it")
     assert run.started is not None
+    if turn.taken_back:
+        name, command = run.started.run_id, _command(turn)
+        value = {"run": name, "do": turn.do, "reason": turn.reason, "command": command}
+        output.result(value, f"run {name} {turn.reason}\nbegin anew: {command}")
+        return
     output.result(
         to_result(run) | {"do": turn.do, "command": _command(turn)},
         summarize(run, describe(run.started.environment)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING
 from inspect import Parameter
 from pathlib import Path
@@ -19,10 +19,34 @@ from agent.options import ASSISTANT, KERNEL, PLAYBOOK, PROPOSERS, Request, Value
 from agent.settings import Setting, as_words, filled, settings, signed
 
 
+def asking_which(command: Callable[[Request, bool, Collection[Setting]], None]) -> Any:
+    """A command that takes the options of a run that an assistant leads.
+
+    Args:
+        command: called with what was asked for, whether to begin without asking, and the options
+            that the command line itself names.
+    """
+    taken = settings(led=True)
+
+    def run(*, context: typer.Context, as_json: bool, yes: bool, **given: Any) -> None:
+        output.use_json(as_json)
+        named = [s for s in taken if _is_named(context, s.name)]
+        command(_request(taken, given), yes, named)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    asks = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return signed(run, [asks, *map(parameter, taken), *_ending({"yes": Yes, "as_json": Json})])
+
+
+def _is_named(context: typer.Context, name: str) -> bool:
+    """Whether the command line gives an option, and not a variable, a file or its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def asking(
     command: Callable[[Request, bool], None],
     *,
-    led: bool = False,
     begins: bool = True,
     instead: Callable[[Request, bool], None] | None = None,
 ) -> Callable[..., None]:
@@ -30,11 +54,10 @@ def asking(
 
     Args:
         command: called with what was asked for, and whether to begin without asking.
-        led: whether an assistant leads the run.
         begins: whether it begins a run, and may have to ask.
         instead: called in its place with --dry-run.
     """
-    taken = settings(led=led)
+    taken = settings(led=False)
 
     def run(
         *,
@@ -47,17 +70,22 @@ def asking(
         output.use_json(as_json)
         output.be_quiet(quiet)
         does = instead if dry_run and instead else command
-        does(filled({each.path: value(each, given[each.name]) for each in taken}), yes)
+        does(_request(taken, given), yes)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     flags: dict[str, Any] = {"dry_run": DryRun} if instead else {}
-    flags |= ({"yes": Yes} if begins else {}) | ({"quiet": Quiet} if begins and not led else {})
-    flags["as_json"] = Json
-    ending = (
-        Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
-        for name, annotation in flags.items()
-    )
-    return signed(run, [*map(parameter, taken), *ending])
+    flags |= {"yes": Yes, "quiet": Quiet} if begins else {}
+    return signed(run, [*map(parameter, taken), *_ending(flags | {"as_json": Json})])
+
+
+def _request(taken: Iterable[Setting], given: Mapping[str, Any]) -> Request:
+    return filled({each.path: value(each, given[each.name]) for each in taken})
+
+
+def _ending(flags: Mapping[str, Any]) -> Iterator[Parameter]:
+    """Flags, which come after the options."""
+    for name, annotation in flags.items():
+        yield Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
 
 
 def parameter(setting: Setting) -> Parameter:

@@ -59,7 +59,8 @@ async def begin(
     """Begin a run on a kernel: make a branch, test and time the code as it is.
 
     The kernel and its tests must be committed. The user's checkout is left alone. Takes minutes.
-    A run on this kernel that waits for you already is gone on with instead.
+    A run on this kernel that is not done is gone on with instead, and options that it did not
+    begin with are refused; `finish` ends it, or takes it back before its baseline.
     """
     options = dict(_given(setting, given[setting.name]) for setting in settings(led=True))
     return await answered(context, repository, "begin", options=options | {"yes": True})

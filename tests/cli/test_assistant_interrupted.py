@@ -1,0 +1,86 @@
+"""What an assistant finds, and may do, where a command of its run was killed."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.cli.conftest import BEGIN
+from tests.cli.test_assistant import journal_of, killed, refused
+from tests.support.project import COUNTED, command, tile_agent
+from tests.support.repo import changed, isolate, make_repo, snapshot
+
+pytestmark = pytest.mark.full  # each needs a run that has begun
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+# --- before there is a baseline -----------------------------------------------------------------
+
+ANOTHER_TEST = "tests/test_other.py"
+
+
+@pytest.fixture
+def interrupted(tmp_path: Path) -> Path:
+    """A repository with a run whose baseline was killed."""
+    repo = make_repo(tmp_path, COUNTED | {ANOTHER_TEST: COUNTED["tests/test_double.py"]})
+    options = ("--tests", "tests/test_double.py", "--branch", "mine")
+    process = subprocess.Popen(command(*BEGIN, *options), cwd=repo, stdout=subprocess.PIPE)
+    while not [path for path in repo.glob("sandbox/runs/*/journal.jsonl") if path.stat().st_size]:
+        assert process.poll() is None, "it ended before it had begun"
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    (known,) = tile_agent(repo, "status", "--json").json["runs"]
+    assert known["phase"] == "baseline"
+    return repo
+
+
+def test_a_begin_that_goes_on_says_so_and_refuses_other_options(interrupted: Path) -> None:
+    (known,) = tile_agent(interrupted, "status", "--json").json["runs"]
+    before, recorded = snapshot(interrupted), journal_of(interrupted)
+    others = ("--tests", ANOTHER_TEST, "--branch", "yours", "--patience", "2")
+    told = refused(tile_agent(interrupted, *BEGIN[:5], *others))
+    assert f"run {known['run']} on double.py is not done (branch mine)" in told
+    assert "--tests, --branch, --patience differ from what it began with" in told
+    assert f"tile-agent finish --run {known['run']}" in told
+    assert journal_of(interrupted) == recorded
+    assert all(key.endswith("journal.jsonl") for key in changed(before, snapshot(interrupted)))
+    same = ("--tests", "./tests/test_double.py", "--branch", "mine")
+    end = tile_agent(interrupted, *BEGIN, *same)
+    assert end.code == 0, end.err
+    first, *_ = end.err.splitlines()
+    assert first.startswith(f"goes on   with run {known['run']} on branch mine")
+    assert (end.json["run"], end.json["do"]) == (known["run"], "next")
+    assert "--branch differs" in refused(tile_agent(interrupted, *BEGIN, "--branch", "yours"))
+
+
+def test_a_run_without_a_baseline_is_taken_back_by_finish(interrupted: Path) -> None:
+    (known,) = tile_agent(interrupted, "status", "--json").json["runs"]
+    dropped = refused(tile_agent(interrupted, "next", "--drop", "not this one", "--json"))
+    assert f"tile-agent finish --run {known['run']}" in dropped
+    end = tile_agent(interrupted, "finish", "--json")
+    assert end.code == ExitCode.DONE, end.err
+    assert (end.json["run"], end.json["do"]) == (known["run"], "begin")
+    assert "its folder and its branch mine are gone" in end.json["reason"]
+    assert tile_agent(interrupted, "status", "--json").json["runs"] == []
+    assert not (interrupted / "sandbox").exists()
+    refs = [key for key in snapshot(interrupted) if "tile-agent" in key or key.endswith("/mine")]
+    assert refs == []
+    end = tile_agent(interrupted, *BEGIN, "--branch", "yours", "--tests", ANOTHER_TEST)
+    assert (end.code, end.json["branch"]) == (0, "yours"), end.err
+
+
+def test_a_run_that_the_playbook_leads_when_it_is_interrupted_can_be_ended(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path, COUNTED)
+    killed(repo, "[ 1] try", [*BEGIN, "--playbook-first"])
+    end = tile_agent(repo, "finish", "--json")
+    assert end.code in (ExitCode.DONE, ExitCode.NO_IMPROVEMENT), end.err
+    assert end.json["do"] == "done"
