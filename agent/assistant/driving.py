@@ -21,6 +21,7 @@ from agent.events import Skipped, Stopped, StopReason
 from agent.journal import Journal
 from agent.loop import Observer, drive
 from agent.options import ASSISTANT, Request
+from agent.proposers.draft import Draft
 from agent.repository import Repository
 from agent.session import Session, begin, held, opened, reopened
 from agent.settings import Setting
@@ -102,7 +103,10 @@ def attempt(
         do, reason = pending(run)
         resumed = do == TRY
         draft = draft_of(repository, run)
-        proposer = None
+        proposer, unjudged = None, ""
+        if resumed:
+            say(f"resumed    {reason}")
+            unjudged = _unjudged(workspace, run, draft, text, variants)
         if do == NEXT:
             if text is not None:
                 replace_draft(workspace, run, draft, text)
@@ -135,7 +139,24 @@ def attempt(
         row=run.rows[-1] if run.iteration > began else None,
         skipped=last if isinstance(last, Skipped) else None,
         resumed=resumed,
+        unjudged=unjudged,
     )
+
+
+def _unjudged(
+    workspace: Workspace, run: Run, draft: Draft, text: str | None, variants: Mapping[str, str]
+) -> str:
+    """What is not the candidate under judgement, nor code that is known; words that say so."""
+    started, known = run.started, {text.encode() for text in judged_texts(workspace, run)}
+    assert started is not None
+    known.add(workspace.repository.read(run.incumbent_sha, started.kernel))
+    instead = "was not judged, but the candidate that was handed in before"
+    if text is None and draft.path.is_file() and draft.path.read_bytes() not in known:
+        return f"the draft as it stands {instead}; it stays as it is"
+    given = [each for each in (text, *variants.values()) if each is not None]
+    if any(each.encode() not in known for each in given):
+        return f"what is handed over now {instead}: hand it over again"
+    return ""
 
 
 def finish_run(repository: Repository, run_id: str | None, observer: Observing, say: Say) -> Turn:

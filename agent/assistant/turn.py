@@ -44,6 +44,8 @@ class Turn:
     """The run had no baseline, and is gone."""
     resumed: bool = False
     """An interrupted iteration was brought to its end; the draft was not looked at."""
+    unjudged: str = ""
+    """What was not judged for that reason, where it differs from what was; the words say so."""
 
     @property
     def is_mending(self) -> bool:
@@ -67,7 +69,10 @@ def pending(run: Run) -> tuple[str, str]:
     if run.proposer != ASSISTANT:
         return BEGIN, f"the {run.proposer} was interrupted; `finish` ends the run instead"
     if run.phase not in (Phase.PROPOSE, Phase.REPAIR):
-        return TRY, f"iteration {run.iteration} was interrupted"
+        return TRY, (
+            f"the candidate of iteration {run.iteration} is handed in, and its judgement was "
+            "interrupted: `try` goes on with that, and does not look at the draft"
+        )
     if reason := stop_reason(run):
         return FINISH, run.escalation or reason.value
     if run.phase is Phase.REPAIR:

@@ -161,6 +161,8 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
     if turn.row is not None:
         row = turn.row
         lines.append(f"{row.iteration} {row.optimization}: {row.status.value}: {row.reason}")
+    if turn.unjudged:
+        lines.append(turn.unjudged)
     if turn.is_mending:
         lines += last_attempt_in_words(turn.run)
     if turn.skipped is not None:
@@ -206,7 +208,7 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
         "diagnosis": to_json(run.diagnosis) if run.diagnosis else None,
     }
     if verdict:
-        value |= {"resumed": turn.resumed} | _verdict(turn)
+        value |= {"resumed": turn.resumed, "unjudged": turn.unjudged or None} | _verdict(turn)
     if turn.is_mending or (verdict and turn.row is not None):
         value["attempt"] = last_attempt(run)
     if turn.draft is not None:

@@ -105,14 +105,15 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     owner = _owner(repository, name)
     done = state.phase.value == "done"
     standing = "done" if done else "alive" if owner else "interrupted"
-    command = f"tile-agent resume {name}"
+    command, why = f"tile-agent resume {name}", ""
     if owner:
         command = f"wait, or tile-agent stop {name}"
     elif done and state.started:
         command = next_command(state, "done")
     elif state.started and is_led(state):
         standing = "waiting for the assistant"
-        command = next_command(state, pending(state)[0])
+        do, why = pending(state)
+        command = next_command(state, do)
     kept = len(state.kept)
     # the state of a run that has ended stands before the iteration that never came
     iteration = max(0, len(state.rows) - 1) if done else state.iteration
@@ -120,7 +121,8 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         "run": name,
         "standing": standing,
         "next": command,
-        "summary": f"{standing}, iteration {iteration}, {kept} kept",
+        "reason": why,
+        "summary": f"{standing}, iteration {iteration}, {kept} kept{f'; {why}' if why else ''}",
     }
 
 

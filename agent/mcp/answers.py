@@ -83,6 +83,9 @@ class Tried(_Editing):
         None,
         description="An interrupted iteration was brought to its end; the draft was not looked at.",
     )
+    unjudged: str | None = Field(
+        None, description="With 'resumed': what differs from that candidate, and was not judged."
+    )
 
 
 class FinalFigures(_Answer):

@@ -106,7 +106,9 @@ def next_command(run: Run, do: str) -> str:
         return f"git log -p {started.origin_sha[:12]}..{kept_at(run)}"
     if do == "begin":
         return f"tile-agent begin --kernel {shlex.quote(started.kernel)} --json"
-    if do in ("edit", "try"):
+    if do == "try":  # what is handed in already: a message would be that of something else
+        return f"tile-agent try --run {started.run_id} --json"
+    if do == "edit":
         return f"tile-agent try --run {started.run_id} -m 'WHAT, AND WHY' --json"
     return f"tile-agent {do} --run {started.run_id} --json"
 

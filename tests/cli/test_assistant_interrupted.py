@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -11,8 +13,8 @@ import pytest
 from agent.errors import ExitCode
 from tests.cli.conftest import BEGIN
 from tests.cli.test_assistant import journal_of, killed, refused
-from tests.support.project import COUNTED, command, tile_agent
-from tests.support.repo import changed, isolate, make_repo, snapshot
+from tests.support.project import COUNTED, KERNEL, command, tile_agent
+from tests.support.repo import changed, git, isolate, make_repo, snapshot
 
 pytestmark = pytest.mark.full  # each needs a run that has begun
 
@@ -21,6 +23,10 @@ pytestmark = pytest.mark.full  # each needs a run that has begun
 def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     isolate(monkeypatch, tmp_path)
 
+
+FASTER = KERNEL.replace("= 256", "= 1024")
+OTHER = KERNEL.replace("= 256", "= 2048")
+TRY = ("try", "-m", "larger blocks", "--json")
 
 # --- before there is a baseline -----------------------------------------------------------------
 
@@ -84,3 +90,40 @@ def test_a_run_that_the_playbook_leads_when_it_is_interrupted_can_be_ended(tmp_p
     end = tile_agent(repo, "finish", "--json")
     assert end.code in (ExitCode.DONE, ExitCode.NO_IMPROVEMENT), end.err
     assert end.json["do"] == "done"
+
+
+# --- while a candidate is judged ----------------------------------------------------------------
+
+
+def test_the_draft_is_not_taken_for_the_candidate_that_was_handed_in(begun: Path) -> None:
+    draft = Path(tile_agent(begun, "next", "--choose", "block-size", "--json").json["file"])
+    draft.write_text(FASTER)
+    killed(begun, "[ 1] try", list(TRY))
+    draft.write_text(OTHER)
+    known = tile_agent(begun, "status", "--json").json["runs"][-1]
+    assert "-m" not in shlex.split(known["next"]), "a message of what is handed in already"
+    assert "candidate of iteration 1 is handed in" in known["reason"]
+    assert "`try` goes on with that, and does not look at the draft" in known["summary"]
+    end = tile_agent(begun, "try", "-m", "still larger blocks", "--json")
+    assert "candidate of iteration 1 is handed in" in end.err
+    assert (end.json["resumed"], end.json["row"]["status"]) == (True, "keep")
+    assert end.json["unjudged"].startswith("the draft as it stands was not judged")
+    message = git(begun, "log", "-1", "--format=%B", end.json["branch"])
+    assert TRY[2] in message and "still" not in message
+    assert draft.read_text() == OTHER
+    assert tile_agent(begun, "next", "--json").json["edited"]
+
+
+def test_a_try_that_hands_over_the_same_once_more_has_left_nothing_out(
+    begun: Path, tmp_path: Path
+) -> None:
+    handed, other = tmp_path / "faster.py", tmp_path / "other.py"
+    handed.write_text(FASTER)
+    other.write_text(OTHER)
+    tile_agent(begun, "next", "--choose", "block-size", "--json")
+    killed(begun, "[ 1] try", [*TRY, "--draft", str(handed)])
+    aside = shutil.copytree(begun, tmp_path / "aside")
+    again = tile_agent(begun, *TRY, "--draft", str(handed)).json
+    assert (again["resumed"], again["unjudged"]) == (True, None)
+    end = tile_agent(aside, *TRY[:-1], "--draft", str(other))
+    assert "what is handed over now was not judged" in end.out
