@@ -184,7 +184,7 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
     from agent.journal import to_json
     from agent.report.attempt import last_attempt
     from agent.report.forecast import forecast
-    from agent.report.result import kept_at, left
+    from agent.report.result import iteration_of, kept_at, left
 
     run = turn.run
     started, expected = run.started, forecast(run)
@@ -194,7 +194,7 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
         "kernel": started.kernel,
         "branch": started.branch,
         "best_ref": kept_at(run),
-        "iteration": run.iteration,
+        "iteration": iteration_of(run),
         "kept": len(run.kept),
         "left": left(run),
         "do": turn.do,

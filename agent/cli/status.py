@@ -93,7 +93,7 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     from agent.assistant.turn import is_led, pending
     from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
-    from agent.report.result import next_command, to_result
+    from agent.report.result import iteration_of, next_command, to_result
     from agent.runs import runs_folder
 
     path = runs_folder(repository) / name / "journal.jsonl"
@@ -114,15 +114,13 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         standing = "waiting for the assistant"
         do, why = pending(state)
         command = next_command(state, do)
-    kept = len(state.kept)
-    # the state of a run that has ended stands before the iteration that never came
-    iteration = max(0, len(state.rows) - 1) if done else state.iteration
+    summary = f"{standing}, iteration {iteration_of(state)}, {len(state.kept)} kept"
     return to_result(state) | {
         "run": name,
         "standing": standing,
         "next": command,
         "reason": why,
-        "summary": f"{standing}, iteration {iteration}, {kept} kept{f'; {why}' if why else ''}",
+        "summary": f"{summary}; {why}" if why else summary,
     }
 
 

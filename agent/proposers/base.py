@@ -11,6 +11,18 @@ from agent.events import StopReason
 from agent.state import Run
 from agent.usage import Usage
 
+LONGEST_TITLE = 60
+"""Characters of the name that an idea is given by whoever had it."""
+
+
+def title_of(idea: str) -> str:
+    """A name of an idea, as the first words of a text in one line; dots tell of the rest."""
+    if len(idea) <= LONGEST_TITLE:
+        return idea
+    room = LONGEST_TITLE - len(" ...")
+    words, _, _ = idea[: room + 1].rpartition(" ")
+    return f"{words.rstrip(' ,;:.') or idea[:room]} ..."
+
 
 @dataclass(frozen=True)
 class ProposedVariant:

@@ -14,7 +14,7 @@ from agent.errors import UsageError
 from agent.events import Offered, Proposed
 from agent.proposers.agenda import OWN_IDEA
 from agent.proposers.answer import doubts, problems
-from agent.proposers.base import Proposal, ProposedVariant
+from agent.proposers.base import Proposal, ProposedVariant, title_of
 from agent.proposers.values import in_words, values_of
 from agent.state import Run
 from agent.syntax import Source
@@ -100,7 +100,7 @@ class DraftProposer:
         """The draft, or the variants, as candidates for what was offered."""
         title = self.offer.title
         if self.offer.optimization == OWN_IDEA and self.message.strip():
-            title = _title(self.message.strip().splitlines()[0])[:60]
+            title = title_of(_title(self.message.strip().splitlines()[0]))
         found = (doubt for text in self.texts for doubt in doubts(subject.source, text))
         return Proposal(
             optimization=self.offer.optimization,

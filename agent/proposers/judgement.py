@@ -11,7 +11,7 @@ from agent.playbook import by_class
 from agent.playbook.base import Entry
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
 from agent.proposers.answer import doubts
-from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant
+from agent.proposers.base import Declined, Exhausted, Proposal, ProposedVariant, title_of
 from agent.proposers.brief import brief_for
 from agent.proposers.writer import Chosen, Refused, Spent, Writer, Written
 from agent.state import Run
@@ -95,5 +95,5 @@ def _hypothesis(written: Written, chosen: Chosen | None, otherwise: str) -> str:
 
 def _title(task: Task, named: str, writer: str) -> str:
     """What the table calls it: who did it is part of the name."""
-    own = " ".join(named.replace("|", " ").split())[:60]
+    own = title_of(" ".join(named.replace("|", " ").split()))
     return f"{own if own and task.optimization == OWN_IDEA else task.title} ({writer})"

@@ -114,7 +114,7 @@ def forecast(run: Run) -> Forecast | None:
         iteration_s = spent_s / begun
     elif not run.options.tested_shapes_only:
         first_s = baseline.correctness_s
-    allowed = max(0, run.options.max_iterations - run.iteration + 1)
+    allowed = max(0, run.options.max_iterations - max(run.iteration, 1) + 1)
     left_s, iterations = None, allowed
     if run.options.time_budget_s is not None:
         left_s = max(0.0, run.options.time_budget_s - run.spent_s)

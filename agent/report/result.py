@@ -84,6 +84,16 @@ def confined(run: Run) -> str:
     return describe_sandbox(run.started.environment.get("sandbox", {}), off=off)
 
 
+def iteration_of(run: Run) -> int:
+    """The iteration that a run is at; of one that is done the last one that it had.
+
+    The state of such a run stands before an iteration that never came.
+    """
+    if run.phase is not Phase.DONE:
+        return run.iteration
+    return run.rows[-1].iteration if run.rows else 0
+
+
 def kept_at(run: Run) -> str:
     """What names the best commit: the branch, or our own ref where the branch could not move."""
     started = run.started
@@ -117,7 +127,7 @@ def left(run: Run) -> dict[str, float | None]:
     """What a run may still do before a limit ends it; None where there is no limit."""
     options, budget_s = run.options, run.options.time_budget_s
     return {
-        "iterations": max(options.max_iterations - run.iteration + 1, 0),
+        "iterations": max(options.max_iterations - max(run.iteration, 1) + 1, 0),
         "without_improvement": max(options.patience - run.misses, 0),
         "time_s": None if budget_s is None else round(max(budget_s - run.spent_s, 0.0), 1),
         "attempts": run.possible_attempts - (run.attempt if run.phase is Phase.REPAIR else 0),
@@ -155,7 +165,7 @@ def to_result(run: Run) -> dict[str, Any]:
         "latency_meaning": started.latency_meaning if started else None,
         "confined": confined(run) if started else None,
         "phase": run.phase.value,
-        "iteration": run.iteration,
+        "iteration": iteration_of(run),
         "origin_sha": started.origin_sha if started else None,
         "best_sha": run.incumbent_sha,
         "best_ref": kept_at(run) if started else None,

@@ -51,6 +51,7 @@ def interrupted(tmp_path: Path) -> Path:
 
 def test_a_begin_that_goes_on_says_so_and_refuses_other_options(interrupted: Path) -> None:
     (known,) = tile_agent(interrupted, "status", "--json").json["runs"]
+    asked = tile_agent(interrupted, "next", "--json").json
     before, recorded = snapshot(interrupted), journal_of(interrupted)
     others = ("--tests", ANOTHER_TEST, "--branch", "yours", "--patience", "2")
     told = refused(tile_agent(interrupted, *BEGIN[:5], *others))
@@ -65,6 +66,7 @@ def test_a_begin_that_goes_on_says_so_and_refuses_other_options(interrupted: Pat
     first, *_ = end.err.splitlines()
     assert first.startswith(f"goes on   with run {known['run']} on branch mine")
     assert (end.json["run"], end.json["do"]) == (known["run"], "next")
+    assert end.json["left"]["iterations"] == asked["left"]["iterations"] == 25
     assert "--branch differs" in refused(tile_agent(interrupted, *BEGIN, "--branch", "yours"))
 
 
