@@ -18,6 +18,8 @@ class Backend(Protocol):
     """A kernel language."""
 
     name: str
+    without_gpu: tuple[str, ...]
+    """Options that pytest needs to run tests of a kernel where there is no GPU."""
 
     def kernels(self, source: Source) -> tuple[KernelFunction, ...]:
         """The kernels of a file, found by resolved imports; empty when it holds none."""
@@ -27,6 +29,10 @@ class Backend(Protocol):
 
     def structure(self, source: Source) -> Structure:
         """What the kernel does that the file is tuned for, whatever its text calls it."""
+
+    def lacks(self, environment: Environment) -> str | None:
+        """Why this machine's hardware cannot run such a kernel, whatever is installed; None when it
+        can."""
 
     def refusal(self, environment: Environment) -> str | None:
         """Why this machine cannot time such a kernel, with the mend; None when it can."""

@@ -18,6 +18,7 @@ class CuTileBackend:
     """cuTile on an NVIDIA GPU; there is no interpreter."""
 
     name = "cutile"
+    without_gpu: tuple[str, ...] = ("--tile-cpu",)
 
     def kernels(self, source: Source) -> tuple[KernelFunction, ...]:
         """Every `@cuda.tile.kernel` function."""
@@ -30,6 +31,10 @@ class CuTileBackend:
     def structure(self, source: Source) -> Structure:
         """What the kernel does that the file is tuned for."""
         return structure_of(CUTILE, source)
+
+    def lacks(self, environment: Environment) -> str | None:
+        """A GPU that is new enough, or its driver."""
+        return lacks_gpu(environment)
 
     def refusal(self, environment: Environment) -> str | None:
         """The first thing missing of a GPU, its driver, cuda-tile and tileiras."""

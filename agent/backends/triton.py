@@ -17,6 +17,7 @@ class TritonBackend:
     """Triton on a GPU, or without one in its interpreter."""
 
     name = "triton"
+    without_gpu: tuple[str, ...] = ()
 
     def kernels(self, source: Source) -> tuple[KernelFunction, ...]:
         """Every `@triton.jit` function; a helper is launched from nowhere."""
@@ -29,6 +30,10 @@ class TritonBackend:
     def structure(self, source: Source) -> Structure:
         """What the kernel does that the file is tuned for."""
         return structure_of(TRITON, decorated(source))
+
+    def lacks(self, environment: Environment) -> str | None:  # noqa: ARG002
+        """Nothing: without a GPU the interpreter runs the kernel."""
+        return None
 
     def refusal(self, environment: Environment) -> str | None:
         """Only a missing triton, or an old one: without a GPU the interpreter runs the kernel."""

@@ -190,6 +190,7 @@ def _torch_cuda(capability: tuple[int, int], sm_count: int) -> dict[str, Any]:
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": lambda _: None,
+        "is_current_stream_capturing": lambda: False,
         "synchronize": lambda *_, **__: None,
         "empty_cache": lambda: None,
         "current_stream": lambda *_, **__: stream,
@@ -208,6 +209,14 @@ def _torch_cuda(capability: tuple[int, int], sm_count: int) -> dict[str, Any]:
         "Stream": _Stream,
         "Event": _Event,
     }
+
+
+_open: list[CudaAsCpu] = []
+
+
+def pretends() -> bool:
+    """Whether `torch.cuda` answers for a GPU that is not there."""
+    return bool(_open)
 
 
 class CudaAsCpu:
@@ -235,8 +244,10 @@ class CudaAsCpu:
             self._originals.append((module, name, getattr(module, name)))
             setattr(module, name, value)
         self._mode.__enter__()
+        _open.append(self)
 
     def __exit__(self, *problem: Any) -> None:
+        _open.remove(self)
         self._mode.__exit__(*problem)
         while self._originals:
             setattr(*self._originals.pop())

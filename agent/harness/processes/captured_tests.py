@@ -46,6 +46,8 @@ def failing_cases(
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
+        if environment.gpu is None:
+            command += BACKENDS[backend].without_gpu
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts=", "-o", "log_file="]
         ended = run_script(
             [*command, "-p", f"tile_agent_pytest.{ours}", *bare, f"--junitxml={report}"],
