@@ -17,6 +17,7 @@ from pathlib import Path
 
 from agent import environment as machine
 from agent.backends import BACKENDS
+from agent.backends.base import Backend
 from agent.capture.calls import Capture, collected
 from agent.capture.cases import CapturedEntry, entries, passed_over, unwritable
 from agent.capture.files import CaptureFiles
@@ -134,16 +135,17 @@ def capture_tests(
         command, CALLS, told, variables, stop_after_s, roots, every, when_interrupted
     )
     shown = redact(shlex.join(command), os.environ)
+    elsewhere = "" if environment.gpu else _without_gpu(BACKENDS[backend], kernel, command)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
     found = entries(seen)
     if not found and failed and end.stopped_s is None:
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
-        raise CommandFailed(f"{failed}, nothing was written: {mend}")
+        raise CommandFailed(f"{failed}, nothing was written: {elsewhere or mend}")
     if not found:
         how = "interrupted" if end.interrupted else "ended"
         until = f"{how} after {end.stopped_s:.0f} s, give it longer; " if end.stopped_s else ""
-        raise NothingCaptured(f"{until}{_nothing(kernel, seen)}")
+        raise NothingCaptured(f"{until}{elsewhere or _nothing(kernel, seen)}")
     names = [backend in test for test in test_names(found)]
     mixed = any(names) and not all(names)  # those that name it would be taken for all
     named = mixed or _named_after(backend, files.test, module_of(str(kernel)).name)
@@ -194,6 +196,18 @@ def _named_after(backend: str, test: Path, stem: str) -> bool:
         if stem in text and re.search(rf"def test_\w*{backend}", text):
             return True
     return False
+
+
+def _without_gpu(backend: Backend, kernel: Path, command: Sequence[str]) -> str:
+    """What a command needs without a GPU, where it lacks that; empty where it lacks nothing."""
+    if not backend.without_gpu or {*backend.without_gpu} <= {*command}:
+        return ""
+    options = shlex.join(backend.without_gpu)
+    return (
+        f"no GPU is visible, and `pytest {options}` alone runs such kernels without one "
+        f"(docs/tile_cpu.md): tile-agent capture --kernel {shlex.quote(str(kernel))} -- python -m "
+        f"pytest {options} TESTS"
+    )
 
 
 def _nothing(kernel: Path, seen: Capture) -> str:

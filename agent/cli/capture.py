@@ -16,10 +16,13 @@ from agent.cli import output
 from agent.cli.shared_options import Json, Kernel
 
 if TYPE_CHECKING:
+    from agent.backends.base import Backend
     from agent.captured import CapturedTests
 
 COMMAND_FAILED = 3
 NO_LAUNCH = 4
+INTERRUPTED = "interrupted"
+"""Why tests are untried that could be tried."""
 
 
 def register(app: typer.Typer) -> None:
@@ -104,19 +107,31 @@ def capture(
         except Interrupted as end:
             if end.by != signal.SIGINT:
                 raise
-            found = untried(found, "interrupted")  # what took the command minutes is kept
+            found = untried(found, INTERRUPTED)  # what took the command minutes is kept
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
     _write(found)
     alone = found.places.test if found.places != files else None
-    output.result(_as_json(found), f"{_as_text(found)}\n{_next(kernel, alone)}")
+    output.result(_as_json(found), f"{_as_text(found)}\n{_next(kernel, backend, found, alone)}")
 
 
-def _next(kernel: Path, alone: Path | None) -> str:
+def _next(kernel: Path, backend: Backend, found: CapturedTests, alone: Path | None) -> str:
     """What to do then; `alone` are tests that judge without the project's own."""
+    from agent.environment import probe
+
     tests = f" --tests {shlex.quote(os.path.relpath(alone))}" if alone else ""
-    return f"commit them, then: tile-agent run --kernel {shlex.quote(str(kernel))}{tests}"
+    run = f"tile-agent run --kernel {shlex.quote(str(kernel))}{tests}"
+    environment = probe()
+    options = () if environment.gpu else backend.without_gpu
+    test = os.path.relpath(found.places.test)
+    command = shlex.join(["python", "-m", "pytest", *options, test, "-k", "not test_perf"])
+    if found.untried:
+        mend = "" if found.untried == INTERRUPTED else "mend what the note tells, "
+        return f"not tried yet, no run can rest on them: {mend}run them: {command}; then: {run}"
+    if backend.lacks(environment):
+        return f"commit them, then, on a machine with a GPU: {run}; here: {command}"
+    return f"commit them, then: {run}"
 
 
 def _failing(
