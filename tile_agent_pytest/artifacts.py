@@ -29,7 +29,8 @@ The job is one JSON object:
 
 The answers, one JSON object a line:
 
-    {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...}
+    {"event": "missing", "what": "cuda-tile" | "tileiras" | "triton" | "pytest", "text": ...,
+     "place": the module's file where there is one that cannot be imported}
     {"event": "tools", "cuobjdump": path or null, "nvdisasm": ..., "tileirdisasm": ...}
     {"event": "tested", "launches": how many there were, with the "untried" configs of tuners of
      which the best alone were launched, "kernels": [name, ...] of all of them,
@@ -94,7 +95,8 @@ def main(job: Message) -> None:
         try:
             importlib.import_module(module)
         except ImportError as problem:
-            tell(event="missing", what=distribution, text=str(problem))
+            place = _place(module)
+            tell(event="missing", what=distribution, text=str(problem), place=place)
             return
     tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
     recorder = LaunchRecorder(job["kernel"])
@@ -124,6 +126,15 @@ def main(job: Message) -> None:
     known = set(map(id, told))
     left = [launch for launch in launches if id(launch) not in known]
     _compile_ahead(left[: job["ahead"]], len(told), job)
+
+
+def _place(module: str) -> str:
+    """The file of a module that there is and that cannot be imported; empty where there is none."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return ""
+    return (spec.origin or "") if spec else ""
 
 
 def _compile_ahead(launches: Sequence[RecordedLaunch], first: int, job: Message) -> None:

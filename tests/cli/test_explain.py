@@ -121,6 +121,18 @@ def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     assert "sm_90: kernel.py:10" in end.out
 
 
+@cutile
+def test_a_package_of_the_repository_that_hides_the_installed_one_is_named(tmp_path: Path) -> None:
+    """As in cuda-tile's own repository, where its extension is not built."""
+    own = {"src/cuda/tile/__init__.py": "from cuda.tile._cext import launch\n"}
+    repo = make_repo(tmp_path, own | {"src/kernel.py": CUTILE, "tests/test_kernel.py": TEST})
+    end = tile_agent(repo, "explain", "--kernel", "src/kernel.py", "--sm", "90")
+    assert end.code == ExitCode.USAGE
+    assert "cannot import cuda-tile: No module named 'cuda.tile._cext'; src/cuda/tile of" in end.err
+    assert "comes before the cuda-tile that is installed: name a copy of the kernel" in end.err
+    assert end.err.count("\n") == 1
+
+
 @triton
 @pytest.mark.parametrize(
     ("arguments", "said"),

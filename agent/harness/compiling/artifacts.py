@@ -30,7 +30,7 @@ from agent.evidence.model import (
     TimedWork,
 )
 from agent.harness.compiling.cutile import module_name, to_compile
-from agent.harness.compiling.needed import lacking
+from agent.harness.compiling.missing import check_missing
 from agent.harness.processes.collection_errors import fault_of_log, with_remedy
 from agent.harness.processes.results import read_launch
 from agent.harness.processes.script import NEWER, ScriptEnd, run_script, run_tool
@@ -163,7 +163,7 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
 
 def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) -> Evidence:
     """What a job's answers amount to, while its folder is still there. Raises as `collect`."""
-    _check_missing(ended, wanted)
+    check_missing(ended, wanted.python, checkout.root)
     tested = next((a for a in ended.answers if a["event"] == "tested"), None)
     if tested is None:
         raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
@@ -250,15 +250,6 @@ def _told(signature: Signature) -> dict[str, str]:
                 told = f"list of {p.ndim}-dimensional {p.dtype}"
         texts[p.name] = f"{told} ({p.why})" if p.why else told
     return texts
-
-
-def _check_missing(ended: ScriptEnd, wanted: Wanted) -> None:
-    missing = [a["what"] for a in ended.answers if a["event"] == "missing"]
-    for answer in ended.answers:
-        if answer["event"] == "tools":
-            missing += [name for name in ("cuobjdump", "nvdisasm") if answer[name] is None]
-    if missing:
-        raise UsageError(lacking(wanted.python, missing[0]))
 
 
 def _failures(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> tuple[str, ...]:

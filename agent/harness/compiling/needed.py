@@ -21,6 +21,11 @@ _NEEDED = {
 }
 
 
+def installing(python: str, name: str) -> str:
+    """The command that installs a package or a tool for an interpreter."""
+    return f"{python} -m pip install {_NEEDED[name]}"
+
+
 def lacking(python: str, name: str) -> str:
     """That an interpreter has no such package or tool, with the mend."""
-    return f"{python} has no {name}: {python} -m pip install {_NEEDED[name]}"
+    return f"{python} has no {name}: {installing(python, name)}"
