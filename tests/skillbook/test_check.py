@@ -128,3 +128,11 @@ def test_the_skills_that_ship_hold() -> None:
     assert {Path(f).name for f in done.json["skills"]} == {
         p.parent.name for p in SHIPPED.glob("*/SKILL.md")
     }
+
+
+@pytest.mark.parametrize("skill", ["optimize-cutile-kernel", "optimize-triton-kernel"])
+def test_a_skill_names_what_makes_tests_and_what_hands_a_run_over(skill: str) -> None:
+    text = (SHIPPED / skill / "SKILL.md").read_text(encoding="utf-8")
+    for named in ("tile-agent capture", "--capture", "tile-agent finalize", "tile-agent report"):
+        assert named in text
+    assert "`resumed` true" in text and "`unjudged`" in text
