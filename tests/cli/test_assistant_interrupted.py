@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def test_a_run_without_a_baseline_is_taken_back_by_finish(interrupted: Path) -> 
     assert refs == []
     end = tile_agent(interrupted, *BEGIN, "--branch", "yours", "--tests", ANOTHER_TEST)
     assert (end.code, end.json["branch"]) == (0, "yours"), end.err
+
+
+def test_a_begin_that_captured_is_known_by_its_command(tmp_path: Path) -> None:
+    use = "import torch\nfrom double import double\ndouble(torch.ones(1000))\n"
+    repo = make_repo(tmp_path, {"double.py": KERNEL, "use.py": use})
+    command = shlex.join([sys.executable, "use.py"])
+    begun = tile_agent(repo, *BEGIN, "--capture", command)
+    assert begun.code == 0, begun.err
+    assert "--capture differs" in refused(tile_agent(repo, *BEGIN, "--capture", "python other.py"))
+    again = tile_agent(repo, *BEGIN, "--capture", command)
+    assert (again.code, again.json["run"]) == (0, begun.json["run"]), again.err
 
 
 def test_a_run_that_the_playbook_leads_when_it_is_interrupted_can_be_ended(tmp_path: Path) -> None:
