@@ -13,7 +13,7 @@ from mcp import Client
 from typer.main import get_command
 
 from agent.cli.main import app
-from agent.cli.run_parameters import COLUMNS, asking, rows
+from agent.cli.run_parameters import COLUMNS, asking, asking_which, rows
 from agent.options import (
     ASSISTANT,
     COMMAND,
@@ -52,7 +52,10 @@ def asked(*words: str, led: bool = False) -> Request:
     """What a command line asks for."""
     seen: list[Request] = []
     program = typer.Typer()
-    program.command()(asking(lambda request, _yes: seen.append(request), led=led))
+    if led:
+        program.command()(asking_which(lambda request, _yes, _given: seen.append(request)))
+    else:
+        program.command()(asking(lambda request, _yes: seen.append(request)))
     program(["--kernel", "k.py", *words], standalone_mode=False)
     return seen[0]
 

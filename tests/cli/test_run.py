@@ -311,7 +311,9 @@ def test_doctor_asks_another_interpreter(tmp_path: Path) -> None:
     own = Path(sys.executable)
     spelled_otherwise = own.parent / ".." / own.parent.name / own.name
     end = tile_agent(tmp_path, "doctor", "--json", "--python", str(spelled_otherwise))
-    assert end.json == tile_agent(tmp_path, "doctor", "--json").json
+    found, usual = end.json, tile_agent(tmp_path, "doctor", "--json").json
+    assert all(Path(told.pop("executable")).is_file() for told in (found, usual))
+    assert found == usual
     end = tile_agent(tmp_path, "doctor", "--python", "/bin/false")
     assert end.code == ExitCode.USAGE
     assert "name another interpreter with --python" in end.err

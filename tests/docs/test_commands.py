@@ -74,7 +74,8 @@ def test_a_call_in_the_text_names_a_command_and_options_of_its() -> None:
         for call in filter(is_call, spans(path)):
             if words(call)[0] in root().commands:
                 command, given = group_or_leaf(call)
-                named = {word for word in given if word.startswith("-")}
+                own = given[: given.index("--")] if "--" in given else given  # of the command
+                named = {word for word in own if word.startswith("-")}
                 assert named <= options(command), f"{name(path)}: {call}"
             else:
                 assert words(call)[0] in options(root()), f"{name(path)}: {call}"

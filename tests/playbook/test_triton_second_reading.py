@@ -12,7 +12,7 @@ from agent.launches import ObservedLaunch
 from agent.playbook.triton.second_reading import SecondReading
 from agent.syntax import Source
 
-BACKWARDS = {"last_pass": "backwards", "policies": "none"}
+BACKWARDS = {"last_pass": "backwards", "policies": "as written"}
 ENTRY = SecondReading()
 SCALED = ENTRY.before
 LAST = "        tl.store(y_ptr + row * stride + cols, x / scale, mask=cols < n_cols)\n"

@@ -37,7 +37,7 @@ from agent.rewriting.triton.edits import Edit, free_name, giving
 from agent.syntax import Source, argument, descendants, keyword
 
 BACKWARDS, FORWARDS = "backwards", "forwards"
-LOADS, ALL, NONE = "loads", "loads and stores", "none"
+LOADS, ALL, NONE = "loads", "loads and stores", "as written"
 POLICY = "eviction_policy"
 COMMENT = "# From the end of the row: what was read last may still be in the cache."
 
