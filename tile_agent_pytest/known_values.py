@@ -63,8 +63,11 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) 
     except Exception:
         _forget(_written(name, args, kwargs))
         return
+    theirs = {_storage(tensor) for tensor in given if not tensor.is_meta}
     for one, twin in zip(_results(made), _results(found), strict=False):
         if one.is_meta and one.shape == twin.shape and one.dtype == twin.dtype:
+            if _storage(twin) in theirs:  # where it is on the CPU already, torch makes no copy
+                twin = twin.clone()
             setattr(one, _TWIN, twin)
             if name in _FILLING:
                 setattr(_base(twin), _FILLED, True)
@@ -127,6 +130,14 @@ def _written(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterat
     in_place = in_place or (name.startswith("__i") and name not in ("__invert__", "__index__"))
     yield from _tensors(args[:1] if in_place else ())
     yield from _tensors((kwargs.get("out"),))
+
+
+def _storage(tensor: torch.Tensor) -> int | None:
+    """Where its elements begin; None of one that is not made of rows of them, as a sparse one."""
+    try:
+        return int(tensor.untyped_storage().data_ptr())
+    except (NotImplementedError, RuntimeError):
+        return None
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:

@@ -132,7 +132,9 @@ def test_elements_are_known_of_small_integers_that_the_test_makes() -> None:
     assert x[torch.nonzero(counted == 0).flatten()].shape == (2, 2**20)
     on_cpu = torch.zeros(3, dtype=torch.int64)
     on_cpu.add_(1)  # is computed once
-    assert on_cpu.tolist() == [1, 1, 1]
+    on_gpu = on_cpu.to("cuda")
+    on_gpu.add_(1)
+    assert (on_cpu.tolist(), on_gpu.tolist()) == ([1, 1, 1], [2, 2, 2])
 
 
 def test_elements_are_not_known_of_what_a_kernel_or_a_large_tensor_may_have_written() -> None:
