@@ -42,7 +42,8 @@ def changed(old: str, new: str, text: str = SCALED) -> str:
     return text.replace(old, new)
 
 
-IN_PLACE = changed("y = torch.empty_like(x)", "y = x")
+IN_PLACE = changed("y = torch.empty_like(x)", "y = x", changed("tl.store(y_ptr", "tl.store(x_ptr"))
+BY_TWO = changed("y = torch.empty_like(x)", "y = x")
 BRANCHES = changed(
     LAST,
     """\
@@ -143,7 +144,15 @@ def test_every_variant_keeps_the_numbers(tmp_path: Path) -> None:
         (changed(LAST, LAST + "        tl.store(y_ptr + row, start)\n"), "is not shown"),
         (changed(LAST, LAST.replace("+ cols", "+ cols // 2")), "is not shown"),
         (changed(LAST, LAST.replace("+ cols", "+ start")), "is not shown"),
-        (changed(LAST, LAST.replace("stride + cols", "stride + cols + 1"), IN_PLACE), "may read"),
+        (changed("stride + cols, x / ", "stride + cols + 1, x / ", IN_PLACE), "may read"),
+        (BY_TWO, "may read"),
+        (BY_TWO.replace("(x, y, ", "(x[1:], y, "), "may read"),
+        (changed("+ cols, x /", "+ cols + tl.arange(0, BLOCK), x /"), "is not shown"),
+        (changed("+ cols, x /", "+ cols * stride, x /"), "is not shown"),
+        (
+            changed("        tl.store(y", "        y_ptr = x_ptr + 1\n        tl.store(y"),
+            "not known",
+        ),
         (
             changed(LAST, LAST + "        tl.store(y_ptr + row * stride + cols + BLOCK, x)\n"),
             "may write",
@@ -179,6 +188,39 @@ def test_blocks_that_depend_on_their_order_stay(text: str, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         backwards(text)
     assert "evict_last" in ENTRY.apply(subject(text), ENTRY.sweep[1])  # hints change nothing
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "in tl.range(0, n_cols, step=BLOCK)",
+        "in tl.range(0, arg2=n_cols)",
+        "in range(0, tl.atomic_add(y_ptr, 8), BLOCK)",
+        "in range(0, tl.load(x_ptr), BLOCK)",
+    ],
+)
+def test_how_far_a_loop_goes_is_to_be_seen(loop: str) -> None:
+    """And to be the same each time that it is asked for."""
+    with pytest.raises(NotApplicable):
+        backwards(changed("in range(0, n_cols, BLOCK)", loop))
+
+
+def test_a_loop_whose_number_has_the_name_of_its_end_stays() -> None:
+    loop = "for start in range(0, n_cols, BLOCK):\n        cols = start"
+    with pytest.raises(NotApplicable, match="how far it goes"):
+        backwards(changed(loop, loop.replace("start", "n_cols")))
+
+
+def test_another_condition_that_is_spelled_like_the_opposite_says_nothing() -> None:
+    text = changed("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, A: tl.constexpr, B: tl.constexpr)")
+    line = LAST.replace("x / scale", "half / scale")
+    text = text.replace(
+        LAST,
+        "        if A or B:\n            other = 1.0\n        else:\n            half = x / 2\n"
+        f"        if not A or B:\n    {line}        half = x\n",
+    )
+    with pytest.raises(NotApplicable, match="from round to round"):
+        backwards(text)
 
 
 def test_what_all_programs_read_is_no_row() -> None:

@@ -11,8 +11,17 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.reaching_definitions import value_of
+from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import RANGES
 from agent.syntax import Source, assigned, children, descendants, positional
+
+OPTIONS = frozenset(
+    {
+        *("num_stages", "loop_unroll_factor", "flatten", "warp_specialize", "disable_licm"),
+        "disallow_acc_multi_buffer",
+    }
+)
+"""What `tl.range` takes by name and what does not say how far it goes."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +42,28 @@ def counting(source: Source, loop: cst.For) -> Counting | None:
     if not (isinstance(call, cst.Call) and source.name(call.func) in RANGES):
         return None
     given = positional(call)
-    if not isinstance(loop.target, cst.Name) or not given or loop.orelse is not None:
+    named = {arg.keyword.value if arg.keyword else arg.star for arg in call.args[len(given) :]}
+    if not isinstance(loop.target, cst.Name) or not given or loop.orelse or named - OPTIONS:
         return None
     begin = source.code(value_of(source, given[0])) if len(given) > 1 else "0"
     if begin != "0":
         return None
     bound, step = given[min(len(given), 2) - 1], given[2] if len(given) == 3 else None
+    if not all(_is_again(source, part) for part in (bound, step) if part is not None):
+        return None
     return Counting(loop, loop.target.value, bound, step)
+
+
+def _is_again(source: Source, part: cst.BaseExpression) -> bool:
+    """Whether an expression gives the same each time: names, numbers, sums, products, `cdiv`."""
+    match part:
+        case cst.Name() | cst.Integer():
+            return True
+        case cst.BinaryOperation():
+            return _is_again(source, part.left) and _is_again(source, part.right)
+        case cst.Call() if source.name(part.func) in TRITON.cdivs:
+            return all(_is_again(source, arg.value) for arg in part.args)
+    return False
 
 
 def names_bound_in(body: cst.CSTNode) -> set[str]:

@@ -54,7 +54,8 @@ def check_free(source: Source, kernel: Kernel, counted: Counting) -> None:
                 f"`{source.code(call.func)}` at line {source.line(call)} may do more"
             )
     names = names_bound_in(loop.body)
-    if counted.name in names or any(n.value in names for n in descendants(loop.iter, cst.Name)):
+    bounds = {name.value for name in descendants(loop.iter, cst.Name)}
+    if counted.name in names or bounds & (names | {counted.name}):
         raise NotApplicable(f"the loop at line {line} changes how far it goes")
     _HandedOn(source, loop, names | {counted.name}).check()
     check_memory(source, kernel, counted)
@@ -141,9 +142,9 @@ class _HandedOn:
         """A condition and its negation, as texts."""
         if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
             inner = self.source.code(test.expression)
-            return f"not {inner}", inner
+            return f"not ({inner})", inner
         code = self.source.code(test)
-        return code, f"not {code}"
+        return code, f"not ({code})"
 
     def _small(self, small: cst.CSTNode, known: set[str]) -> set[str]:
         match small:

@@ -17,8 +17,8 @@ from agent.analysis.triton.aliasing import may_share
 from agent.analysis.triton.counting_loops import Counting, depends
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar, span_of
-from agent.analysis.triton.pointers import root
-from agent.syntax import Source, argument, descendants
+from agent.analysis.triton.pointers import by_program, names_by_program, root
+from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
 
@@ -31,18 +31,23 @@ class _Address:
     """The run of elements that only this round has; None where others may have some of them."""
     others: tuple[str, ...]
     """What else is added up, the same in each round."""
+    by_program: bool
+    """Whether it is another one in each program."""
 
     def is_apart(self, other: _Address) -> bool:
-        """Whether it is another round's only where the other address is, in the same memory.
+        """Whether it is another round's only where the other address is, in the same memory."""
+        same = (self.base, self.block, self.others) == (other.base, other.block, other.others)
+        return same and self.block is not None
 
-        Of two parameters strides may have two names; a shift by a number is seen.
-        """
-        if self.block is None or self.block != other.block:
-            return False
-        if self.base == other.base:
-            return self.others == other.others
-        ours, theirs = ([o for o in a.others if o.isdecimal()] for a in (self, other))
-        return ours == theirs
+
+def _collide(source: Source, kernel: Kernel, one: _Address, written: _Address) -> bool:
+    """Whether a round may touch by one address what another round writes.
+
+    What all programs read and one of them writes is another value whatever the order of rounds.
+    """
+    if one.is_apart(written) or (written.by_program and not one.by_program):
+        return False
+    return not kernel.launches or may_share(source, kernel, one.base, written.base)
 
 
 def check_memory(source: Source, kernel: Kernel, counted: Counting) -> None:
@@ -57,7 +62,7 @@ def check_memory(source: Source, kernel: Kernel, counted: Counting) -> None:
                 f"that each round writes other elements at line {line} is not shown"
             )
         for other in written:
-            if not address.is_apart(other) and may_share(source, kernel, address.base, other.base):
+            if _collide(source, kernel, address, other):
                 line = source.line(store)
                 raise NotApplicable(f"a round may write at line {line} what another one writes")
         written.append(address)
@@ -65,14 +70,14 @@ def check_memory(source: Source, kernel: Kernel, counted: Counting) -> None:
     for load in TRITON.find(source, body, (LOAD,)):
         address = _address(source, kernel, counted, load)
         for earlier, base in before:
-            if base is None or may_share(source, kernel, address.base, base):
+            if base is None or not kernel.launches or may_share(source, kernel, address.base, base):
                 line = source.line(load)
                 raise NotApplicable(
                     f"line {line} may read what line {source.line(earlier)} has just written, and "
                     "other threads than those that read it"
                 )
         for other in written:
-            if not address.is_apart(other) and may_share(source, kernel, address.base, other.base):
+            if _collide(source, kernel, address, other):
                 line = source.line(load)
                 raise NotApplicable(f"a round may read at line {line} what another one writes")
 
@@ -111,7 +116,7 @@ def _leaves(source: Source, node: cst.CSTNode, loop: cst.For) -> bool:
 
 def _address(source: Source, kernel: Kernel, counted: Counting, access: cst.Call) -> _Address:
     pointer = argument(access, 0, "pointer")
-    base = root(source, kernel, pointer) if pointer is not None else None
+    base = _base(source, kernel, pointer) if pointer is not None else None
     if pointer is None or base is None:
         raise NotApplicable(f"the base of line {source.line(access)} is not known")
     blocks: list[str | None] = []
@@ -119,11 +124,30 @@ def _address(source: Source, kernel: Kernel, counted: Counting, access: cst.Call
     for term in _terms(source, base, pointer):
         if (block := _block_of(source, counted, term)) is not None:
             blocks.append(block)
-        elif depends(counted, term):
+        elif depends(counted, term) or not is_scalar(source, term):
             blocks += [None, None]
         else:
             others.append(source.code(term))
-    return _Address(base, blocks[0] if len(blocks) == 1 else None, tuple(sorted(others)))
+    block = blocks[0] if len(blocks) == 1 else None
+    mine = by_program(source, pointer, names_by_program(kernel, source))
+    return _Address(base, block, tuple(sorted(others)), mine)
+
+
+def _base(source: Source, kernel: Kernel, pointer: cst.BaseExpression) -> str | None:
+    """The parameter that an address begins at; None where another may have taken its place."""
+    base = root(source, kernel, pointer)
+    names = {n.value for t, _ in assigned(kernel.function.node.body)
+             for n in descendants(t, cst.Name)}  # fmt: skip
+    moved = {n.value for step in descendants(kernel.function.node.body, cst.AugAssign)
+             for n in descendants(step.target, cst.Name)}  # fmt: skip
+    for name in descendants(pointer, cst.Name):
+        found = name.value in names and definition(source, name.value, name)
+        if found is None and name.value not in moved:
+            return None
+    plain = [v for t, v in assigned(kernel.function.node.body)
+             if isinstance(t, cst.Name) and t.value == base]  # fmt: skip
+    steps = {step.value for step in descendants(kernel.function.node.body, cst.AugAssign)}
+    return base if all(value in steps for value in plain) else None
 
 
 def _terms(
@@ -147,18 +171,9 @@ def _mentions(expression: cst.CSTNode, name: str) -> bool:
 def _block_of(source: Source, counted: Counting, term: cst.BaseExpression) -> str | None:
     """The run of elements of a round, as a text that is the same for the same run.
 
-    It begins at the loop's variable, which counts by the run's length, or at that many times it.
+    It begins at the loop's variable, which counts by the run's length, or at that many times it,
+    and its elements are neighbours.
     """
-    behind = value_of(source, term)
-    stride = ""
-    if isinstance(behind, cst.BinaryOperation) and isinstance(behind.operator, cst.Multiply):
-        sides = ((behind.left, behind.right), (behind.right, behind.left))
-        for run, factor in sides:
-            if span_of(source, run) is not None and is_scalar(source, factor):
-                if depends(counted, factor):
-                    return None
-                term, stride = run, f" * {source.code(factor)}"
-                break
     span = span_of(source, term)
     if span is None:
         return None
@@ -166,7 +181,7 @@ def _block_of(source: Source, counted: Counting, term: cst.BaseExpression) -> st
     if len(own) != 1 or not _is_start(source, counted, own[0], span.extent):
         return None
     others = sorted(source.code(start) for start in span.starts if start is not own[0])
-    return f"{' + '.join([*others, span.extent])} along {span.axis}{stride}"
+    return f"{' + '.join([*others, span.extent])} along {span.axis}"
 
 
 def _is_start(source: Source, counted: Counting, start: cst.BaseExpression, extent: str) -> bool:
