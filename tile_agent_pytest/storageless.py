@@ -17,7 +17,7 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tile_agent_pytest.known_values import READING, follow, of_twins, twin_of
+from tile_agent_pytest.known_values import READING, follow, forget_all, of_twins, twin_of
 
 ALIGNMENT_BYTES = 256
 """Of every allocation, as PyTorch's CUDA allocator aligns them at least."""
@@ -41,6 +41,7 @@ def storageless(sm: int) -> Iterator[None]:
                 torch._library.triton, "is_wrap_triton_enabled", _not_so, create=True
             )
             stack.enter_context(traced)
+        stack.callback(forget_all)
         stack.enter_context(_OnMeta())
         yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -156,6 +157,44 @@ def test_elements_are_not_known_of_what_a_kernel_or_a_large_tensor_may_have_writ
     given[0] = x.argmax()
     with pytest.raises(RuntimeError):
         given.tolist()
+
+
+def test_an_unknown_write_is_seen_through_every_other_name_of_the_memory() -> None:
+    unknown = torch.randn(2**21, device="cuda")[:6].to(torch.int64)
+    for written in (
+        lambda a: a.detach().add_(unknown),
+        lambda a: a.data.copy_(unknown),
+        lambda a: a[:3].add_(unknown[:3]),
+        lambda a: torch.ops.aten.add_.Tensor(a, unknown),
+        lambda a: setattr(a, "data", unknown),
+    ):
+        a = torch.arange(6, device="cuda")
+        assert a.tolist() == [0, 1, 2, 3, 4, 5]
+        written(a)
+        with pytest.raises(RuntimeError):
+            a.tolist()
+    for counter in (torch.tensor([0], device="cuda"), torch.zeros(3, dtype=torch.int64).cuda()):
+        launched([counter.detach()])
+        with pytest.raises(RuntimeError):
+            counter.tolist()
+
+
+def test_nothing_of_the_callers_changes() -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(6)
+    made = torch.as_tensor(array, device="cuda")
+    made.add_(1)
+    array[:] = 0
+    assert made.tolist() == [1, 2, 3, 4, 5, 6]
+    torch.manual_seed(0)
+    torch.randint(0, 9, (3,), device="cuda")
+    drawn = torch.rand(2)
+    torch.manual_seed(0)
+    assert torch.equal(drawn, torch.rand(2))
+    on_cpu = torch.arange(3)
+    with contextlib.suppress(RuntimeError):
+        on_cpu.add_(torch.tensor(1, device="cuda"))
+    assert on_cpu.tolist() == [0, 1, 2]
 
 
 def test_a_projects_operator_is_called_once() -> None:
