@@ -146,6 +146,16 @@ def test_every_variant_keeps_the_numbers(tmp_path: Path) -> None:
         (changed(LAST, LAST.replace("+ cols", "+ start")), "is not shown"),
         (changed("stride + cols, x / ", "stride + cols + 1, x / ", IN_PLACE), "may read"),
         (BY_TWO, "may read"),
+        (
+            changed(
+                "+ cols, x / scale",
+                "+ cols, x / scale + tl.load(p + cols, mask=cols < n_cols)",
+                changed(
+                    "    scale = ", "    p = x_ptr\n    p = y_ptr + row * stride + 1\n    scale = "
+                ),
+            ),
+            "may read",
+        ),
         (BY_TWO.replace("(x, y, ", "(x[1:], y, "), "may read"),
         (changed("+ cols, x /", "+ cols + tl.arange(0, BLOCK), x /"), "is not shown"),
         (changed("+ cols, x /", "+ cols * stride, x /"), "is not shown"),

@@ -34,6 +34,8 @@ VIEWING = frozenset(
 """Methods whose result lies in the same memory in any case."""
 PERHAPS_VIEWING = frozenset({"contiguous", "flatten", "reshape", "select", "narrow"})
 """Methods whose result may be a copy, or only a part of it: of new memory, new memory still."""
+HOLDING = frozenset({"append", "extend", "insert", "setdefault", "update"})
+"""Methods that make what holds tensors hold another one."""
 VIEWS = frozenset({"H", "T", "data", "mH", "mT"})
 
 
@@ -118,7 +120,7 @@ def _assigned_in(launch: Launch) -> Iterator[tuple[cst.CSTNode, cst.BaseExpressi
     yield from assigned(body)
     yield from ((walrus.target, walrus.value) for walrus in descendants(body, cst.NamedExpr))
     for call in descendants(body, cst.Call):  # `tensors.append(y)` makes a list hold it
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value == "append":
+        if isinstance(call.func, cst.Attribute) and call.func.attr.value in HOLDING:
             yield from ((call.func.value, arg.value) for arg in call.args)
 
 

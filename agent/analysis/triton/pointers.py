@@ -21,7 +21,7 @@ def root(source: Source, kernel: Kernel, address: cst.BaseExpression) -> str | N
         if isinstance(target, cst.Name):
             first.setdefault(target.value, value)
     for _ in range(1 + len(first)):
-        address = _leftmost(source, address)
+        address = leftmost(source, address)
         if not isinstance(address, cst.Name):
             return None
         if address.value in parameters:
@@ -55,7 +55,7 @@ def spelling(source: Source, call: cst.Call) -> str | None:
     return None
 
 
-def _leftmost(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:
+def leftmost(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:
     """Down the left of sums, through `tl.multiple_of` and the like, and methods as `.to()`."""
     while True:
         if isinstance(expression, cst.BinaryOperation):

@@ -17,7 +17,7 @@ from agent.analysis.triton.aliasing import may_share
 from agent.analysis.triton.counting_loops import Counting, depends
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar, span_of
-from agent.analysis.triton.pointers import by_program, names_by_program, root
+from agent.analysis.triton.pointers import by_program, leftmost, names_by_program
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
@@ -95,7 +95,7 @@ def _written_before(
         if (place.line, place.column) > (start.line, start.column) or _leaves(source, store, loop):
             continue
         pointer = argument(store, 0, "pointer")
-        yield store, root(source, kernel, pointer) if pointer is not None else None
+        yield store, _base(source, kernel, pointer) if pointer is not None else None
 
 
 def _leaves(source: Source, node: cst.CSTNode, loop: cst.For) -> bool:
@@ -135,18 +135,23 @@ def _address(source: Source, kernel: Kernel, counted: Counting, access: cst.Call
 
 def _base(source: Source, kernel: Kernel, pointer: cst.BaseExpression) -> str | None:
     """The parameter that an address begins at; None where another may have taken its place."""
-    base = root(source, kernel, pointer)
-    names = {n.value for t, _ in assigned(kernel.function.node.body)
-             for n in descendants(t, cst.Name)}  # fmt: skip
-    moved = {n.value for step in descendants(kernel.function.node.body, cst.AugAssign)
-             for n in descendants(step.target, cst.Name)}  # fmt: skip
-    for name in descendants(pointer, cst.Name):
-        found = name.value in names and definition(source, name.value, name)
-        if found is None and name.value not in moved:
+    body = kernel.function.node.body
+    parameters = {p.name.value for p in kernel.function.parameters}
+    for _ in range(1 + len(list(assigned(body)))):
+        pointer = leftmost(source, pointer)
+        if not isinstance(pointer, cst.Name):
             return None
-    plain = [v for t, v in assigned(kernel.function.node.body)
-             if isinstance(t, cst.Name) and t.value == base]  # fmt: skip
-    steps = {step.value for step in descendants(kernel.function.node.body, cst.AugAssign)}
+        if pointer.value in parameters:
+            break
+        found = definition(source, pointer.value, pointer)
+        if found is None or found.value is None or found.index is not None:
+            return None
+        pointer = found.value
+    else:
+        return None
+    base = pointer.value
+    steps = {step.value for step in descendants(body, cst.AugAssign)}
+    plain = [v for t, v in assigned(body) if isinstance(t, cst.Name) and t.value == base]
     return base if all(value in steps for value in plain) else None
 
 
