@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import is_no_variable
 from agent.proposers.interface import Outline
 from agent.syntax import Source, descendants
 
@@ -41,12 +42,5 @@ def _read(source: Source, function: cst.FunctionDef) -> set[str]:
     return {
         name.value
         for name in descendants(function.body, cst.Name)
-        if name not in targets and not _names_something_else(source, name)
+        if name not in targets and not is_no_variable(source, name)
     }
-
-
-def _names_something_else(source: Source, name: cst.Name) -> bool:
-    around = next(iter(source.ancestors(name)), None)
-    return (isinstance(around, cst.Arg) and around.keyword is name) or (
-        isinstance(around, cst.Attribute) and around.attr is name
-    )

@@ -400,6 +400,20 @@ def test_a_command_may_be_ended_with_what_it_has_called_until_then(repo: Path) -
         subprocess.run(["pgrep", "-f", "endless.py"], check=True, stdout=subprocess.DEVNULL)
 
 
+def capturing_until(repo: Path, script: str, file: str) -> subprocess.Popen[str]:
+    """A capture of a script as a terminal runs it, which has got as far as a file is there."""
+    command = [PYTHON, "-m", "agent", "capture", "--kernel", KERNEL, "--json", "--"]
+    running = subprocess.Popen(
+        [*command, PYTHON, script], cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        start_new_session=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not (repo / file).exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    return running
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "kill"])
 def test_a_capture_that_is_interrupted_keeps_what_was_called(
@@ -408,15 +422,7 @@ def test_a_capture_that_is_interrupted_keeps_what_was_called(
     """Where nobody knows how long it would take; nothing is left of the command. Who is killed by
     others has not asked for tests."""
     write(repo, {"unending.py": "import use\nopen('called', 'w')\nwhile True:\n    pass\n"})
-    command = [PYTHON, "-m", "agent", "capture", "--kernel", KERNEL, "--json", "--"]
-    running = subprocess.Popen(
-        [*command, PYTHON, "unending.py"], cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        start_new_session=True,
-    )  # fmt: skip
-    until = time.monotonic() + 60
-    while not (repo / "called").exists() and time.monotonic() < until:
-        time.sleep(0.1)
+    running = capturing_until(repo, "unending.py", "called")
     if number == signal.SIGTERM:
         running.send_signal(number)
         out, err = running.communicate(timeout=120)
@@ -438,15 +444,7 @@ def test_calls_are_kept_where_the_trying_is_interrupted(repo: Path) -> None:
     """It may hang, where the command took minutes."""
     hangs = "import time\nopen('tried', 'w')\ntime.sleep(100)\n"
     write(repo, {"tests/conftest.py": hangs})
-    command = [PYTHON, "-m", "agent", "capture", "--kernel", KERNEL, "--json", "--"]
-    running = subprocess.Popen(
-        [*command, PYTHON, "use.py"], cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        start_new_session=True,
-    )  # fmt: skip
-    until = time.monotonic() + 60
-    while not (repo / "tried").exists() and time.monotonic() < until:
-        time.sleep(0.1)
+    running = capturing_until(repo, "use.py", "tried")
     os.killpg(running.pid, signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 0, err

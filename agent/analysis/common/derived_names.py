@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import libcst as cst
 
-from agent.syntax import assigned, descendants
+from agent.syntax import Source, assigned, descendants
 
 
 def derived_names(
@@ -56,3 +56,11 @@ def reaches(
                 seen.add(each.value)
                 todo += [other for n, other in written if n == each.value]
     return False
+
+
+def is_no_variable(source: Source, name: cst.Name) -> bool:
+    """Whether a name is that of an attribute or of a keyword."""
+    around = next(iter(source.ancestors(name)), None)
+    return (isinstance(around, cst.Attribute) and around.attr is name) or (
+        isinstance(around, cst.Arg) and around.keyword is name
+    )

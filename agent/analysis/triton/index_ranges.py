@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import (
     Definition,
@@ -91,7 +92,7 @@ def _is_scalar(source: Source, expression: cst.CSTNode, seen: frozenset[str]) ->
         if TRITON.called(source, call) in tiles or source.function_of(call.func) is not None:
             return False
     for name in descendants(expression, cst.Name):
-        if name.value in seen or _is_no_variable(source, name) or source.name(name) == TL[:-1]:
+        if name.value in seen or is_no_variable(source, name) or source.name(name) == TL[:-1]:
             continue
         found = definition(source, name.value, name)
         values = _values(found) if found is not None else list(_all_values(source, name))
@@ -132,7 +133,7 @@ def _own_parts(
 def holds_at(source: Source, expression: cst.BaseExpression, place: cst.CSTNode) -> bool:
     """Whether an expression written at another place of the kernel has the same value there."""
     return all(
-        _is_no_variable(source, name)
+        is_no_variable(source, name)
         or (
             name.value not in resized(source)
             and (is_unchanged(source, name.value, name, place) or _belongs_to_module(source, name))
@@ -243,18 +244,10 @@ def _is_counter(found: Definition) -> bool:
 
 def _belongs_to_module(source: Source, name: cst.Name) -> bool:
     """Whether a name is an attribute, a keyword, a built-in function or of the module's level."""
-    if _is_no_variable(source, name):
+    if is_no_variable(source, name):
         return True
     assignments = source.assignments(name)
     return all(isinstance(a.scope.globals, type(a.scope)) for a in assignments)
-
-
-def _is_no_variable(source: Source, name: cst.Name) -> bool:
-    """Whether a name is that of an attribute or of a keyword."""
-    around = next(source.ancestors(name))
-    return (isinstance(around, cst.Attribute) and around.attr is name) or (
-        isinstance(around, cst.Arg) and around.keyword is name
-    )
 
 
 # --- how far a start can get --------------------------------------------------------------------

@@ -4,7 +4,7 @@ When: a Triton kernel without `tl.dot` that passes over the same row twice or mo
     a cross entropy does: `for start in range(0, n_cols, BLOCK)`, each time from the same addresses.
 Do: walk the last pass from the end of the row, which was read last and is still there; or have the
     caches keep what is read again (`evict_last`) before what is not (`evict_first`); or both. The
-    number is turned round where it is used: a range with a negative step loads a third slower.
+    number is turned round where it is used: with a negative step it took up to 1.6 times as long.
 Risk: none to results: the pass hands nothing on from block to block, and writes its own elements.
 Source: of the rows that are worked on at once the cache holds a part. From front to back it has
     dropped each block by the time it is read again; from the back, that part is found: FlagGems'
@@ -21,6 +21,7 @@ from typing import ClassVar
 
 import libcst as cst
 
+from agent.analysis.common.derived_names import is_no_variable
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -50,7 +51,7 @@ class SecondReading(OfEachKernel):
     backend = "triton"
     family = "reuse"
     priority: ClassVar = {KernelClass.MEMORY: 12, KernelClass.BALANCED: 24, KernelClass.COMPUTE: 70}
-    expected = "up to a third, where the rows that are worked on at once are more than the L2 cache"
+    expected = "14 to 17 % of a cross entropy whose rows exceed the L2 cache, by hand on an H100"
     hypothesis = "The last pass finds in the cache what the pass before it read last."
     idle_in_interpreter = "Triton's interpreter has no cache"
     example: ClassVar[Params] = {"last_pass": BACKWARDS, "policies": ALL}
@@ -271,14 +272,7 @@ def _backwards(source: Source, last: Counting) -> dict[cst.CSTNode, Edit]:
     edits: dict[cst.CSTNode, Edit] = {
         each: lambda _: cst.Name(name)
         for each in descendants(last.loop.body, cst.Name)
-        if each.value == last.name and not _is_keyword(source, each)
+        if each.value == last.name and not is_no_variable(source, each)
     }
     edits[last.loop.body] = lambda body: body.with_changes(body=[line, *body.body])
     return edits
-
-
-def _is_keyword(source: Source, name: cst.Name) -> bool:
-    around = next(iter(source.ancestors(name)), None)
-    return (isinstance(around, cst.Arg) and around.keyword is name) or (
-        isinstance(around, cst.Attribute) and around.attr is name
-    )
