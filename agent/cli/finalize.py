@@ -23,7 +23,10 @@ PULL_REQUEST = "pull_request.md"
 def register(app: typer.Typer) -> None:
     """Add the command."""
     calls = examples(
-        "finalize", "finalize --onto main --branch faster-softmax", "finalize --measure --apply"
+        "finalize",
+        "finalize --onto main --branch faster-softmax",
+        "finalize --without 3",
+        "finalize --measure --apply",
     )
     app.command(epilog=calls)(finalize)
 
@@ -42,6 +45,14 @@ def finalize(
     onto: Annotated[
         str | None,
         typer.Option(help="Replay on this branch or commit; on what is checked out if left out."),
+    ] = None,
+    without: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--without",
+            metavar="<iteration>",
+            help="Leave out the step of this iteration, whatever it gained; may be given again.",
+        ),
     ] = None,
     keep_all: Annotated[
         bool, typer.Option("--keep-all", help="Leave no step out that contributes nothing.")
@@ -89,7 +100,7 @@ def finalize(
     repository = Repository.open(Path.cwd())
     name = chosen_run(repository, run_id)
     events = [line.event for line in begun(repository, name)]
-    wish = Wish(branch, onto, keep_all, measure, apply)
+    wish = Wish(branch, onto, tuple(without or ()), keep_all, measure, apply)
     try:
         found = made(repository, events, wish, output.progress, output.without_secrets)
     except FinalTestsFailed as problem:

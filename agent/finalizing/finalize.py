@@ -37,6 +37,8 @@ class Wish:
 
     branch: str | None = None
     onto: str | None = None
+    without: tuple[int, ...] = ()
+    """Iterations whose steps are left out, whatever they gained."""
     keep_all: bool = False
     measure: bool = False
     apply: bool = False
@@ -120,7 +122,7 @@ def finalize(
     origin = whole.origin.encode()
     if wish.apply:
         checkout.check_unchanged(repository, whole.kernel, origin)
-    chosen = whole if wish.keep_all else _chosen(whole, run, repository, measure=wish.measure)
+    chosen = _chosen(whole, run, repository, wish)
     commits = onto.commit(chosen)
     if not wish.measure:
         _check_branch(workspace, branch, commits.end)
@@ -235,14 +237,17 @@ def _base(repository: Repository, run: Run, whole: KeptSteps, onto: str | None) 
     )
 
 
-def _chosen(whole: KeptSteps, run: Run, repository: Repository, *, measure: bool) -> KeptSteps:
-    """Without what contributes nothing, as far as texts and journal can tell.
+def _chosen(whole: KeptSteps, run: Run, repository: Repository, wish: Wish) -> KeptSteps:
+    """Without what the user leaves out and what contributes nothing, as texts and journal tell.
 
     Raises:
-        UsageError: nothing is left.
+        UsageError: nothing is left, or what the user leaves out cannot be.
     """
-    found = whole
-    if not measure and run.finished is not None:  # measuring them says more
+    found = whole.without_asked(wish.without, repository)
+    if wish.keep_all:
+        return found
+    # That a step's gain did not show holds beside all others; measuring the steps says more.
+    if not wish.without and not wish.measure and run.finished is not None:
         found = found.left_out(faded(found, run.finished), repository)
     found = found.without_replaced(repository).without_empty()
     if not found.replayed:

@@ -6,7 +6,7 @@ sound as long as the commit has the kernel that the run began with; another is r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.errors import UsageError
@@ -75,6 +75,43 @@ class KeptSteps:
             else:
                 found = found._with(texts).marked(place, reason)
         return found
+
+    def without_asked(self, iterations: Collection[int], repository: Repository) -> KeptSteps:
+        """Without the steps of these iterations, the last one first: it may build on the others.
+
+        Raises:
+            UsageError: one was not kept, a step that stays builds on one, or none is left.
+        """
+        if not iterations:
+            return self
+        places = {step.iteration: place for place, step in enumerate(self.steps)}
+        if unknown := sorted(set(iterations) - set(places)):
+            kept = ", ".join(map(str, places))
+            raise UsageError(f"--without {unknown[0]}: no such step was kept; the run kept {kept}")
+        found = self
+        for iteration in sorted(set(iterations), reverse=True):
+            place = places[iteration]
+            texts = without(found.texts, place, None, repository.merge)
+            if texts is None:
+                later = found._built_on(place, repository)
+                raise UsageError(
+                    f"--without {iteration}: iteration {later.iteration} ({later.title}) builds on "
+                    f"it; leave that out too with --without {later.iteration}"
+                )
+            if not found.steps[place].dropped:
+                found = found._with(texts).marked(place, "as asked")
+        if not found.without_empty().replayed:
+            raise UsageError(
+                "--without leaves none of the kept steps: there is nothing to finalize"
+            )
+        return found
+
+    def _built_on(self, place: int, repository: Repository) -> KeptStep:
+        """The first step whose change cannot be brought onto a text without that of `place`."""
+        for later in range(place + 1, len(self.steps)):
+            if without(self.texts[: later + 2], place, None, repository.merge) is None:
+                return self.steps[later]
+        raise AssertionError("no later step builds on it")
 
     def without_replaced(self, repository: Repository) -> KeptSteps:
         """Without the steps of which nothing is left at the end; the end stays as it is."""

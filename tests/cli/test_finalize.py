@@ -144,6 +144,37 @@ def test_each_kept_step_is_a_commit_and_nothing_of_the_users_changes(repo: Path)
     assert git(repo, "rev-parse", "--short=12", branch) in told
 
 
+def test_a_step_that_the_user_does_not_want_is_left_out(repo: Path) -> None:
+    """Whatever it gained: the others keep their order, their messages and their tests."""
+    run_in(repo, faded=(4,))
+    end = tile_agent(repo, "finalize", "--without", "2")
+    assert end.code == ExitCode.DONE, end.err
+    assert "left out     iteration 2: warps" in end.out
+    branch = "tile-agent/kernel-final"
+    assert titles(repo, f"main..{branch}") == ["kernel: blocks (n=0)", "kernel: stages (n=0)"]
+    assert kernel_at(repo, branch) == STAGES.replace("WARPS = 4  # times 0.9", "WARPS = 1")
+    told = (repo / "sandbox/runs/kernel-1/pull_request.md").read_text()
+    assert "warps (n=0) (iteration 2) is left out: as asked" in told
+    assert "without them it was not measured" in told
+
+
+def test_what_cannot_be_left_out_is_refused(repo: Path) -> None:
+    run_in(repo, (*STEPS, Step("rewritten", (REWRITTEN,))))
+    assert refused(repo, "--without", "3").endswith(
+        "--without 3: no such step was kept; the run kept 1, 2, 4, 5"
+    )
+    assert refused(repo, "--without", "1").endswith(
+        "--without 1: iteration 5 (rewritten (n=0)) builds on it; "
+        "leave that out too with --without 5"
+    )
+    every = [word for number in (1, 2, 4, 5) for word in ("--without", str(number))]
+    assert refused(repo, *every).endswith(
+        "--without leaves none of the kept steps: there is nothing to finalize"
+    )
+    both = tile_agent(repo, "finalize", "--without", "1", "--without", "5", "--json").json
+    assert [step["iteration"] for step in both["steps"]] == [2, 4]
+
+
 @pytest.mark.full
 def test_it_is_replayed_on_a_branch_that_went_on_elsewhere(repo: Path) -> None:
     run_in(repo)
