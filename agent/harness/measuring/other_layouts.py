@@ -14,6 +14,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,10 +30,11 @@ MOST = 3
 """Layouts that a candidate is compared in; of Triton and cuTile, each may compile a kernel anew."""
 MOST_ASKED = 8
 """Layouts that the origin is asked of for a candidate, whether it can do them or not."""
-MOST_ON_GPU, MOST_ASKED_ON_GPU = 8, 20
-"""The same on a GPU, where three of them take a candidate 0.1 to 0.9 s (seen on an H100). Of three
-of its ten kinds of layouts, none had the odd size at which a kernel that was kept left a column
-unwritten."""
+MOST_CHEAP, MOST_ASKED_CHEAP = 8, 20
+"""The same on a GPU, where three of them take a candidate 0.1 to 0.9 s (seen on an H100), and
+elsewhere for as long as all of them took less than `CHEAP_S`. Of three of its ten kinds of layouts,
+none had the odd size at which a kernel that was kept left a column unwritten."""
+CHEAP_S = 1.0
 MOST_S = 30.0
 """Time after which the origin is not asked of a further one that the candidate waits for."""
 STEP = 16
@@ -132,11 +134,15 @@ class LayoutExaminer:
     """What the origin can do and the candidate was not compared in, each with its seed."""
     _unfit: set[tuple[int, str]] = field(default_factory=set)
     """What the origin cannot do."""
+    _took_s: float = 0.0
+    """What the layouts of this candidate have taken, asking and comparing."""
 
     @property
     def limits(self) -> tuple[int, int]:
         """In how many layouts a candidate is compared, and of how many the origin is asked."""
-        return (MOST_ON_GPU, MOST_ASKED_ON_GPU) if self.on_gpu else (MOST, MOST_ASKED)
+        if self.on_gpu or self._took_s < CHEAP_S:
+            return MOST_CHEAP, MOST_ASKED_CHEAP
+        return MOST, MOST_ASKED
 
     def draw(self, ours: WorkerSession, calls: Sequence[TestedCall]) -> None:
         """Choose what a candidate, whose text is fixed by now, may be compared in.
@@ -149,6 +155,7 @@ class LayoutExaminer:
         secrets.SystemRandom().shuffle(drawn)
         self._drawn = each_kind_first(drawn)
         self.compared, self._asked, self._able = [], [], []
+        self._took_s = 0.0
 
     def ask_one(self, check: ResultCheck, deadline: float) -> bool:
         """Ask the origin of one layout more; False where it is not to be asked of any.
@@ -171,7 +178,8 @@ class LayoutExaminer:
         seed = 2 * secrets.randbelow(2**30)
         half_s = (deadline - time.monotonic()) / 2
         try:
-            can = _origin_can(self.ours, variation, seed, check, time.monotonic() + half_s)
+            with self._timed():
+                can = _origin_can(self.ours, variation, seed, check, time.monotonic() + half_s)
         except CallFailed as problem:
             if "CUDA" in str(problem):  # nothing can be launched in that process any more
                 raise
@@ -213,10 +221,21 @@ class LayoutExaminer:
             WorkerError: one of the workers ended.
         """
         while self._able and self.ours is not None and time.monotonic() < deadline:
+            if len(self.compared) >= self.limits[0]:
+                break  # those that were asked for while it was busy turned out to take long
             variation, seed = self._able.pop(0)
             their_call = calls[variation.call.index]
-            _compare(self.ours, arm, variation, their_call, seed, check, deadline, spent)
+            with self._timed():
+                _compare(self.ours, arm, variation, their_call, seed, check, deadline, spent)
             self.compared.append(variation)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._took_s += time.monotonic() - began
 
 
 def _origin_can(

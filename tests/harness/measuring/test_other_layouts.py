@@ -99,6 +99,7 @@ def judge(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PytestJudge]:
     """One that looks at every layout there is."""
+    monkeypatch.setattr(other_layouts, "CHEAP_S", 0.0)
     monkeypatch.setattr(other_layouts, "MOST", 100)
     monkeypatch.setattr(other_layouts, "MOST_ASKED", 100)
     plan = TestPlan(
@@ -127,17 +128,34 @@ def compared(judge: PytestJudge) -> set[str]:
     return {variation.kind for variation in judge._examiner._layouts.compared}
 
 
-def test_on_a_gpu_there_are_more_layouts(server: ForkServer, tmp_path: Path) -> None:
+def test_there_are_more_layouts_on_a_gpu_and_as_long_as_they_take_no_time(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = TestPlan(("t.py",), ("t.py::test",), ("t.py::test_perf",))
-    found = []
-    for watch in (None, GpuWatch.__new__(GpuWatch)):
+    few = (other_layouts.MOST, other_layouts.MOST_ASKED)
+    many = (other_layouts.MOST_CHEAP, other_layouts.MOST_ASKED_CHEAP)
+    for watch, cheap_s, expected in (
+        (None, other_layouts.CHEAP_S, many),
+        (None, 0.0, few),
+        (GpuWatch.__new__(GpuWatch), 0.0, many),
+    ):
+        monkeypatch.setattr(other_layouts, "CHEAP_S", cheap_s)
         judge = PytestJudge(
             server, plan, framework="triton", rules=Rules(), logs=tmp_path, watch=watch
         )
-        found.append(judge._examiner._layouts.limits)
-    here, on_gpu = found
-    assert here == (other_layouts.MOST, other_layouts.MOST_ASKED)
-    assert all(more > few for more, few in zip(on_gpu, here, strict=True))
+        assert judge._examiner._layouts.limits == expected
+    assert all(more > less for more, less in zip(many, few, strict=True))
+
+
+@pytest.mark.parametrize(("cheap_s", "most"), [(60.0, 6), (0.0, 3)])
+def test_an_edit_is_compared_in_all_layouts_there_are_where_they_take_no_time(
+    judge: PytestJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cheap_s: float, most: int
+) -> None:
+    monkeypatch.setattr(other_layouts, "MOST", 3)
+    monkeypatch.setattr(other_layouts, "CHEAP_S", cheap_s)
+    outcome = verify(judge, checkout(tmp_path / "candidate"), checkout(tmp_path / "origin"))
+    assert isinstance(outcome, Verification), outcome
+    assert len(judge._examiner._layouts.compared) == most
 
 
 def test_one_of_each_kind_goes_before_another_of_any() -> None:

@@ -121,6 +121,7 @@ def judge(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PytestJudge]:
     monkeypatch.setattr(server, "confinement", Confinement(write=(tmp_path,)))  # what was called
+    monkeypatch.setattr(other_layouts, "CHEAP_S", 0.0)  # the clock decides nothing here
     (tmp_path / "logs").mkdir()
     judge = PytestJudge(server, PLAN, framework="triton", rules=Rules(), logs=tmp_path / "logs")
     with closing(judge):
