@@ -231,3 +231,42 @@ def test_an_extent_that_only_the_grid_s_function_knows_is_not_handed_in(
             ENTRY.variants(subject(text))
     else:
         assert "n_programs=n_rows" in ENTRY.apply(subject(text), ENTRY.variants(subject(text))[0])
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "range(tl.program_id(0), n_rows, tl.num_programs(0))",
+        "range(first, n_rows, N_PROGRAMS)",
+        "tl.range(first, n_rows, N_PROGRAMS, num_stages=2)",
+        "range(tl.program_id(axis=0), n_rows, n_programs)",
+    ],
+)
+def test_a_kernel_that_loops_over_its_programs_is_left_as_it_is(loop: str, tmp_path: Path) -> None:
+    """However it says how many there are: a loop around that one would gain nothing."""
+    text = f"""\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, n_rows, n_cols, n_programs, N_PROGRAMS: tl.constexpr, BLOCK: tl.constexpr):
+    first = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    for row in {loop}:
+        x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=0.0)
+        tl.store(x_ptr + row * n_cols + cols, 2 * x, mask=cols < n_cols)
+
+
+def scale(x):
+    n_rows, n_cols = x.shape
+    n = min(132, n_rows)
+    scale_kernel[(n,)](x, n_rows, n_cols, n, N_PROGRAMS=132, BLOCK=triton.next_power_of_2(n_cols))
+"""
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware((9, 0)))
+    with pytest.raises(NotApplicable, match="scale_kernel is persistent already: its loop at line"):
+        ENTRY.variants(subject)
+    rows = text.replace("first, n_rows, N_PROGRAMS", "first, first + 1, 1")
+    rows = rows.replace(loop, "range(first, first + 1)")
+    assert ENTRY.variants(Subject(Source(rows), KernelClass.MEMORY, Hardware((9, 0))))

@@ -24,13 +24,14 @@ def reached_as(source: Source, module: str, place: cst.CSTNode) -> str | None:
         place: where the name is to be written; of a function, its body.
     """
     scope = source.scope(place)
-    names = dict.fromkeys(
-        name.value for name in descendants(source.module, cst.Name) if source.name(name) == module
-    )
-    for name in names if scope is not None else ():
+    used = (n.value for n in descendants(source.module, cst.Name) if source.name(n) == module)
+    # An import that nothing uses has no name that means the module, other than its own.
+    for name in dict.fromkeys([*used, module]) if scope is not None else ():
         found = [a for a in scope[name] if isinstance(a, ImportAssignment)] if scope else []
-        if any(_runs_before(source, assignment, place) for assignment in found):
-            return name
+        for assignment in found:
+            gives = {each.name for each in assignment.get_qualified_names_for(name)}
+            if module in gives and _runs_before(source, assignment, place):
+                return name
     return None
 
 

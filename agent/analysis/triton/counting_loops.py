@@ -1,6 +1,7 @@
-"""Loops of a Triton kernel that count from 0, and what depends on the round.
+"""Loops of a Triton kernel that count, and what depends on the round.
 
-`for start in range(0, n, STEP)`, or `for i in range(n)`.
+From 0: `for start in range(0, n, STEP)`, or `for i in range(n)`. From the program's number, which
+makes the kernel persistent: `for tile in range(pid, n_tiles, NUM_SMS)`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import RANGES
+from agent.analysis.triton.program_ids import NUM_PROGRAMS, PROGRAM_ID
 from agent.syntax import Source, assigned, children, descendants, positional
 
 OPTIONS = frozenset(
@@ -52,6 +55,28 @@ def counting(source: Source, loop: cst.For) -> Counting | None:
     if not all(_is_again(source, part) for part in (bound, step) if part is not None):
         return None
     return Counting(loop, loop.target.value, bound, step)
+
+
+def over_programs(source: Source, kernel: Kernel) -> cst.For | None:
+    """A loop in which a program does what others would, were there more of them; None: no such.
+
+    It counts in steps of `tl.num_programs`, or from the number of the program, along the only axis
+    that the kernel asks for, by something else than one: how many programs there are.
+    """
+    body = kernel.function.node.body
+    numbers = list(TRITON.find(source, body, (PROGRAM_ID,)))
+    one_axis = len({source.code(call.args[0].value) for call in numbers if call.args}) == 1
+    for loop in descendants(body, cst.For):
+        if any(True for _ in TRITON.find(source, loop.iter, (NUM_PROGRAMS,))):
+            return loop
+        if not (isinstance(loop.iter, cst.Call) and source.name(loop.iter.func) in RANGES):
+            continue
+        given = positional(loop.iter)
+        if one_axis and len(given) == 3 and source.code(value_of(source, given[2])) != "1":
+            begin = value_of(source, given[0])
+            if isinstance(begin, cst.Call) and source.name(begin.func) == PROGRAM_ID:
+                return loop
+    return None
 
 
 def _is_again(source: Source, part: cst.BaseExpression) -> bool:

@@ -13,6 +13,7 @@ from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.arguments import names_in, run_time
+from agent.analysis.triton.counting_loops import over_programs
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import (
     HostView,
@@ -140,9 +141,10 @@ def _check_body(source: Source, kernel: Kernel) -> None:
     if (name := changed_behind(body)) is not None:
         raise NotApplicable(f"{kernel.name} sets {name} before it may return, and again behind")
     check_never_waits(source, kernel)
-    for loop in descendants(body, cst.For):
-        if any(True for _ in TRITON.find(source, loop.iter, (NUM_PROGRAMS,))):
-            raise NotApplicable(f"{kernel.name} loops over its programs already")
+    if (loop := over_programs(source, kernel)) is not None:
+        raise NotApplicable(
+            f"{kernel.name} is persistent already: its loop at line {source.line(loop)}"
+        )
 
 
 # --- the kernel ---------------------------------------------------------------------------------

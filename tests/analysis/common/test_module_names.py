@@ -28,6 +28,10 @@ GUARDED = "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n"
             f"def made():\n    import torch\n\n{textwrap.indent(USE, '    ')}    return use\n",
             "torch",
         ),
+        # Imported and not used, so far.
+        ("import torch\n\ndef use(x):\n    return x\n", "torch"),
+        ("import torch.nn\n\ndef use(x):\n    return x\n", "torch"),
+        ("import numpy as torch\n\ndef use(x):\n    return torch.empty_like(x)\n", None),
         # There for a type checker, in another function, or not yet.
         (f"{GUARDED}    import torch\n\n{USE}", None),
         (f"{GUARDED}    import torch\nelse:\n    import torch\n\n{USE}", "torch"),
