@@ -257,3 +257,22 @@ def test_a_branch_of_which_the_host_cannot_tell() -> None:
     text = file(kernel, ROWS, grid="(m, ct.cdiv(n, TILE))", arguments="x, x, y, True")
     new = playbook.get("check-bounds").apply(subject(text), {})
     assert new.count("check_bounds=CHECKED") == 1
+
+
+def test_a_launch_of_the_module_itself() -> None:
+    """As scripts have it: what decides on the checks stands above it, at its own indentation."""
+    script = f"""\
+{HEAD}def k(x, y):
+    i = ct.bid(0)
+    ct.store(y, (i,), 2 * ct.load(x, (i,), (64,), padding_mode=ct.PaddingMode.ZERO))
+
+
+n = 100
+x = torch.ones(n)
+y = torch.empty_like(x)
+ct.launch(torch.cuda.current_stream(), (ct.cdiv(n, 64),), k, (x, y))
+"""
+    entry = playbook.get("check-bounds")
+    new = entry.apply(subject(script), entry.variants(subject(script))[0])
+    both = (f"ct.cdiv(n, 64) * 64 > {array}.shape[0]" for array in "xy")
+    assert f"\nchecked = {' or '.join(both)}\nct.launch(" in new

@@ -55,6 +55,9 @@ def resized(text: str, params: Params) -> str:
         "    block = 1024\n    copy[(-(-n // block),)](x, y, n, BLOCK=block)\n",
         "    block = 1024\n    def grid(meta):\n        return (triton.cdiv(n, block),)\n"
         "    copy[grid](x, y, n, BLOCK=block)\n",
+        "    block = 1024\n    if n < 2**20:\n        grid = (triton.cdiv(n, block),)\n"
+        "        copy[grid](x, y, n, BLOCK=block)\n        return\n"
+        "    grid = (triton.cdiv(n, block), 1)\n    copy[grid](x, y, n, BLOCK=block)\n",
     ],
 )
 def test_where_a_size_may_be_set(launch: str) -> None:
@@ -116,6 +119,11 @@ def test_a_default_is_changed_and_who_gives_another_size_keeps_it() -> None:
         ),
         (
             "def run(x, y, n):\n    copy[(triton.cdiv(n, 1024),)](x, y, n, BLOCK=1024)\n",
+            "neither the grid nor a loop is computed from it",
+        ),
+        (
+            "def run(x, y, n):\n    block = 1024\n" + GRID
+            + "    grid = (triton.cdiv(n, 1024),)\n    copy[grid](x, y, n, BLOCK=block)\n",
             "neither the grid nor a loop is computed from it",
         ),
         (
@@ -562,13 +570,19 @@ def square(a, b, K):
         ("    block = settings(n)\n    grid = (triton.cdiv(n, block),)\n"
          "    block = settings(n)\n    copy[grid](x, y, n, BLOCK=block)\n",
          "it is used where it is computed, or before"),
-        ("    block = settings(n)\n" + LAUNCHED + LAUNCHED, "for more than tiles and grid"),
         ("    block = settings(n)\n" + LAUNCHED + "    return y, block\n", "line 16 uses `block`"),
         ("    block = settings(n)\n    max = 3\n" + LAUNCHED, "`max` is a name of the file's own"),
     ],
 )  # fmt: skip
 def test_computed_blocks_that_are_not_ours_to_scale(lines: str, reason: str) -> None:
     assert reason in refusal(f"{COPY}def run(x, y, n):\n{lines}", "scaled-blocks")
+
+
+def test_a_block_of_two_launches_is_scaled_once() -> None:
+    """Whose grids have one name: each is the one that was assigned last."""
+    made = "    block = settings(n)\n"
+    text = f"{COPY}def run(x, y, n):\n{made}{LAUNCHED}{LAUNCHED}"
+    assert scaled(text, 0.5) == text.replace(made, f"{made}    block = max(block // 2, 1)\n")
 
 
 def test_a_block_that_a_caller_chooses_is_not_scaled() -> None:

@@ -193,7 +193,8 @@ def _may_grow(dialect: Dialect, source: Source, use: cst.Name, launches: list[La
             if value is use:
                 return _is_tile(dialect, source, launch, constant)
     around = (use, *source.ancestors(use))
-    owners = [x for x in launches if any(n in around for n in grid_nodes(source, x))]
+    grids = [(x, grid_nodes(source, x)) for x in launches]
+    owners = [x for x, nodes in grids if any(n in around for n in nodes)]
     if not owners:
         line = source.line(use)
         raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
@@ -203,7 +204,8 @@ def _may_grow(dialect: Dialect, source: Source, use: cst.Name, launches: list[La
             for value in launch.arguments.values()
         ):
             raise NotApplicable(f"the grid of {launch.kernel.name} uses it, and its tiles do not")
-        check_grid_use(source, use, grid_nodes(source, launch), set())
+        # Another launch may have a grid of that name, of another assignment.
+        check_grid_use(source, use, [node for _, nodes in grids for node in nodes], set())
     return True
 
 

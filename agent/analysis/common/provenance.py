@@ -26,6 +26,7 @@ from agent.analysis.common.dialect import Dialect, Kernel, Launch
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.needed_sizes import needed_size
+from agent.analysis.common.reaching_definitions import traced
 from agent.analysis.common.subject import NotApplicable
 from agent.syntax import Literal, Source, Untraceable, descendants, keyword
 
@@ -295,7 +296,7 @@ def grid_nodes(source: Source, launch: Launch) -> list[cst.CSTNode]:
     for node in nodes:
         for name in descendants(node, cst.Name):
             function = source.function_of(name)
-            value = function.node.body if function else source.resolve(name)
+            value = function.node.body if function else traced(source, name)
             if value is not name and value not in nodes and not isinstance(value, cst.Integer):
                 nodes.append(value)
     return nodes

@@ -75,6 +75,11 @@ def value_of(source: Source, expression: cst.BaseExpression) -> cst.BaseExpressi
     return expression
 
 
+def traced(source: Source, expression: cst.BaseExpression) -> cst.BaseExpression:
+    """The expression behind a name: of the assignment that reaches it, or else of its only one."""
+    return source.resolve(value_of(source, expression))
+
+
 def is_unchanged(source: Source, name: str, one: cst.CSTNode, other: cst.CSTNode) -> bool:
     """Whether a name has the same value at two places of a function, whatever that value is.
 

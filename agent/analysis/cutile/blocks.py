@@ -9,6 +9,7 @@ import libcst as cst
 
 from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.reaching_definitions import traced
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
 from agent.syntax import Source
@@ -81,7 +82,7 @@ def launches(source: Source, kernel: Kernel) -> tuple[Launch, ...]:
 
 def grid_of(source: Source, launch: Launch) -> Sequence[cst.BaseExpression]:
     """The extents of a launch's grid. Raises `NotApplicable` when it is no tuple."""
-    grid = source.resolve(launch.grid)
+    grid = traced(source, launch.grid)
     if not isinstance(grid, cst.Tuple) or any(
         isinstance(e, cst.StarredElement) for e in grid.elements
     ):

@@ -12,7 +12,7 @@ from functools import cached_property
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.reaching_definitions import Definition, definition
+from agent.analysis.common.reaching_definitions import Definition, definition, traced
 from agent.analysis.common.resized import resized
 from agent.analysis.common.sizes import (
     ONE,
@@ -90,7 +90,7 @@ class Sizes:
 
     def grid(self, axis: int) -> Size | None:
         """How many blocks the launch has along an axis; None where its grid is no tuple."""
-        listed = self.source.resolve(self.launch.grid) if self.launch else None
+        listed = traced(self.source, self.launch.grid) if self.launch else None
         if not isinstance(listed, cst.Tuple):
             return None
         return self.size(listed.elements[axis].value) if axis < len(listed.elements) else ONE

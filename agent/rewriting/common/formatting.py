@@ -43,11 +43,12 @@ class Place:
         lines = source.text.splitlines()
         first, last = lines[where.start.line - 1], lines[where.end.line - 1]
         indent = len(first) - len(first.lstrip())
-        block = next(
-            source.place(a).start.column
+        statements = (
+            a
             for a in source.ancestors(node)
             if isinstance(a, cst.SimpleStatementLine | cst.BaseCompoundStatement)
         )
+        block = next((source.place(a).start.column for a in statements), 0)
         return cls(block, indent, where.start.column, len(last) - where.end.column)
 
     def fits(self, text: str) -> bool:

@@ -9,7 +9,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.provenance import TileConstant
 from agent.analysis.common.purity import is_pure
-from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.reaching_definitions import definition, traced
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ROUNDING, TRITON
 from agent.analysis.triton.host import HostView, LaunchGrid
@@ -69,7 +69,7 @@ def _with_meta(
         return None
     renamed: dict[cst.CSTNode, str] = {}
     for name in descendants(expression, cst.Name):
-        behind = source.resolve(value_of(source, name))
+        behind = traced(source, name)
         if isinstance(behind, cst.Integer) and behind in constants:
             renamed[name] = f'{meta}["{constants[behind]}"]'
         elif behind is not name and not isinstance(behind, cst.Integer):
