@@ -6,13 +6,15 @@ from agent.analysis.common.subject import Subject
 from agent.assistant.drafts import draft_of, forget_what_was_judged, name_aside, subject_of
 from agent.assistant.found import led
 from agent.assistant.leaving import drop, give_up
+from agent.assistant.told import NOTHING as NOBODY_TOLD
+from agent.assistant.told import Told, told_of
 from agent.assistant.turn import EDIT, FINISH, NEXT, TRY, Turn, append, pending
 from agent.errors import UsageError
 from agent.events import Offered, Skipped
 from agent.memory import PastRuns
 from agent.playbook import by_class
 from agent.proposers.agenda import OWN_IDEA, Task, agenda
-from agent.proposers.brief import brief_for
+from agent.proposers.brief import Brief, brief_for
 from agent.proposers.build import judged
 from agent.proposers.draft import Draft
 from agent.repository import Repository
@@ -30,6 +32,7 @@ def offer(
     declined: str = "",
     dropped: str = "",
     wanted: str = "",
+    whole: bool = False,
 ) -> Turn:
     """The ONE optimization to carry out; the same one until it is tried, declined or dropped.
 
@@ -42,6 +45,8 @@ def offer(
         declined: why what was offered is not worth a try; it is set aside.
         dropped: why the iteration is left behind, whatever state it is in.
         wanted: the optimization that the assistant would rather carry out.
+        whole: the brief says again what it said before; so it does where nothing happened since
+            it was asked for last, and of a candidate that may be mended.
 
     Raises:
         UsageError: there is no such run, or no such optimization is left.
@@ -78,11 +83,15 @@ def offer(
             run = append(run, journal, Offered(task.optimization, task.family, task.title))
         forget_what_was_judged(workspace, run, draft)
         edited = draft.prepare(subject.source.text)
+        told = told_of(repository, run)
+        whole = whole or told.events == len(journal.events)
         return Turn(
             run,
             EDIT,
             task=task,
-            brief=_brief(workspace, run, subject, task, experience),
+            brief=_brief(workspace, run, subject, task, experience, NOBODY_TOLD if whole else told),
+            whole=whole,
+            events=len(journal.events),
             draft=draft.path,
             edited=edited,
             others=tuple(other for other in tasks if other != task),
@@ -102,18 +111,34 @@ def _mending(workspace: Workspace, run: Run, draft: Draft, reason: str) -> Turn:
         EDIT,
         reason,
         task=task,
-        brief=_brief(workspace, run, subject, task, experience) if task else "",
+        brief=_brief(workspace, run, subject, task, experience) if task else None,
+        whole=True,
         draft=draft.path,
         edited=draft.prepare(judged_text),
     )
 
 
 def _brief(
-    workspace: Workspace, run: Run, subject: Subject, task: Task, experience: Experience
-) -> str:
+    workspace: Workspace,
+    run: Run,
+    subject: Subject,
+    task: Task,
+    experience: Experience,
+    told: Told = NOBODY_TOLD,
+) -> Brief:
     """What is known, with what this run and earlier ones judged on the kernel."""
     tried = PastRuns(workspace.repository).tried(run)
-    return brief_for(run, subject, task, tried, experience).text
+    change = _change(workspace, run, told)
+    return brief_for(run, subject, task, tried, experience, told.digests, change)
+
+
+def _change(workspace: Workspace, run: Run, told: Told) -> str:
+    """What the code became since it was told; empty where it was not, or is the same."""
+    assert run.started is not None
+    known = {run.started.origin_sha, *(row.sha for row in run.kept)} - {run.incumbent_sha}
+    if told.code not in known:
+        return ""
+    return workspace.repository.diff(told.code, run.incumbent_sha, run.started.kernel)
 
 
 def _in_favour_of(workspace: Workspace, run: Run, wanted: str) -> str:

@@ -14,6 +14,7 @@ from agent.transitions import advance
 
 if TYPE_CHECKING:  # all optimizations, and a parser, which `status` has no use for
     from agent.proposers.agenda import Task
+    from agent.proposers.brief import Brief
 
 BEGIN, NEXT, TRY, FINISH = "begin", "next", "try", "finish"
 DONE = "done"
@@ -29,7 +30,11 @@ class Turn:
     """`begin`, `next`, `edit`, `try` or `finish`; `done` when nothing is left to do."""
     reason: str = ""
     task: Task | None = None
-    brief: str = ""
+    brief: Brief | None = None
+    whole: bool = False
+    """The answer says again what earlier ones said."""
+    events: int = -1
+    """How many the run has where something is offered."""
     draft: Path | None = None
     edited: bool = False
     """The draft holds an edit that has not been tried."""

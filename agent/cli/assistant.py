@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from agent.assistant.turn import Turn
     from agent.options import Request
     from agent.proposers.agenda import Task
+    from agent.repository import Repository
     from agent.settings import Setting
 
 RunId = Annotated[
@@ -46,9 +48,11 @@ def begin(request: Request, yes: bool, given: Collection[Setting]) -> None:
     run did not begin with; `tile-agent finish` ends it, or takes it back before its baseline.
     """
     from agent.assistant.driving import begin_run
+    from agent.repository import Repository
 
     announced = partial(announce, ask=not yes)
-    _show(begin_run(request, observer, announced, output.progress, given))
+    turn = begin_run(request, observer, announced, output.progress, given)
+    _show(replace(turn, whole=True), Repository.open(request.kernel.absolute().parent))
 
 
 def next_task(
@@ -70,15 +74,27 @@ def next_task(
             autocompletion=completion.optimizations,
         ),
     ] = "",
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Say in the JSON what earlier answers said, too: for who does not know it now.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say which ONE optimization to carry out, and in which file."""
+    """Say which ONE optimization to carry out, and in which file.
+
+    The JSON leaves out what earlier answers of the run said, unless nothing happened since the last
+    one; `--full` has it say everything.
+    """
     output.use_json(as_json)
     from agent.assistant.offering import offer
     from agent.repository import Repository
 
-    repository = Repository.open(Path.cwd())
-    _show(offer(repository, run_id, declined=decline, dropped=drop, wanted=choose))
+    repository, whole = Repository.open(Path.cwd()), full or not as_json
+    turn = offer(repository, run_id, declined=decline, dropped=drop, wanted=choose, whole=whole)
+    _show(turn, repository)
 
 
 def try_draft(
@@ -107,7 +123,7 @@ def try_draft(
     text = _text_of("--draft", draft) if draft else None
     variants = {f"--variant {file}": _text_of("--variant", file) for file in variant or ()}
     turn = attempt(repository, run_id, message, observer, output.progress, text, variants)
-    _show(turn, verdict=True)
+    _show(turn, repository, verdict=True)
 
 
 def _text_of(option: str, file: Path) -> str:
@@ -152,11 +168,14 @@ def finish(run_id: RunId = None, as_json: Json = False) -> None:
 # --- what is shown ------------------------------------------------------------------------------
 
 
-def _show(turn: Turn, *, verdict: bool = False) -> None:
+def _show(turn: Turn, repository: Repository, *, verdict: bool = False) -> None:
+    from agent.assistant.told import NOTHING, note, told_of, without_what_was_told
     from agent.report.attempt import last_attempt_in_words
     from agent.report.result import exit_code, left_in_words
 
     value = _value(turn, verdict=verdict)
+    told = NOTHING if turn.whole else told_of(repository, turn.run)
+    short, said = without_what_was_told(value, told)
     lines = []
     if turn.row is not None:
         row = turn.row
@@ -169,13 +188,15 @@ def _show(turn: Turn, *, verdict: bool = False) -> None:
         lines.append(f"not worth an iteration: {turn.skipped.reason}")
     if turn.do != "done":
         lines.append(left_in_words(turn.run))
-    if turn.task is not None:
-        lines.append(turn.brief)
+    if turn.brief is not None:
+        lines.append(turn.brief.text)
     if turn.draft is not None:
         lines.append(f"Edit {turn.draft}, then: {value['command']}")
     else:
         lines.append(f"{turn.reason or 'go on'}: {value['command']}")
-    output.result(value, "\n".join(lines))
+    output.result(value if turn.whole else short, "\n".join(lines))
+    if output.is_json():
+        note(repository, turn, told, said)
     if turn.do == "done":
         raise typer.Exit(exit_code(turn.run))
 
@@ -220,7 +241,7 @@ def _value(turn: Turn, *, verdict: bool) -> dict[str, Any]:
             "family": turn.task.family,
             "prose": turn.task.prose,
             "why": turn.task.why,
-            "brief": turn.brief,
+            "brief": turn.brief.text if turn.brief else "",
             "others": [_other(task) for task in turn.others],
             "again": list(turn.again),
         }

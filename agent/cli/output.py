@@ -33,6 +33,11 @@ def use_json(wanted: bool) -> None:
     _json = wanted
 
 
+def is_json() -> bool:
+    """Whether results and errors are JSON."""
+    return _json
+
+
 def be_quiet(wanted: bool) -> None:
     """From here on there is no progress: results and errors alone."""
     global _quiet

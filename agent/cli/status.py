@@ -113,7 +113,7 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     elif state.started and is_led(state):
         standing = "waiting for the assistant"
         do, why = pending(state)
-        command = next_command(state, do)
+        command = next_command(state, do, whole=True)  # who asks may have forgotten everything
     summary = f"{standing}, iteration {iteration_of(state)}, {len(state.kept)} kept"
     return to_result(state) | {
         "run": name,

@@ -32,6 +32,11 @@ class TurnAnswer(_Answer):
         "(only comparisons that find no gain count), and 'time_s', null where there is no limit; "
         "'attempts' at this candidate.",
     )
+    as_before: list[str] | None = Field(
+        None,
+        description="Fields that are left out because they are as they were said; `next` with "
+        "'full' says them again.",
+    )
 
 
 class _Editing(TurnAnswer):
@@ -51,13 +56,26 @@ class Offer(_Editing):
     """The one optimization to carry out now, where 'do' says 'edit'."""
 
     optimization: str | None = Field(None, description="Its name in the playbook.")
-    prose: str | None = Field(None, description="When it pays, what to do, the risk, the source.")
+    prose: str | None = Field(
+        None,
+        description="When it pays, what to do, the risk, the source; in 'brief' too, and said "
+        "there alone unless the answer is a full one.",
+    )
     why: str | None = Field(None, description="Why this one comes next.")
     brief: str | None = Field(
-        None, description="Kernel, hardware, diagnosis and what was tried, as Markdown."
+        None,
+        description="The optimization, kernel, hardware, diagnosis and what was tried, as "
+        "Markdown; it names the sections that it leaves out because you know them.",
     )
     others: list[dict[str, Any]] = Field(
-        default_factory=list, description="What could be tried instead, by 'choose'."
+        default_factory=list,
+        description="What could be tried instead, by 'choose', as far as that is new or differs "
+        "from what was said.",
+    )
+    others_as_before: list[str] | None = Field(
+        None,
+        description="Names of those that fit and were said before, best first. Those that do not "
+        "fit are said once.",
     )
     again: list[str] = Field(
         default_factory=list,

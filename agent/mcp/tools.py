@@ -125,13 +125,17 @@ async def next_step(
             "was tried, with another value."
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        Field(description="Say again all that was said before, where you do not know it any more."),
+    ] = False,
 ) -> Annotated[CallToolResult, Offer]:
     """Ask for the ONE optimization to apply now, and for the draft to apply it to.
 
-    Read 'brief' and 'prose', edit 'file' and nothing else, then call `try`. Asked twice, it says
-    the same.
+    Read 'brief', edit 'file' and nothing else, then call `try`. What earlier answers of the run
+    said is left out, unless nothing happened since the last one, or 'full' asks for it.
     """
-    options: dict[str, Value] = {"run": run, "decline": decline, "drop": drop}
+    options: dict[str, Value] = {"run": run, "decline": decline, "drop": drop, "full": full}
     options["choose"] = choose
     return await answered(context, repository, "next", options=options)
 

@@ -101,12 +101,13 @@ def kept_at(run: Run) -> str:
     return f"refs/tile-agent/{started.run_id}/best" if run.branch_behind else started.branch
 
 
-def next_command(run: Run, do: str) -> str:
+def next_command(run: Run, do: str, *, whole: bool = False) -> str:
     """The command line that goes on with a run, or shows what came of it.
 
     Args:
         run: which one.
         do: what comes next in it: `begin`, `next`, `edit`, `try`, `finish` or `done`.
+        whole: for somebody who may know nothing of what was said before.
     """
     started = run.started
     assert started is not None
@@ -120,7 +121,8 @@ def next_command(run: Run, do: str) -> str:
         return f"tile-agent try --run {started.run_id} --json"
     if do == "edit":
         return f"tile-agent try --run {started.run_id} -m 'WHAT, AND WHY' --json"
-    return f"tile-agent {do} --run {started.run_id} --json"
+    full = "--full " if whole and do == "next" else ""
+    return f"tile-agent {do} --run {started.run_id} {full}--json"
 
 
 def left(run: Run) -> dict[str, float | None]:

@@ -179,7 +179,9 @@ def test_a_draft_that_cannot_be_a_candidate_is_refused_and_nothing_is_recorded(
 ) -> None:
     assert "tile-agent next" in refused(tile_agent(begun, "try", "--json"))
     offered = tile_agent(begun, "next", "--json").json
-    assert tile_agent(begun, "next", "--json").json == offered
+    whole = tile_agent(begun, "next", "--json").json
+    assert whole == tile_agent(begun, "next", "--full", "--json").json
+    assert (whole["optimization"], whole["brief"]) == (offered["optimization"], offered["brief"])
     assert "edit" in refused(tile_agent(begun, "try", "--json"))
     draft, recorded = draft_of(begun), journal_of(begun)
     assert str(draft) == offered["file"]
