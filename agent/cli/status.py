@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from agent.repository import Repository
 
 STOP_TIMEOUT_S = 60.0
+_IN_SHORT = (
+    "run",
+    "kernel",
+    "branch",
+    "standing",
+    "phase",
+    "iteration",
+    "kept",
+    "speedup",
+    "exit_code",
+    "next",
+    "reason",
+    "summary",
+)
+"""What is said of a run that is not the latest."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,9 +51,19 @@ def status(
         bool,
         typer.Option("--follow", "-f", help="Show the one that is alive, or RUN, until it ends."),
     ] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Say in the JSON all of every run: older ones have a short record otherwise.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say how the runs of this repository stand, and what to do next."""
+    """Say how the runs of this repository stand, and what to do next.
+
+    The latest comes last. RUN shows that one alone.
+    """
     output.use_json(as_json)
     from agent.repository import Repository
     from agent.runs import chosen_run, find_runs
@@ -51,6 +76,8 @@ def status(
     names = [chosen_run(repository, run_id)] if run_id else find_runs(repository)
     states = [state_of(repository, name) for name in names]
     lines = [f"{state['run']}: {state['summary']}; next: {state['next']}" for state in states]
+    if not full:
+        states[:-1] = [{name: s[name] for name in _IN_SHORT if name in s} for s in states[:-1]]
     output.result({"runs": states}, "\n".join(lines) or "no runs yet: tile-agent run --kernel PATH")
 
 
@@ -118,6 +145,7 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     return to_result(state) | {
         "run": name,
         "standing": standing,
+        "kept": len(state.kept),
         "next": command,
         "reason": why,
         "summary": f"{summary}; {why}" if why else summary,

@@ -121,7 +121,8 @@ class Runs(_Answer):
     """The runs of a repository, the latest last."""
 
     runs: list[dict[str, Any]] = Field(
-        description="For each: 'run', 'standing', 'summary', and 'next': what to do next."
+        description="For each: 'run', 'standing', 'summary', and 'next': what to do next. The "
+        "latest has every row, older ones what they came to."
     )
 
 

@@ -210,10 +210,18 @@ async def stop(
 
 
 async def status(
-    context: Context[Any, Any], repository: Repository = None, run: Run = None
+    context: Context[Any, Any],
+    repository: Repository = None,
+    run: Annotated[
+        str | None, Field(description="Id of the only run to tell of; all when left out.")
+    ] = None,
+    full: Annotated[
+        bool, Field(description="All of every run: older ones have a short record otherwise.")
+    ] = False,
 ) -> Annotated[CallToolResult, Runs]:
     """Say how the runs stand and what to do next. Call it first when you do not know."""
-    return await answered(context, repository, "status", names=[run] if run else [])
+    names = [run] if run else []
+    return await answered(context, repository, "status", options={"full": full}, names=names)
 
 
 async def results(

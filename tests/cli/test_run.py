@@ -392,6 +392,31 @@ def test_a_damaged_journal_does_not_hide_the_other_runs(repo: Path) -> None:
     assert runs == {"bad": "damaged", "good": "done"}
 
 
+def test_status_says_of_older_runs_what_they_came_to(repo: Path) -> None:
+    for number, name in enumerate(("first", "second", "third")):
+        write(repo, {f"sandbox/runs/{name}/.keep": ""})
+        journal = Journal(repo / f"sandbox/runs/{name}/journal.jsonl")
+        for event in HISTORY:
+            journal.append(event)
+        journal.close()
+        os.utime(journal.path, (number, number))
+    first, second, third = tile_agent(repo, "status", "--json").json["runs"]
+    assert first.keys() == second.keys() < third.keys()
+    assert {"run", "kernel", "branch", "phase", "kept", "speedup", "next"} <= first.keys()
+    assert first == {name: third[name] for name in first} | {
+        name: first[name] for name in ("run", "next")
+    }
+    assert (first["run"], third["run"]) == ("first", "third")
+    assert len(str(first)) < len(str(third)) / 4
+    for arguments, names in (
+        (["--full"], ["first", "second", "third"]),
+        (["first"], ["first"]),
+    ):
+        runs = tile_agent(repo, "status", *arguments, "--json").json["runs"]
+        assert [run["run"] for run in runs] == names
+        assert all(run.keys() == third.keys() for run in runs)
+
+
 @pytest.mark.parametrize(
     "wrong", [["--max-iterations", "-1"], ["--time-budget-s", "inf"], ["--gpus", "0"]]
 )
