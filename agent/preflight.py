@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from agent.environment import probe
 from agent.errors import GitError, UsageError, did_you_mean
 from agent.importers import Tree
+from agent.options import Request
 from agent.repository import Repository, shown
-from agent.target import DECORATED, MOST_NAMED
+from agent.target import DECORATED, MOST_NAMED, NoKernelError, Target, find_target, parse
 from agent.workspace import SANDBOX, state_dir
 
 _LARGEST_BYTES = 2 * 2**20
@@ -59,6 +61,42 @@ def preflight(path: Path) -> Preflight:
     _check_places(repository, head_sha)
     tree = tree_of(repository, head_sha, changes)
     return Preflight(repository, kernel, head_sha, tree, tuple(_notes(repository, changes)))
+
+
+def target_on(found: Preflight, request: Request) -> tuple[Target, str, str]:
+    """What is worked on; why no such kernel can run on this machine, and which tests are missing.
+
+    Who has to mend both hears of both. The want of tests alone is a refusal.
+
+    Raises:
+        UsageError: nothing can be worked on; the message says what this machine lacks, too.
+    """
+    lacks = _lacks(found)
+
+    def find(*, needs_tests: bool) -> Target:
+        return find_target(
+            found.tree, found.kernel, request.tests, request.bench, needs_tests=needs_tests
+        )
+
+    try:
+        return find(needs_tests=not request.capture), lacks, ""
+    except UsageError as problem:
+        if not lacks:
+            raise
+        try:
+            return find(needs_tests=False), lacks, str(problem)
+        except UsageError:
+            raise UsageError(f"{lacks}; and {problem}") from None
+
+
+def _lacks(found: Preflight) -> str:
+    """Why no kernel of this language can run on this machine; empty where one can."""
+    text = found.tree.read([found.kernel])[found.kernel].decode("utf-8")
+    try:
+        _, backend = parse(text, found.kernel)
+    except NoKernelError:  # a file it imports from may hold one: that is told elsewhere
+        return ""
+    return backend.lacks(probe()) or ""
 
 
 def tree_of(repository: Repository, sha: str, changes: Collection[str] = ()) -> Tree:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from agent.candidates import Candidates
 from agent.captured_trial import commit_captured
 from agent.collecting import Collecting, hardware_of
 from agent.compiling import compiler_for, kept_compiles
-from agent.environment import Environment, probe
+from agent.environment import Environment
 from agent.errors import UsageError
 from agent.events import Started
 from agent.frozen_tests import TestPlan
@@ -37,7 +37,7 @@ from agent.journal import Journal, read, replay
 from agent.loop import Effects
 from agent.memory import PastRuns
 from agent.options import Options, Request
-from agent.preflight import Preflight, preflight, tree_of
+from agent.preflight import preflight, target_on, tree_of
 from agent.proposers import build
 from agent.proposers.base import Proposer
 from agent.repository import Repository
@@ -52,7 +52,7 @@ from agent.runs import (
 )
 from agent.state import Phase, Run
 from agent.syntax import Source
-from agent.target import NoKernelError, Target, find_target, parse
+from agent.target import Target, find_target
 from agent.workspace import Setup, Workspace, state_dir
 
 
@@ -149,10 +149,9 @@ def opened(
     found = preflight(request.kernel)
     run_id = new_run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
-    _check_hardware(found)
-    target = find_target(
-        found.tree, found.kernel, request.tests, request.bench, needs_tests=not request.capture
-    )
+    target, lacks, missing = target_on(found, request)
+    if lacks:
+        raise UsageError(f"{lacks}; and {missing}" if missing else lacks)
     build.check_kernel(request.options, target.backend)
     build.reach(request.options, say)
     with ExitStack() as stack:
@@ -282,19 +281,6 @@ def opened_at(
         stack.callback(workspace.close)
         plan = tests if same else None
         yield _open(stack, request, workspace, target, sha, say, plan=plan)
-
-
-def _check_hardware(found: Preflight) -> None:
-    """Told before anything that a user could mend in vain, such as that there are no tests.
-
-    Raises:
-        UsageError: no kernel of this language can run here.
-    """
-    text = found.tree.read([found.kernel])[found.kernel].decode("utf-8")
-    with suppress(NoKernelError):  # a file it imports from may hold one: that is told elsewhere
-        _, backend = parse(text, found.kernel)
-        if lacks := backend.lacks(probe()):
-            raise UsageError(lacks)
 
 
 def _open(

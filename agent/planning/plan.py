@@ -24,7 +24,7 @@ from agent.planning.cost import cost_lines
 from agent.planning.earlier import EarlierRun, earlier_run
 from agent.planning.entries import PlannedEntries, planned, planned_on_gpu
 from agent.playbook import ordered
-from agent.preflight import Preflight, preflight
+from agent.preflight import Preflight, preflight, target_on
 from agent.proposers import build
 from agent.proposers.playbook import PlaybookProposer
 from agent.runs import branch_of, check_unfinished, new_run_id
@@ -33,7 +33,7 @@ from agent.store.experience import Experience
 from agent.store.judgements import Seen
 from agent.store.recall import Recall
 from agent.syntax import Source
-from agent.target import Target, find_target
+from agent.target import Target
 from agent.throwaway import throwaway
 from agent.workspace import SANDBOX, Workspace, state_dir
 
@@ -92,9 +92,7 @@ def make_plan(request: Request) -> Plan:
     """
     build.check(request.options)
     found = preflight(request.kernel)
-    target = find_target(
-        found.tree, found.kernel, request.tests, request.bench, needs_tests=not request.capture
-    )
+    target, _, missing = target_on(found, request)
     build.check_language(request.options.only, target.backend)
     build.check_judgement(request.options, target.backend)
     with ExitStack() as stack:
@@ -105,6 +103,7 @@ def make_plan(request: Request) -> Plan:
         logs = state_dir() / "logs" / f"plan-{new_run_id(Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
         refusal = BACKENDS[target.backend].refusal(collecting.environment) or ""
+        refusal = f"{refusal}; and {missing}" if missing else refusal
         tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
         return _planned(
             request, found, target, branch, collecting, tests, refusal, (*found.notes, *notes)
@@ -123,8 +122,8 @@ def _tests(
     captured: tuple[str, ...] = ()
     if request.capture:
         captured = ("perf tests would be made of what the command of --capture launches",)
-        if not target.tests:
-            return None, captured
+    if not target.tests and (request.capture or refusal):
+        return None, captured
     try:
         tests = collecting.tests(workspace.checkout(sha), () if request.capture else KINDS)
     except UsageError as problem:

@@ -11,13 +11,13 @@ def text(plan: Plan) -> str:
     """The plan in lines."""
     return "\n".join(
         [
+            *([f"refused    no run can begin here: {plan.refusal}"] if plan.refusal else []),
             f"kernel     {plan.kernel} ({plan.backend}: {plan.kernel_class}, about "
             f"{plan.flop_per_byte:.3g} FLOP/B)",
             *_kernels(plan),
             *_tests(plan),
             f"machine    {plan.machine}",
             f"latency    {plan.latency_meaning}",
-            *([f"refused    no run can begin here: {plan.refusal}"] if plan.refusal else []),
             *_entries(plan),
             *(f"cost       {line}" for line in plan.cost),
             f"limits     {plan.limits}",

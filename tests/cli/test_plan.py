@@ -11,6 +11,8 @@ from agent.runs import usual_branch
 from tests.support.project import COUNTED, tile_agent
 from tests.support.repo import git, isolate, make_repo, snapshot, write
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 @pytest.fixture
 def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -141,3 +143,25 @@ def test_a_reason_that_shows_a_place_is_a_near_miss(
 ) -> None:
     found = passed_over(reason, ["entry"])
     assert (found.near_miss, found.foreign) == (near_miss, foreign)
+
+
+def test_a_plan_says_at_once_that_gpu_and_tests_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    repo = make_repo(
+        tmp_path, {"softmax.py": (EXAMPLES / "cutile_softmax" / "softmax.py").read_text()}
+    )
+    told = tile_agent(repo, "run", "--dry-run", "--kernel", "softmax.py")
+    assert told.code == 3, told.err
+    first, second, *_ = told.out.splitlines()
+    assert first.startswith("refused    no run can begin here: cuTile runs on an NVIDIA GPU only")
+    assert "`pytest --tile-cpu` work without; and no committed test imports softmax.py" in first
+    assert second.startswith("kernel     softmax.py (cutile")
+    refused = tile_agent(repo, "run", "--kernel", "softmax.py")
+    assert refused.code == 2
+    assert "NVIDIA GPU" in refused.err and "no committed test imports softmax.py" in refused.err
+    wrong = tile_agent(repo, "plan", "--kernel", "softmax.py", "--tests", "nope.py")
+    assert wrong.code == 2
+    assert "NVIDIA GPU" in wrong.err and "nope.py is not in the repository" in wrong.err
