@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -93,13 +93,17 @@ class ObservedLaunch:
     """Test, and what it calls the timing, of all that launched it so; empty where that is not
     known: only a worker that takes the timings itself sees when they begin."""
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """What it was given, in a few lines: tensors that are alike together, then numbers."""
+    def given(self, but: Collection[str] = ()) -> tuple[str, ...]:
+        """What it was given, in a few lines: tensors that are alike together, then numbers.
+
+        Args:
+            but: names of numbers that are told elsewhere.
+        """
         alike: dict[str, list[str]] = {}
         for name, tensor in self.tensors.items():
             alike.setdefault(f"{tensor}, {tensor.layout}", []).append(name)
-        numbers = [f"{name}={value}" for name, value in (self.integers | self.options).items()]
+        told = {n: value for n, value in (self.integers | self.options).items() if n not in but}
+        numbers = [f"{name}={value}" for name, value in told.items()]
         lines = [f"{', '.join(names)}: {tensor}" for tensor, names in alike.items()]
         return (*lines, *([", ".join(numbers)] if numbers else []))
 

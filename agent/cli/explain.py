@@ -6,7 +6,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from agent.cli.observed import by_newest_run
 from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
+    from agent.evidence.model import CompiledLaunch
     from agent.harness.compiling.artifacts import Evidence, Wanted
     from agent.harness.processes.worker_session import Checkout
     from agent.syntax import Source
@@ -93,10 +94,7 @@ def explain(
             "observed": [asdict(launch) for launch in evidence.observed],
             "tuning": list(seen.tuning()),
             "test_failures": list(evidence.failures),
-            "results": [
-                result.to_json() | ({"listing": getattr(result, "listing", "")} if listing else {})
-                for result in evidence.results
-            ],
+            "results": _results(evidence, listing=listing),
             "problems": list(evidence.problems),
             "changes": changed if base else None,
         },
@@ -188,6 +186,23 @@ def _in_place(found: Found, tests: list[str]) -> tuple[Checkout, tuple[str, ...]
     beside = [place / name for place in places for name in names if (place / name).is_file()]
     chosen = [Path(test).absolute() for test in tests] or beside[:1]
     return Checkout(roots[-1], roots, kernel), tuple(map(str, chosen))
+
+
+def _results(evidence: Evidence, *, listing: bool) -> list[dict[str, Any]]:
+    """As plain JSON values; what a launch is stands in its first result, and in `observed`."""
+    found: list[dict[str, Any]] = []
+    first: dict[CompiledLaunch, int] = {}
+    for index, result in enumerate(evidence.results):
+        value = result.to_json()
+        if "launch" in value:
+            launch, before = value["launch"], first.setdefault(result.launch, index)
+            if result.launch.observed is not None:
+                del launch["tensors"]
+            if before != index:
+                kept = ("kernel", "test", "timed", "captured")
+                value["launch"] = {name: launch[name] for name in kept} | {"as_in_result": before}
+        found.append(value | ({"listing": getattr(result, "listing", "")} if listing else {}))
+    return found
 
 
 def _others(count: int) -> str:

@@ -53,6 +53,6 @@ def lines(launches: Sequence[ObservedLaunch]) -> Iterator[str]:
         grid = " x ".join(map(str, launch.grid))
         whose = f"by {launch.test}" if launch.test else "while the tests were imported"
         yield f"{launch.kernel}{f', grid {grid}' if grid else ''}, {whose}"
-        yield from (f"  {line}" for line in launch.arguments)
+        yield from (f"  {line}" for line in launch.given())
     if len(launches) > MOST:
         yield f"and {len(launches) - MOST} more launches"

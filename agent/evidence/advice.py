@@ -58,13 +58,11 @@ def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
     if (reason := problem(artifact)) is not None:
         yield f"cannot run: {reason}"
     if artifact.stack_bytes:
-        where = f", most at line {', '.join(map(str, mix.spill_lines))}" if mix.spill_lines else ""
+        where = f" at line {', '.join(map(str, mix.spill_lines))} most" if mix.spill_lines else ""
         mend = "more warps (num_warps) or smaller blocks"
         if artifact.remarks:
             mend = "smaller tiles, num_worker_warps=8, or num_ctas=2 on sm_100"
-        yield (
-            f"spills {artifact.stack_bytes} bytes a thread ({mix.spills} accesses{where}): {mend}"
-        )
+        yield f"spills{where}: {mend}"
     if multiplies and not mix.tensor_core:
         yield (
             "matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
@@ -81,17 +79,17 @@ def _suggestions(artifact: Artifact, multiplies: bool) -> Iterator[str]:
     found = artifact.occupancy
     if found is not None and found.fraction < LOW_OCCUPANCY and not mix.tensor_core:
         yield (
-            f"{found}: a kernel that waits for memory wants more; "
+            "few warps at once: a kernel that waits for memory wants more; "
             + ("occupancy=2, 4 or 8" if artifact.remarks else "fewer registers or smaller blocks")
         )
 
 
 def _memory(artifact: Artifact) -> Iterator[str]:
     reasons = dict.fromkeys(r.reason for r in artifact.remarks if "Tma" in r.name and r.reason)
-    for reason in reasons:
+    for reason in reasons:  # which the remark tells
         lines = {r.line for r in artifact.remarks if r.reason == reason}
-        mend = next((f"; {mend}" for start, mend in _TMA_MENDS if reason.startswith(start)), "")
-        yield f"no TMA at line {_listed(lines)}: {reason}{mend}"
+        if mend := next((mend for start, mend in _TMA_MENDS if reason.startswith(start)), ""):
+            yield f"no TMA at line {_listed(lines)}: {mend}"
     for what, widths in (
         ("loads", artifact.instructions.global_loads),
         ("stores", artifact.instructions.global_stores),
@@ -99,9 +97,9 @@ def _memory(artifact: Artifact) -> Iterator[str]:
         narrow = sum(n for bits, n in widths.items() if bits < WIDE_BITS)
         if narrow > sum(widths.values()) / 2 and narrow >= FEW:
             yield (
-                f"{narrow} of {sum(widths.values())} global {what} move less than {WIDE_BITS} "
-                "bits: what a thread moves is not known to lie side by side and aligned (strides "
-                "or extents that are no multiples of 16, or addresses that are read from memory)"
+                f"most global {what} move less than {WIDE_BITS} bits: what a thread moves is not "
+                "known to lie side by side and aligned (strides or extents that are no multiples "
+                "of 16, or addresses that are read from memory)"
             )
 
 

@@ -8,18 +8,33 @@ from itertools import groupby
 from agent.evidence.advice import suggestions
 from agent.evidence.compare import changes, ignored_options, pairs
 from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
+from agent.launches import ObservedTensor
 
 INDENT = "  "
+TRITON_TYPES = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "float32": "fp32",
+    "float64": "fp64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "bool": "i1",
+}
+"""PyTorch's name -> Triton's."""
 
 
 def lines(results: Sequence[Result], multiplying: Collection[str]) -> Iterator[str]:
-    """Every result, by launch; arguments that several configs in a row are given are told once.
+    """Every result, by launch; what several launches in a row have in common is told once.
 
     Args:
         results: in the order of the launches.
         multiplying: names of the kernels whose source asks for matrix products.
     """
     above: CompiledLaunch | None = None
+    told: dict[str, list[str]] = {}
     for launch, group in groupby(results, key=lambda result: result.launch):
         yield _head(launch)
         if above is not None and _given(launch) == _given(above):
@@ -30,8 +45,13 @@ def lines(results: Sequence[Result], multiplying: Collection[str]) -> Iterator[s
         for result in group:
             if isinstance(result, NotCompiled):
                 yield f"{INDENT}{result.target}: {result.reason}"
+                continue
+            code = list(_artifact(result, multiplies=launch.kernel in multiplying))
+            if told.get(result.target) == code:
+                yield f"{INDENT}{result.target}: as above"
             else:
-                yield from _artifact(result, multiplies=launch.kernel in multiplying)
+                yield from code
+            told[result.target] = code
 
 
 def difference(before: Sequence[Result], after: Sequence[Result]) -> Iterator[str]:
@@ -78,13 +98,24 @@ def _arguments(launch: CompiledLaunch) -> Iterator[str]:
         yield f"{INDENT}as it is launched while the tests are imported"
     else:
         yield f"{INDENT}as its source suggests; no test was seen to launch it"
+    tensors = launch.observed.tensors if launch.observed else {}
+    in_head = {name for name, _ in launch.options}
     groups: dict[str, list[str]] = {}
     for name, told in launch.arguments:
-        if not told.startswith("= "):
+        if told.startswith("= "):
+            in_head.add(name)
+        elif name not in tensors or told not in _as_given(tensors[name]):
             groups.setdefault(told, []).append(name)
     yield from (f"{INDENT}{', '.join(names)}: {told}" for told, names in groups.items())
     if launch.observed is not None:
-        yield from (f"{INDENT}given {line}" for line in launch.observed.arguments)
+        yield from (f"{INDENT}given {line}" for line in launch.observed.given(in_head))
+
+
+def _as_given(tensor: ObservedTensor) -> tuple[str, str]:
+    """What cuTile and Triton tell their compilers of a tensor that shows itself."""
+    divisible = ", divisible by 16" if tensor.aligned else ""
+    triton = TRITON_TYPES.get(tensor.dtype, "?")
+    return f"{len(tensor.shape)}-dimensional {tensor.dtype}", f"*{triton}{divisible}"
 
 
 def _artifact(artifact: Artifact, *, multiplies: bool) -> Iterator[str]:

@@ -110,15 +110,14 @@ def test_what_a_person_reads() -> None:
         "  sm_90: 255 registers, 1040 bytes spilled, 100000 bytes of shared memory, 256 threads",
         "    1 block = 8 of 64 warps (12%), limited by registers",
         "    1000 instructions; loads 4 of 128 bits, 12 of 32 bits; 12 spills",
-        "    -> spills 1040 bytes a thread (12 accesses, most at line 7): more warps (num_warps) "
-        "or smaller blocks",
+        "    -> spills at line 7 most: more warps (num_warps) or smaller blocks",
         "    -> matrix products without tensor cores: cast fp32 operands to TF32, or use fp16 or "
         "bf16, where the tolerance allows it",
-        "    -> 12 of 16 global loads move less than 64 bits: what a thread moves is not known to "
+        "    -> most global loads move less than 64 bits: what a thread moves is not known to "
         "lie side by side and aligned (strides or extents that are no multiples of 16, or "
         "addresses that are read from memory)",
-        "    -> 1 block = 8 of 64 warps (12%), limited by registers: a kernel that waits for "
-        "memory wants more; fewer registers or smaller blocks",
+        "    -> few warps at once: a kernel that waits for memory wants more; fewer registers or "
+        "smaller blocks",
     ]
     assert not suggestions(BETTER, multiplies=True)
 
@@ -152,7 +151,7 @@ def test_arguments_that_configs_in_a_row_share_are_told_once() -> None:
         "  x: *fp16",
         "  n: i32",
         "  given x: float16[64], contiguous, 16-byte aligned",
-        "  given n=5, B=64, num_warps=2",
+        "  given n=5",
         "  sm_90: no",
         "k(B=128), grid 8",
         "  arguments as above",
@@ -163,6 +162,29 @@ def test_arguments_that_configs_in_a_row_share_are_told_once() -> None:
     ]
     for other in (launched(128, 6), launched(128, 5, "t.py::other")):
         assert "  arguments as above" not in list(lines([launched(64, 5), other], ()))
+
+
+def test_nothing_is_told_twice() -> None:
+    tensor = ObservedTensor("float16", (64,), (1,), aligned=True)
+    told = (("x", "*fp16, divisible by 16"), ("n", "i32"), ("B", "= 64"))
+    seen = ObservedLaunch("k", "t.py::test", (8,), {"n": 5, "B": 64}, {"x": tensor}, {})
+    launch = replace(LAUNCH, arguments=told, observed=seen)
+    other = replace(launch, grid=(16,), observed=replace(seen, integers={"n": 6, "B": 64}))
+    first = replace(BASE, launch=launch)
+    assert list(lines([first, replace(first, launch=other)], ()))[:4] == [
+        "k(B=64), grid 8",
+        "  as t.py::test launches it",
+        "  n: i32",
+        "  given x: float16[64], contiguous, 16-byte aligned",
+    ]
+    assert list(lines([first, replace(first, launch=other)], ()))[-1] == "  sm_90: as above"
+    slower = replace(first, launch=other, registers=40)
+    assert "  sm_90: 40 registers" in "\n".join(lines([first, slower], ()))
+    # what the compiler is told beyond what the tensor shows
+    odd = (("x", "1-dimensional float16, stride of axis 0 not divisible by 16 bytes"), *told[1:])
+    assert f"  x: {odd[0][1]}" in list(
+        lines([replace(first, launch=replace(launch, arguments=odd))], ())
+    )
 
 
 def test_what_cannot_run_comes_first() -> None:
