@@ -44,7 +44,10 @@ def test_the_loop(repo: Path) -> None:
         third = await call("next", drop="nor does that")
         assert third["optimization"] not in (offered["optimization"], other["optimization"])
         turn = await call("next", choose="own-idea")
-        assert turn["do"] == "edit"
+        assert turn["do"] == "edit" and "prose" not in other
+        whole = await call("next", full=True)
+        assert whole["optimization"] == "own-idea" and whole["prose"] in whole["brief"]
+        assert "rows" in (await call("status", full=True))["runs"][0]
         draft = Path(turn["file"])
         assert draft.is_relative_to(repo / "sandbox" / "runs" / turn["run"])
 
