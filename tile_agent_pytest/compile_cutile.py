@@ -6,7 +6,8 @@ cuda.tile and nothing of ours. The job is one JSON object: `module` and `file` o
 line), and `kernels`, each with its `name`, its `hints` and the `variants` of its parameters. Of
 the variants the first that compiles is taken: they differ in what is only guessed.
 
-    {"event": "missing", "what": "cuda-tile" | "tileiras", "text": ...}
+    {"event": "missing", "what": "cuda-tile" | "tileiras", "text": ..., "place": the file of a
+     cuda.tile that is installed and cannot be imported}
     {"event": "import-failed", "type": ..., "text": ...}
     {"event": "begun", "kernel": ..., "target": ...}
     {"event": "done", "kernel": ..., "target": ..., "variant": ..., "ok": ..., "seconds": ...,
@@ -47,7 +48,7 @@ def main(job: Message) -> None:
     try:
         compiler = Compiler.installed()
     except ImportError as problem:
-        _end(answers, event="missing", what="cuda-tile", text=str(problem))
+        _end(answers, event="missing", what="cuda-tile", text=str(problem), place=_place())
     sys.path[:0] = job["sys_path"]
     try:
         module = load(job["module"], Path(job["file"]))
@@ -220,6 +221,15 @@ def load(name: str, file: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _place() -> str:
+    """The file of a cuda.tile that cannot be imported; empty where there is none."""
+    try:
+        spec = importlib.util.find_spec("cuda.tile")
+    except (ImportError, ValueError):
+        return ""
+    return (spec.origin or "") if spec else ""
 
 
 def _line(problem: BaseException) -> str:

@@ -266,6 +266,21 @@ def test_without_cuda_tile(tmp_path: Path) -> None:
     refused(verify(tmp_path, KERNEL, "--python", python), f"{python} has no cuda-tile: {python} -m")
 
 
+def test_a_cuda_tile_that_cannot_be_imported_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "libcudart.so.13: cannot open shared object file"
+    write(tmp_path / "broken", {"cuda/tile/__init__.py": f"raise ImportError({why!r})\n"})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+    folder = tmp_path / "work"
+    python = ("--python", sys.executable)  # one that has made no imports
+    told = f"cannot import cuda-tile: {why} (in {tmp_path}/broken/cuda/tile/__init__.py): "
+    refused(verify(folder, KERNEL, *python), told)
+    shutil.copy(EXAMPLES / "cutile_autotune_rope" / "rope_fixed.py", folder)
+    tuned = ("autotune", "--kernel", "rope_fixed.py", "--compile", "sm_90", *python)
+    refused(tile_agent(folder, *tuned), told)
+
+
 def test_without_a_package_that_the_file_imports(tmp_path: Path) -> None:
     end = verify(tmp_path, f"import no_such_package\n{KERNEL}")
     refused(end, "No module named 'no_such_package'; install it there, or name another")

@@ -13,7 +13,7 @@ import tile_agent_pytest
 from agent.analysis.cutile.signature import Signature
 from agent.errors import UsageError
 from agent.harness.compiling.cutile import import_roots, module_name, to_compile
-from agent.harness.compiling.needed import lacking
+from agent.harness.compiling.missing import missing_in_words
 from agent.harness.processes.script import ScriptEnd, run_script
 
 Config: TypeAlias = Mapping[str, int | None]
@@ -112,7 +112,7 @@ def _read(configs: Sequence[Config], ended: ScriptEnd, python: str) -> tuple[Com
     """The answers come in the order of the configs."""
     for answer in ended.answers:
         if answer["event"] == "missing":
-            raise UsageError(lacking(python, answer["what"]))
+            raise UsageError(missing_in_words(python, answer))
         if answer["event"] == "import-failed":
             raise UsageError(
                 f"{python} cannot import the kernel: {answer['type']}: {answer['text']}; mend "

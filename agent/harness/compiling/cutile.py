@@ -18,7 +18,7 @@ from agent.analysis.cutile.signature import Signature, signatures
 from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.environment import Environment
 from agent.errors import UsageError
-from agent.harness.compiling.needed import lacking
+from agent.harness.compiling.missing import missing_in_words
 from agent.harness.processes.script import ScriptEnd, run_script
 from agent.syntax import Source
 
@@ -167,7 +167,7 @@ def _read(
     answers, fate = ended.answers, ended.fate
     for answer in answers:
         if answer["event"] == "missing":
-            raise UsageError(lacking(python, answer["what"]))
+            raise UsageError(missing_in_words(python, answer))
         if answer["event"] == "import-failed" and answer["type"] == "ModuleNotFoundError":
             raise UsageError(
                 f"{python} cannot import {file.name}: {answer['text']}; install it there, or name "

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from agent.errors import UsageError
 from agent.harness.compiling.needed import installing, lacking
@@ -24,7 +26,7 @@ def check_missing(ended: ScriptEnd, python: str, root: Path) -> None:
     missing = []
     for answer in ended.answers:
         if answer["event"] == "missing" and answer.get("place"):
-            raise UsageError(_not_imported(python, root, answer["what"], answer))
+            raise UsageError(missing_in_words(python, answer, root))
         if answer["event"] == "missing":
             missing.append(answer["what"])
         if answer["event"] == "tools":
@@ -33,11 +35,21 @@ def check_missing(ended: ScriptEnd, python: str, root: Path) -> None:
         raise UsageError(lacking(python, missing[0]))
 
 
-def _not_imported(python: str, root: Path, name: str, answer: dict[str, str]) -> str:
-    place, inside = Path(answer["place"]), f"{root}{os.sep}"
-    text = " ".join(answer["text"].replace(inside, "").split())
+def missing_in_words(python: str, answer: Mapping[str, Any], root: Path | None = None) -> str:
+    """What an interpreter lacks; of what is there and fails to be imported, why.
+
+    Args:
+        python: the interpreter.
+        answer: what it told: what is missing, and the `place` of what cannot be imported.
+        root: of a checkout that could hide what is installed; None where nothing can.
+    """
+    name = answer["what"]
+    if not answer.get("place"):
+        return lacking(python, name)
+    place, text = Path(answer["place"]), answer["text"]
+    text = " ".join((text.replace(f"{root}{os.sep}", "") if root else text).split())
     told = f"{python} cannot import {name}: {text}"
-    if not place.is_relative_to(root):
+    if root is None or not place.is_relative_to(root):
         return f"{told} (in {place}): {installing(python, name)} --force-reinstall"
     own = place.parent.relative_to(root) if place.name == "__init__.py" else place.relative_to(root)
     return (
