@@ -126,8 +126,8 @@ class Repository:
         """
         answer = self.ask(*args, stdin=stdin, env=env)
         if answer.status != 0:
-            command = args[2] if args[0] == "-C" else args[0]
-            raise GitError(f"git {command}: {answer.complaint}")
+            first = next(n for n in range(0, len(args), 2) if args[n] not in ("-C", "-c"))
+            raise GitError(f"git {args[first]}: {answer.complaint}")
         return answer
 
     def git_path(self, name: str) -> Path:

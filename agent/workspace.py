@@ -26,6 +26,9 @@ from agent.repository import Repository, shown
 SANDBOX = "sandbox"
 """Where a run writes its table and journal, at the root of the user's checkout."""
 
+WHOLE = ("-c", "core.sparseCheckout=false")
+"""A worktree holds what the user's sparse checkout leaves out."""
+
 _EXCLUDED = b"/sandbox/"
 
 
@@ -310,7 +313,7 @@ class Workspace:
                 add = ("worktree", "add", "--quiet", "--force", "--detach", "--no-checkout")
                 self.repository.git(*add, str(path), sha)
             try:
-                self.repository.git("-C", str(path), "reset", "--hard", "--quiet", sha)
+                self.repository.git("-C", str(path), *WHOLE, "reset", "--hard", "--quiet", sha)
             except GitError as problem:
                 if "unable to read" not in str(problem):
                     raise
@@ -349,9 +352,9 @@ class Workspace:
             git("update-ref", "--no-deref", "HEAD", sha, env=ours)
             # An index without file times: refreshing it then reads every file, so that one with
             # forged size and times is found, and the reset writes only those that differ.
-            git("read-tree", sha, env=ours)
-            ask("update-index", "-q", "--refresh", env=ours)
-            git("-C", str(path), "reset", "--hard", "--quiet", sha, env=ours)
+            git(*WHOLE, "read-tree", sha, env=ours)
+            ask(*WHOLE, "update-index", "-q", "--refresh", env=ours)
+            git("-C", str(path), *WHOLE, "reset", "--hard", "--quiet", sha, env=ours)
             git("-C", str(path), "clean", "-ffdx", "--quiet", env=ours)
         except (OSError, GitError):
             return False

@@ -507,6 +507,19 @@ def test_a_damaged_worktree_is_made_whole(repo: Path, damage: str) -> None:
     assert git(repo, "worktree", "list").count("\n") == 0
 
 
+def test_a_worktree_of_a_sparse_checkout_is_whole(repo: Path) -> None:
+    """A test may need what the user has not checked out; theirs stays as it is."""
+    git(repo, "sparse-checkout", "set", "--no-cone", "/*", "!/tests/")
+    before = snapshot(repo)
+    workspace = Workspace(Repository.open(repo), "run")
+    sha = git(repo, "rev-parse", "HEAD")
+    for _ in range(2):  # made, and put right
+        assert (workspace.checkout(sha) / "tests" / "test_softmax.py").is_file()
+    assert not (repo / "tests").exists()
+    workspace.close()
+    assert changed(before, snapshot(repo)) == set()
+
+
 def test_an_intact_worktree_is_not_rewritten(repo: Path) -> None:
     """A live worker may be about to import from it."""
     workspace = open_workspace(repo)
