@@ -578,6 +578,13 @@ def test_computed_blocks_that_are_not_ours_to_scale(lines: str, reason: str) -> 
     assert reason in refusal(f"{COPY}def run(x, y, n):\n{lines}", "scaled-blocks")
 
 
+def test_what_is_written_above_a_statement_leaves_it_its_comments() -> None:
+    computed = "    block = settings(n)\n"
+    said = "\n    # Each block\n    # takes its own.\n"
+    text = f"{COPY}def run(x, y, n):\n{computed}{said}{LAUNCHED}"
+    assert scaled(text, 0.5) == text.replace(said, f"\n    block = max(block // 2, 1)\n{said[1:]}")
+
+
 def test_a_block_of_two_launches_is_scaled_once() -> None:
     """Whose grids have one name: each is the one that was assigned last."""
     made = "    block = settings(n)\n"

@@ -29,6 +29,7 @@ from agent.analysis.cutile.dialect import CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import F16, TileTrial
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.cutile.blocks import replacing, spelling, unused
 from agent.syntax import Source, argument, descendants, positional
 
@@ -287,17 +288,12 @@ def _regrouped(
     lines = [*before, *_grouping(split.block, names, split.height, split.width, group)]
     rows, columns = _tile(split.block, names)
 
-    def preceded(line: cst.SimpleStatementLine) -> Any:
-        first, *rest = map(cst.parse_statement, lines)
-        first = first.with_changes(leading_lines=line.leading_lines)
-        return cst.FlattenSentinel([first, *rest, line.with_changes(leading_lines=[])])
-
     return {
         split.rows: lambda _: cst.parse_expression(f"({rows})" if split.rows.lpar else rows),
         split.columns: lambda _: cst.parse_expression(
             f"({columns})" if split.columns.lpar else columns
         ),
-        split.line: preceded,
+        split.line: lambda updated: preceded(updated, lines),
     }
 
 

@@ -41,7 +41,8 @@ from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
-from agent.rewriting.cutile.blocks import line_of, preceded, replacing, spelling, unused
+from agent.rewriting.common.preceding import preceded
+from agent.rewriting.cutile.blocks import line_of, replacing, spelling, unused
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
 from agent.syntax import Source, argument, descendants, keyword
 

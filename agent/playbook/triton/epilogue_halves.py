@@ -26,8 +26,9 @@ from agent.analysis.triton.tile_axes import is_broadcast
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.described import origin
-from agent.rewriting.triton.edits import Edit, preceded
+from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, argument, descendants
 
 SPLIT = "triton.language.split"

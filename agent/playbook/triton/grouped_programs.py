@@ -28,7 +28,8 @@ from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices, unused
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
-from agent.rewriting.triton.edits import Edit, parenthesized, preceded, removing, writing
+from agent.rewriting.common.preceding import preceded
+from agent.rewriting.triton.edits import Edit, parenthesized, removing, writing
 from agent.rewriting.triton.row_extents import of_cast
 from agent.syntax import Source, descendants, positional
 

@@ -35,11 +35,11 @@ from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import (
     Edit,
     free_name,
     giving,
-    preceded,
     statement_of,
     with_parameters,
     without,

@@ -36,10 +36,10 @@ from agent.analysis.triton.tuners import check_untuned
 from agent.launches import values_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.edits import (
     Edit,
     giving,
-    preceded,
     with_parameters,
     writing,
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import libcst as cst
 
@@ -28,6 +28,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.common.tile_sizes import MOST_ELEMENTS, SMALLEST_DOT
 from agent.syntax import Source
 
@@ -96,12 +97,13 @@ def square(x):
             raise NotApplicable(f"{tile.name} cannot grow: an access is unguarded")
         if _factor(subject.source, tile) == factor:
             raise NotApplicable(f"{tile.name} is scaled by {params['factor']} already")
-        written = cst.parse_statement(_text(subject.source, tile, factor))
+        written = _text(subject.source, tile, factor)
         present = _scaling(subject.source, tile)
         if present is not None:
-            lines = present.leading_lines
-            return subject.source.rewrite({present: lambda _: _with_lines(written, lines)})
-        return subject.source.rewrite({tile.place: lambda old: _preceded(old, written)})
+            return subject.source.rewrite(
+                {present: lambda old: preceded(old, [written], keep=False)}
+            )
+        return subject.source.rewrite({tile.place: lambda old: preceded(old, [written])})
 
     def describe(self, params: Params) -> str:
         """The text of the table: 'scaled block (2 BLOCK)'."""
@@ -174,13 +176,3 @@ def _scaled_by(source: Source, tile: ComputedTile, line: cst.SimpleStatementLine
     if shrunk := re.fullmatch(rf"{name} = max\({name} // (\d+), {least}\)", text):
         return 1 / float(shrunk[1])
     return None
-
-
-def _preceded(statement: Any, written: Any) -> Any:
-    """A statement with another one above it, below its comments."""
-    first = _with_lines(written, statement.leading_lines)
-    return cst.FlattenSentinel([first, statement.with_changes(leading_lines=())])
-
-
-def _with_lines(statement: Any, lines: Any) -> Any:
-    return statement.with_changes(leading_lines=lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
 import libcst as cst
@@ -45,12 +45,3 @@ def line_of(source: Source, node: cst.CSTNode) -> cst.SimpleStatementLine:
         if isinstance(around, cst.Lambda | cst.BaseComp):
             break
     raise NotApplicable(f"line {source.line(node)} launches inside another expression")
-
-
-def preceded(line: cst.SimpleStatementLine, statements: Sequence[str]) -> Any:
-    """A line with statements before it, which take over its comments."""
-    first, *rest = (
-        cst.ensure_type(cst.parse_statement(text), cst.SimpleStatementLine) for text in statements
-    )
-    first = first.with_changes(leading_lines=line.leading_lines)
-    return cst.FlattenSentinel([first, *rest, line.with_changes(leading_lines=[])])

@@ -16,7 +16,8 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import launches_in_sight, torch_module, triton_module
 from agent.analysis.triton.index_ranges import belongs_to
 from agent.rewriting.common.formatting import STEP, Place
-from agent.rewriting.triton.edits import Edit, preceded, statement_of
+from agent.rewriting.common.preceding import preceded
+from agent.rewriting.triton.edits import Edit, statement_of
 from agent.syntax import Source, descendants
 
 ALIGNMENT_BYTES = 16

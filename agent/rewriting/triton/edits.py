@@ -217,18 +217,6 @@ def statement_of(source: Source, launch: Launch) -> cst.SimpleStatementLine:
     raise NotApplicable(f"the launch at line {source.line(launch.node)} is no statement of its own")
 
 
-def preceded(
-    line: cst.SimpleStatementLine | cst.For, texts: Sequence[str], *, keep: bool = True
-) -> Any:
-    """A statement with others above it, below its comments; or the others in its place."""
-    first, *rest = map(cst.parse_statement, texts)
-    assert isinstance(first, cst.SimpleStatementLine | cst.BaseCompoundStatement)
-    first = first.with_changes(leading_lines=line.leading_lines)
-    return cst.FlattenSentinel(
-        [first, *rest, *([line.with_changes(leading_lines=())] if keep else [])]
-    )
-
-
 def followed(text: str) -> Edit:
     """The edit of a statement that writes another one below it."""
     written = cst.parse_statement(text)

@@ -31,13 +31,13 @@ from agent.analysis.triton.program_ids import (
     unused,
 )
 from agent.analysis.triton.waiting import check_never_waits
+from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.early_returns import changed_behind, early_returns, without_returns
 from agent.rewriting.triton.edits import (
     Edit,
     free_name,
     giving,
     parenthesized,
-    preceded,
     statement_of,
     with_parameters,
     writing,

@@ -16,7 +16,8 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.aliasing import allocation
 from agent.analysis.triton.host import torch_module
-from agent.rewriting.triton.edits import Edit, preceded
+from agent.rewriting.common.preceding import preceded
+from agent.rewriting.triton.edits import Edit
 from agent.syntax import Source, descendants, keyword
 from agent.tuning.imports import module_named
 
