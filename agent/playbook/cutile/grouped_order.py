@@ -293,7 +293,7 @@ def _regrouped(
         split.columns: lambda _: cst.parse_expression(
             f"({columns})" if split.columns.lpar else columns
         ),
-        split.line: lambda updated: preceded(updated, lines),
+        split.line: lambda updated: preceded(updated, lines, of_one=True),
     }
 
 

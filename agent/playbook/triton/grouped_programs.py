@@ -227,7 +227,7 @@ def _renumbered(
         elif index.line is not first:
             edits[index.line] = removing
     keeps_first = first not in (rows.line, columns.line)
-    edits[first] = lambda line: preceded(line, lines, keep=keeps_first)
+    edits[first] = lambda line: preceded(line, lines, keep=keeps_first, of_one=True)
     return edits
 
 
