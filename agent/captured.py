@@ -87,11 +87,14 @@ class CapturedTests:
 
     def at(self, places: CaptureFiles) -> CapturedTests:
         """The same tests elsewhere."""
-        folder = self.source.folder
-        if folder:
-            imported = self.places.test.parent.resolve() / folder
-            folder = os.path.relpath(imported, places.test.parent.resolve())
-        return replace(self, places=places, source=replace(self.source, folder=folder))
+        here, there = (each.test.parent.resolve() for each in (self.places, places))
+
+        def moved(path: str) -> str:
+            return os.path.relpath(here / path, there) if path else ""
+
+        source = self.source
+        source = replace(source, folder=moved(source.folder), file=moved(source.file))
+        return replace(self, places=places, source=source)
 
     def share(self, entry: CapturedEntry) -> float:
         """The part of the time of all calls that an entry's took, from 0 to 1."""
@@ -150,7 +153,15 @@ def capture_tests(
     mixed = any(names) and not all(names)  # those that name it would be taken for all
     named = mixed or _named_after(backend, files.test, module_of(str(kernel)).name)
     suffix = f"_{backend}" if named else ""
-    place = _import_place(found[0].calls[0].module, kernel.resolve())
+    first = found[0].calls[0]
+    place = _import_place(first.module, Path(first.launching_file or kernel.resolve()))
+    own = _import_place(first.kernels_of, kernel.resolve()) if first.kernels_of else place
+    loads_kernel = bool(first.kernels_of) and own.module != first.kernels_of
+    folder = place.folder or (None if loads_kernel else own.folder)
+
+    def from_test(path: Path | None) -> str:
+        return os.path.relpath(path, files.test.parent.resolve()) if path else ""
+
     source = CapturedSource(
         kernel.name,
         suffix,
@@ -158,7 +169,9 @@ def capture_tests(
         date.today().isoformat(),
         files.origin.name,
         place.module,
-        os.path.relpath(place.folder, files.test.parent.resolve()) if place.folder else "",
+        from_test(folder),
+        from_test(place.file),
+        loads_kernel=loads_kernel,
         asks_for_gpu=re.search(r"\.is_cuda\b", text) is not None,
     )
     end_note = f"{failed} after calls that are kept: see what it said, whether there should be more"
@@ -183,10 +196,11 @@ def _package_roots(kernel: Path) -> list[Path]:
     return [above, *sources, *(outer[-1:] if is_namespace else [])]
 
 
-def _import_place(module: str, kernel: Path) -> ImportPlace:
-    above, *others = import_roots(kernel)
-    is_package = (kernel.parent / "__init__.py").exists()
-    return ImportPlace.of(module, kernel, [*others, *([above] if is_package else [])])
+def _import_place(module: str, file: Path) -> ImportPlace:
+    above, *others = import_roots(file)
+    is_package = (file.parent / "__init__.py").exists()
+    text = file.read_text(encoding="utf-8", errors="replace")
+    return ImportPlace.of(module, file, text, [*others, *([above] if is_package else [])])
 
 
 def _named_after(backend: str, test: Path, stem: str) -> bool:

@@ -230,6 +230,7 @@ def parsed(source: str | bytes) -> ast.Module:
 
 
 _ADDED = re.compile(r'sys\.path\.insert\(0, str\(\(Path\(__file__\)\.parent / "([^"]+)"\)')
+_LOADED = re.compile(r'\(Path\(__file__\)\.parent / "([^"]+\.py)"\)')
 _TAKEN = re.compile(r"^from ([\w.]+) import", re.MULTILINE)
 
 
@@ -244,6 +245,12 @@ def added_folder(text: str, test: PurePosixPath) -> PurePosixPath | None:
     return PurePosixPath(os.path.normpath(test.parent / added[1])) if added else None
 
 
+def loaded_file(text: str, test: PurePosixPath) -> PurePosixPath | None:
+    """The file that a captured test loads by its path; arguments are those of `added_folder`."""
+    loaded = _LOADED.search(text)
+    return PurePosixPath(os.path.normpath(test.parent / loaded[1])) if loaded else None
+
+
 def takes(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
     """Whether a captured test is of a kernel, and not of another file of that name.
 
@@ -255,6 +262,9 @@ def takes(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
         kernel: that of the file, which begins as the test's does.
     """
     place = module_of(str(kernel))
+    loaded = loaded_file(text, test)
+    if loaded is not None and loaded.name == kernel.name:
+        return loaded == kernel
     ours = [m.split(".") for m in _TAKEN.findall(text) if m.rpartition(".")[2] == place.name]
     if (folder := added_folder(text, test)) is not None:
         return any(folder.joinpath(*parts) == place for parts in ours)

@@ -62,6 +62,8 @@ class CapturedCall:
     processes: int
     kernels_of: str = ""
     """What the kernel's file is called as a module, where `module` is another one that launches."""
+    launching_file: str = ""
+    """The path of `module` then."""
     held: tuple[tuple[str, str], ...] = ()
     """What `module` holds of the file then: (name there, name in the file, empty for all of it)."""
 
@@ -191,6 +193,7 @@ def _call(message: Mapping[str, Any]) -> CapturedCall:
         backward=CallTime(),
         processes=1,
         kernels_of=message.get("kernels_of", ""),
+        launching_file=message.get("launching_file", ""),
         held=tuple((name, known) for name, known in message.get("held", ())),
     )
 

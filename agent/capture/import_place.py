@@ -6,11 +6,17 @@ to import a package that wants a whole server. A test does the same then.
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.importers import module_of
+
+_RELATIVE = re.compile(r"^\s*from\s+\.", re.MULTILINE)
+_TAKEN = frozenset({*sys.stdlib_module_names, "numpy", "pytest", "torch", "triton"})
+"""What a test has imported by such a name is another file."""
 
 
 @dataclass(frozen=True)
@@ -18,23 +24,33 @@ class ImportPlace:
     """How a test imports a file."""
 
     module: str
-    folder: Path | None
+    folder: Path | None = None
     """What the test puts on `sys.path`; None where the project's folders are enough."""
+    file: Path | None = None
+    """What the test loads as the module, by its path; None where it is imported by its name."""
 
     @classmethod
-    def of(cls, recorded: str, file: Path, roots: Collection[Path]) -> ImportPlace:
+    def of(cls, recorded: str, file: Path, text: str, roots: Collection[Path]) -> ImportPlace:
         """Of a file, as a command has imported it.
 
         Args:
             recorded: the name of its module in the command.
             file: where it lies, absolute.
-            roots: from where a project's modules are imported, without more.
+            text: what it holds.
+            roots: from where a project's modules are imported, without more; that above the file's
+                package is among them, where it is in one.
         """
         place = module_of(str(file))
         parts = tuple(recorded.split("."))
-        if place.parts[-len(parts) :] != parts:  # a name that whoever loaded it made up
-            if not place.name.isidentifier():
-                return cls(recorded, None)  # no statement imports it
+        is_made_up = place.parts[-len(parts) :] != parts  # by whoever loaded it
+        if is_made_up and _RELATIVE.search(text):  # it finds its neighbours by its true name alone
+            above = [root for root in roots if place.is_relative_to(root)]
+            if above:
+                nearest = max(above, key=lambda root: len(root.parts))
+                return cls(".".join(place.relative_to(nearest).parts))
+        if is_made_up:
             parts = (place.name,)
+        if parts[0] in _TAKEN or (is_made_up and not parts[0].isidentifier()):
+            return cls(recorded, file=file)  # no statement imports it
         folder = Path(*place.parts[: -len(parts)])
         return cls(".".join(parts), None if folder in roots else folder)

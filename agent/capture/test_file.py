@@ -35,6 +35,11 @@ class CapturedSource:
     """By which the tests import the kernel's file, where that is another than in the command."""
     folder: str = ""
     """What they put on `sys.path` for that, seen from their own; empty where nothing is needed."""
+    file: str = ""
+    """What they load by its path, as no statement imports it, seen from their folder; else empty.
+    It is the kernel's file, or that which launches."""
+    loads_kernel: bool = False
+    """Whether what launches has loaded the kernel's file by a name that nobody else finds it by."""
     asks_for_gpu: bool = False
     """Whether the kernel's file asks tensors for `is_cuda`: none of the CPU's will do."""
 
@@ -65,8 +70,8 @@ def write_tests(
         _entry(entry, test.removeprefix(PREFIX), capture, writer)
         for entry, test in zip(entries, test_names(entries), strict=True)
     ]
-    module, kernels = entries[0].calls[0].module, entries[0].calls[0].kernels_of
-    module = module if kernels else source.module or module
+    first = entries[0].calls[0]
+    module, kernels = source.module or first.module, first.kernels_of
     package = (kernels or module).rpartition(".")[0]
     stem = source.origin_name.removesuffix(".py")
     names = sorted({entry.name.partition(".")[0] for entry in entries})
@@ -82,10 +87,15 @@ def write_tests(
         imports=sorted(writer.imports - {"torch"}),
         folder=source.folder,
         asks_for_gpu=source.asks_for_gpu,
-        kernel_imports=list(_imports(module, names)),
+        file=source.file,
+        module=module,
+        names=names,
+        kernel_imports=[] if source.file else list(_imports(module, names)),
         kernels=kernels,
         launching=module if kernels else "",
-        held=entries[0].calls[0].held,
+        kernels_loaded=source.loads_kernel,
+        kernels_name=next((name for name, known in first.held if not known), ""),
+        held=first.held,
         helpers=writer.helpers,
         kept=bool(writer.kept),
         backward=any(entry.backward for entry in entries),

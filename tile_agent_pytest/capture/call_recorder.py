@@ -252,6 +252,7 @@ class ProcessRecorder:
         found: Message = {"module": entry.module, "name": entry.name}
         if entry.kernels:
             found["kernels_of"] = entry.kernels.file
+            found["launching_file"] = entry.kernels.by
             found["held"] = [list(names) for names in entry.kernels.names]
         if entry.owner is not None:
             found["made_by"] = self._made_by(args[0], entry.owner, facts)

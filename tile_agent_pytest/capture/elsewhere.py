@@ -23,6 +23,8 @@ class HeldKernels:
 
     file: str
     """What that is called as a module."""
+    by: str
+    """The path of the module's own file."""
     names: tuple[tuple[str, str], ...]
     """(name in the module, name in the file); the second is empty for the file itself."""
 
@@ -47,7 +49,7 @@ def held_kernels(
         own[id(file)] = ""
         held = vars(module).items()
         if names := tuple((name, own[id(value)]) for name, value in held if id(value) in own):
-            return HeldKernels(file.__name__, names)
+            return HeldKernels(file.__name__, str(Path(path).resolve()), names)
     return None
 
 
