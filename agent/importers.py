@@ -271,6 +271,12 @@ def takes(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
     return not ours or any(list(place.parts[-len(parts) :]) == parts for parts in ours)
 
 
+def takes_by_place(text: str, test: PurePosixPath, kernel: PurePosixPath) -> bool:
+    """Whether a captured test says where its kernel lies; arguments are those of `takes`."""
+    says = added_folder(text, test) or loaded_file(text, test) == kernel
+    return bool(says) and takes(text, test, kernel)
+
+
 def module_of(path: str) -> PurePosixPath:
     """The module of a file; a package's is its folder."""
     file = PurePosixPath(path)

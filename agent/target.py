@@ -27,7 +27,7 @@ from agent.chosen_tests import (
 )
 from agent.errors import UsageError
 from agent.frozen_tests import holds
-from agent.importers import Importers, Tree, added_folder, loaded_file, module_of, parsed, takes
+from agent.importers import Importers, Tree, module_of, parsed, takes, takes_by_place
 from agent.launches import ObservedLaunch
 from agent.syntax import Source
 from tile_agent_pytest.bench_command import BenchCommand
@@ -293,8 +293,7 @@ def _from_its_folder(tree: Tree, kernel: str, tests: Iterable[str]) -> Iterator[
     """The captured tests that put the kernel's folder on `sys.path`, or load it by its path."""
     for path, text in _captured(tree, tests):
         test = PurePosixPath(path)
-        finds = added_folder(text, test) or loaded_file(text, test) == PurePosixPath(kernel)
-        if finds and takes(text, test, PurePosixPath(kernel)):
+        if takes_by_place(text, test, PurePosixPath(kernel)):
             yield path
 
 
