@@ -8,6 +8,7 @@ makes of that. A file with few tests is taken as it is.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -19,6 +20,8 @@ from agent.importers import Importers, Tree, module_of, parsed
 
 BENCHMARKS = ("bench*.py", "*bench.py", "*benchmark.py")
 """What files of benchmarks are called."""
+_KERNEL = re.compile(r"\b(?:jit|kernel)\b")
+"""What of a decorator makes a function a kernel."""
 FEW = 8
 """Tests of a file that are all run: leaving some out would save little."""
 
@@ -85,6 +88,18 @@ def called_after(kernel: str, tests: Iterable[str], importers: Importers) -> Ite
         has_other = any(name in module.parts and module != module_of(kernel) for module in imported)
         if not has_other or importers.through(kernel, [test], far=True):
             yield test
+
+
+def leading_to_kernels(tree: Tree, kernel: str) -> set[str]:
+    """The kernels of a file, and what of it mentions them: what calls of others may launch."""
+    body = _body(tree, kernel)
+    decorated = {
+        node.name
+        for node in body
+        if isinstance(node, ast.FunctionDef)
+        and any(_KERNEL.search(ast.unparse(each)) for each in node.decorator_list)
+    }
+    return _reaching(body, decorated) if decorated else set()
 
 
 def benchmarks_of(tree: Tree, kernel: str, importers: Importers) -> tuple[str, ...]:

@@ -103,7 +103,14 @@ class Importers:
         ways += [] if itself else self._handed_on(kernel)
         yield from (path for path, _ in self._taking(ways, among))
 
-    def through(self, kernel: str, among: Collection[str], *, far: bool = False) -> dict[str, str]:
+    def through(
+        self,
+        kernel: str,
+        among: Collection[str],
+        *,
+        far: bool = False,
+        first: Collection[str] = (),
+    ) -> dict[str, str]:
         """Those of some files that import a module which imports the kernel's, and its file.
 
         No file of `among` is such a module. Of a package's `__init__` only what it defines, or
@@ -114,9 +121,17 @@ class Importers:
             among: the files.
             far: where there are none, those that import a module which imports such a module, and
                 so on; and those that take what a package hands on by its name.
+            first: names of the kernel's file. Modules that import none of them, but others of it,
+                count where nothing else leads to it.
         """
         left = {path for path in self._tree.files if path.endswith(".py")} - {*among, kernel}
         ways = [_Way(module_of(kernel), None, kernel)]
+        if first and not far:
+            between = [path for path, _ in self._taking(ways, sorted(left))]
+            near = [path for path in between if self._may_take(path, ways[0].module, first)]
+            nearer = [way for path in near for way in self._ways_through(path, {ways[0].module})]
+            if found := dict(self._taking(nearer, among, by_name=True)):
+                return found
         for _ in range(MOST_BETWEEN if far else 1):
             between = [path for path, _ in self._taking(ways, sorted(left))]
             origins = {way.module for way in ways}
@@ -125,6 +140,13 @@ class Importers:
                 return found
             left -= {*between}
         return {}
+
+    def _may_take(self, path: str, module: PurePosixPath, names: Collection[str]) -> bool:
+        """Whether a file that imports from a module imports one of some names, or all of it."""
+        imported = self._imports(path, self._tree.read([path])[path]).names
+        taken = {name for origin, name, _ in imported if origin == module}
+        is_whole = any(origin / name == module for origin, name, _ in imported)
+        return is_whole or not taken or bool(taken & {*names, "*"})
 
     def _ways_through(self, path: str, origins: Collection[PurePosixPath]) -> Iterator[_Way]:
         """The ways by a file that imports one of some modules."""

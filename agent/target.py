@@ -23,6 +23,7 @@ from agent.chosen_tests import (
     calls_its_own,
     chosen,
     is_called,
+    leading_to_kernels,
     loaded_together,
 )
 from agent.errors import UsageError
@@ -275,7 +276,8 @@ def _found(
         loose = sorted(p for p in tree.files if p != kernel and is_called(p, _LOOSE))
         found = [p for p in importers.importing(kernel, loose) if _has_tests(tree, p)]
     if _all_captured(found):
-        through = importers.through(kernel, tests)
+        first = leading_to_kernels(tree, kernel)
+        through = importers.through(kernel, tests, first=first)
         if not (found or through):
             through = importers.through(kernel, tests, far=True)
         found = sorted({*found, *through}) or [test for test in tests if named(test)]
@@ -367,8 +369,6 @@ def or_captured(kernel: str, test: str = "", script: str = "") -> str:
 
 
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)
-
-
 _LOOSE = ("test*.py", "*test.py", "*tests.py", *BENCHMARKS)
 """What files of tests are called, though not as pytest looks for: `test.py`."""
 

@@ -314,6 +314,44 @@ def test_a_file_of_few_tests_is_taken_as_it_is_and_what_is_left_out_is_told(
     assert any("left out: tests/test_none.py" in note for note in target.notes)
 
 
+LAYERS = {
+    "pkg/__init__.py": "from .layers import Softmax\nfrom .norms import Norm\n",
+    "pkg/kernels/softmax.py": f"{KERNEL}\n\ndef rows_at_once(n):\n    return n // 64\n",
+    "pkg/layers.py": "from .kernels.softmax import softmax_kernel\n\n\nclass Softmax:\n"
+    "    def __call__(self, x):\n        softmax_kernel[(1,)](x, BLOCK=128)\n",
+    "pkg/norms.py": "from .kernels.softmax import rows_at_once\n\n\nclass Norm:\n"
+    "    def __call__(self, x):\n        return rows_at_once(x)\n",
+    "tests/test_norms.py": "import pkg\n\n\ndef test_norm():\n    pkg.Norm()(1)\n",
+}
+"""As in attorch: a module that launches the kernels, and one that takes a helper of their file."""
+BY_NAME = """\
+import pytest
+import pkg
+
+
+@pytest.mark.parametrize("layer", ["Softmax", "Softmin"])
+def test_layers(layer):
+    getattr(pkg, layer)()(1)
+"""
+
+
+def test_who_takes_a_helper_of_the_file_does_not_crowd_out_who_launches(tmp_path: Path) -> None:
+    kernel = "pkg/kernels/softmax.py"
+    launching = {**LAYERS, "tests/test_layers.py": BY_NAME}
+    repo = make_repo(tmp_path / "both", launching)
+    assert target_of(repo, kernel).tests == ("tests/test_layers.py",)
+    repo = make_repo(tmp_path / "none", LAYERS)  # nobody else leads to it
+    assert target_of(repo, kernel).tests == ("tests/test_norms.py",)
+
+
+def test_what_a_package_hands_on_may_be_taken_by_its_name_beside_others(tmp_path: Path) -> None:
+    use = "from pkg.layers import Softmax\n\n\ndef test_it():\n    Softmax()(1)\n"
+    files = {**LAYERS, "tests/test_layers.py": BY_NAME, "tests/test_uses.py": use}
+    repo = make_repo(tmp_path, files)
+    tests = target_of(repo, "pkg/kernels/softmax.py").tests
+    assert tests == ("tests/test_layers.py", "tests/test_uses.py")
+
+
 def test_what_a_module_in_between_makes_of_a_kernel_counts(tmp_path: Path) -> None:
     """As in mamba, where an interface of several kernels has tests of each."""
     interface = """\
