@@ -378,7 +378,7 @@ class Stopped(Event):
     reason: StopReason
     detail: str = ""
     diagnosis: Diagnosis | None = None
-    """What holds the incumbent back, where it was profiled for that word alone."""
+    """What holds the incumbent back, where it was asked for that word alone."""
 
 
 @dataclass(frozen=True)

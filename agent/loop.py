@@ -17,7 +17,7 @@ from functools import partial
 from agent.analysis.common.subject import Hardware
 from agent.asking import Asking
 from agent.candidates import Candidates, allowance
-from agent.causes import Diagnosis
+from agent.diagnosing import Diagnosing
 from agent.errors import UsageError
 from agent.events import (
     ENDED_EARLY,
@@ -33,7 +33,7 @@ from agent.events import (
     Verified,
 )
 from agent.finishing import Finishing
-from agent.harness.diagnostician import UNPROFILED, Diagnostician
+from agent.harness.diagnostician import Diagnostician
 from agent.harness.failed_baseline import failed_baseline
 from agent.harness.measuring.budget import (
     USUAL_PAIRS,
@@ -48,8 +48,6 @@ from agent.harness.measuring.timed_pass import PassLimit
 from agent.harness.processes.worker_session import deadline_in
 from agent.journal import Journal, without_secrets
 from agent.keeping import confirmed
-from agent.launches import of_one_timing
-from agent.least_time import LeastTimes
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.pair_cost import PairCost
@@ -62,6 +60,7 @@ from agent.sweep import Sweep, variant
 from agent.target import left_alone
 from agent.transitions import advance
 from agent.watched import JUDGED, TOLD, Watch
+from agent.without_choice import WithoutChoice
 from agent.workspace import Workspace
 
 Effect = Callable[[Run], Event]
@@ -117,6 +116,8 @@ class Effects:
         self._iteration_ends, self._iteration = 0.0, (-1, 0)
         self._asking = Asking(self.candidates, self.proposers, self.hardware)
         self._scouting = Scouting(self.judge, self.candidates, self._asking, self.doing)
+        self._diagnosing = Diagnosing(self.diagnostician, self.candidates)
+        self._without_choice = WithoutChoice(self._asking)
 
     def table(self) -> Mapping[Phase, Effect]:
         """Phase -> effect."""
@@ -196,10 +197,15 @@ class Effects:
     def calibrate(self, run: Run) -> Event:
         """Compare the incumbent with itself: what differs then is noise.
 
+        Where nothing can be tried nobody needs to know: the run passes over all, and ends.
+
         Raises:
             UsageError: nothing can be measured here, and the user has to mend that first.
         """
         assert run.baseline is not None
+        passed_over = self._without_choice.left(run)
+        if passed_over is not None:
+            return passed_over[0] if passed_over else self._end_uncalibrated(run)
         profiles = not self._goes_by_looks(run)
         if known := self.candidates.known_calibration(run, self.judge.setting(), profiles):
             return known
@@ -216,10 +222,20 @@ class Effects:
             kernel = started(run).kernel
             raise UsageError(f"no perf test launches a kernel of {kernel}: name one with --tests")
         run = replace(run, subset=budgeted.subset)
-        diagnosis = self._diagnose(run, run.incumbent_sha, outcome.levels_ms, until, profiles)
+        diagnosis = self._diagnosing.of(run, run.incumbent_sha, outcome.levels_ms, until, profiles)
         compile_s = self.candidates.compile_s(run.incumbent_sha)
-        least = run.least_times or self._least_times(run, outcome.levels_ms)
+        least = run.least_times or self._diagnosing.least_times(run, outcome.levels_ms)
         return Calibrated(outcome, diagnosis, run.subset, compile_s, least, profiled=profiles)
+
+    def _end_uncalibrated(self, run: Run) -> Event:
+        """End a run that has nothing to try, with what holds the kernel back."""
+        until = deadline_in(MeasuringBudget.of(run.options).calibration_s)
+        cause = self._diagnosing.of(
+            run, run.incumbent_sha, run.levels_ms, until, not self._goes_by_looks(run)
+        )
+        end = self._stop(replace(run, diagnosis=cause), StopReason.EXHAUSTED, "")
+        assert isinstance(end, Stopped)  # nobody comes next
+        return replace(end, diagnosis=end.diagnosis or cause)
 
     def propose(self, run: Run) -> Event:
         """Choose ONE optimization and commit its variants, or stop."""
@@ -266,8 +282,10 @@ class Effects:
         cause = run.diagnosis
         if cause is None or not cause.escalates or run.kept:
             return Stopped(reason, detail)
-        if not run.profiled and (noise := run.calibration):  # nobody chose by that until now
-            cause = self._diagnose(run, run.incumbent_sha, noise.levels_ms, math.inf, profiles=True)
+        if not run.profiled and run.levels_ms:  # nobody chose by that until now
+            cause = self._diagnosing.of(
+                run, run.incumbent_sha, run.levels_ms, math.inf, profiles=True
+            )
         if cause is None or not cause.escalates:
             return Stopped(reason, detail, cause)
         told = f"{cause.cause.value}: {cause.evidence[0]}"
@@ -334,7 +352,7 @@ class Effects:
             assert run.candidate is not None and run.comparison is not None
             levels_ms = {c.config: c.candidate_ms for c in run.comparison.configs}
             profiles = not (self._is_over(run) or self._goes_by_looks(run))
-            diagnosis = self._diagnose(run, run.candidate.sha, levels_ms, math.inf, profiles)
+            diagnosis = self._diagnosing.of(run, run.candidate.sha, levels_ms, math.inf, profiles)
             sha, note = self.candidates.keep(run)
         done_with = {run.incumbent_sha, *(candidate.sha for candidate in run.candidates)}
         self.candidates.release(done_with - {sha})
@@ -362,34 +380,6 @@ class Effects:
         if run.iteration - run.calibrated_at >= run.options.recalibrate_every:
             return True
         return run.calibration is not None and run.calibration.setting != self.judge.setting()
-
-    def _diagnose(
-        self, run: Run, sha: str, levels_ms: Mapping[str, float], until: float, profiles: bool
-    ) -> Diagnosis | None:
-        """What holds a commit back, whose latencies are known."""
-        if self.diagnostician is None:
-            return None
-        is_known = sha == run.incumbent_sha
-        return self.diagnostician.diagnose(
-            self.candidates.checkout(run, sha),
-            levels_ms,
-            self.candidates.compiled(run, sha, until),
-            of_one_timing(
-                run.launches if is_known else run.candidate_launches, run.timings_of_tests
-            ),
-            until if profiles else UNPROFILED,
-        )
-
-    def _least_times(self, run: Run, levels_ms: Mapping[str, float]) -> LeastTimes | None:
-        """What the GPU needs for what the origin's perf tests do."""
-        if self.diagnostician is None:
-            return None
-        return self.diagnostician.least_times(
-            self.candidates.checkout(run, run.incumbent_sha),
-            levels_ms,
-            self.candidates.known(run.incumbent_sha),
-            of_one_timing(run.launches, run.timings_of_tests),
-        )
 
     def _deadline(self, run: Run) -> float:
         """When the current attempt must be over. A resumed one has its time again."""

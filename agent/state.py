@@ -191,6 +191,14 @@ class Run:
         return self.started.options if self.started else Options()
 
     @property
+    def levels_ms(self) -> Mapping[str, float]:
+        """Config -> latency of the incumbent, in ms: of its calibration, else of the baseline."""
+        if self.calibration and self.calibration.levels_ms:
+            return self.calibration.levels_ms
+        records = self.baseline.records if self.baseline else ()
+        return {record.config: record.latency_ms for record in records}
+
+    @property
     def pair_cost(self) -> PairCost | None:
         """What process pairs cost, by the calibration where there is one; None before the baseline.
 

@@ -97,7 +97,7 @@ def _step(run: Run, event: Event) -> Run:
                 profiled=event.profiled if event.diagnosis else run.profiled,
                 least_times=event.least_times or run.least_times,
             )
-        case Phase.PROPOSE, Skipped():
+        case ((Phase.CALIBRATE | Phase.PROPOSE), Skipped()):
             return replace(
                 run,
                 offer=None,
@@ -128,7 +128,7 @@ def _step(run: Run, event: Event) -> Run:
             return _gathered(run, event)
         case Phase.SCOUT, Scouted():
             return _scouted(run, event)
-        case Phase.PROPOSE, Stopped():
+        case ((Phase.CALIBRATE | Phase.PROPOSE), Stopped()):
             told = event.diagnosis or run.diagnosis
             return replace(run, phase=Phase.FINISH, stopped=event, diagnosis=told)
         case Phase.SCREEN, Screened():

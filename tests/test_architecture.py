@@ -26,7 +26,7 @@ TIERS = """
     assistant  mcp  skillbook  finalizing
     session
     loop
-    watched  scouting  planning  finishing  keeping
+    watched  scouting  without_choice  diagnosing  planning  finishing  keeping
     sweep  asking  captured_trial
     candidates  captured  profiled  collecting  compiling  throwaway
     proposers

@@ -61,6 +61,8 @@ LEGAL: dict[tuple[Phase, type[Event]], Phase] = {
     (Phase.SETUP, Started): Phase.BASELINE,
     (Phase.BASELINE, Baselined): Phase.CALIBRATE,
     (Phase.CALIBRATE, Calibrated): Phase.PROPOSE,
+    (Phase.CALIBRATE, Skipped): Phase.CALIBRATE,
+    (Phase.CALIBRATE, Stopped): Phase.FINISH,
     (Phase.PROPOSE, Calibrated): Phase.PROPOSE,
     (Phase.PROPOSE, Skipped): Phase.PROPOSE,
     (Phase.PROPOSE, Offered): Phase.PROPOSE,

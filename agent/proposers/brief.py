@@ -147,10 +147,7 @@ def _entry_points(source: Source) -> list[str]:
 
 def _levels(run: Run) -> list[tuple[str, float]]:
     """Config -> latency of the incumbent, in ms."""
-    if run.calibration and run.calibration.levels_ms:
-        return sorted(run.calibration.levels_ms.items())
-    records = run.baseline.records if run.baseline else ()
-    return [(record.config, record.latency_ms) for record in records]
+    return sorted(run.levels_ms.items())
 
 
 def _tried(run: Run, known: Sequence[JudgedEdit]) -> Iterator[str]:

@@ -136,7 +136,8 @@ def _of_what_happened(run: Run, event: Event) -> list[str]:
             return [*notes, *_diagnosed(event.diagnosis)]
         case Stopped():
             detail = f": {event.detail}" if event.detail else ""
-            return [f"stop       {event.reason.value}{detail}"]
+            cause = [] if run.calibration else _diagnosed(event.diagnosis)
+            return [*cause, f"stop       {event.reason.value}{detail}"]
     return []
 
 
