@@ -36,6 +36,11 @@ from agent.harness.processes.recorded_command import (
 from agent.importers import module_of
 from agent.redaction import redact
 
+MOST_SHOWN = 160
+"""Characters of a reason."""
+NO_TESTS = 5
+"""With what pytest ends where it has run none, as where files skip themselves."""
+
 
 @dataclass(frozen=True)
 class CapturedTests:
@@ -142,7 +147,8 @@ def capture_tests(
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     seen = collected(end.records)
     found = entries(seen)
-    if not found and failed and end.stopped_s is None:
+    is_skipped = end.code == NO_TESTS and bool(seen.tests and seen.tests.all_of_them)
+    if not found and failed and end.stopped_s is None and not is_skipped:
         mend = f"mend it, or leave out what fails: {shown}{other_python(command)}"
         raise CommandFailed(f"{failed}, nothing was written: {elsewhere or mend}")
     if not found:
@@ -225,6 +231,12 @@ def _without_gpu(backend: Backend, kernel: Path, command: Sequence[str]) -> str:
 
 
 def _nothing(kernel: Path, seen: Capture) -> str:
+    if seen.tests and (skipped := seen.tests.all_of_them):
+        why = " ".join(seen.tests.why.split())[:MOST_SHOWN] or "no reason"
+        return (
+            f"{skipped}, the first for: {why}; run them where they are not, or others that launch "
+            f"a kernel of {kernel}"
+        )
     if seen.calls:
         return f"no call can be written down: {'; '.join(unwritable(seen))}"
     if seen.faults:

@@ -89,6 +89,41 @@ class CapturedCall:
 
 
 @dataclass(frozen=True)
+class SkippedTests:
+    """What became of the tests of a command."""
+
+    ran: int = 0
+    skipped: int = 0
+    files: frozenset[str] = frozenset()
+    """Those that skipped themselves before their tests were known."""
+    why: str = ""
+    """Of the first that was skipped."""
+
+    def with_those_of(self, told: Mapping[str, Any]) -> SkippedTests:
+        """Together with those of another process."""
+        return SkippedTests(
+            self.ran + told["ran"],
+            self.skipped + told["skipped"],
+            self.files | {*told["files"]},
+            self.why or told["why"],
+        )
+
+    @property
+    def all_of_them(self) -> str:
+        """What was skipped, in words, where nothing else ran; else empty."""
+        if self.ran or not (self.skipped or self.files):
+            return ""
+        tests, files = _counted_words(self.skipped, "test"), _counted_words(len(self.files), "file")
+        what = " and ".join(filter(None, [tests, files and f"{files} of tests"]))
+        verb = "was" if self.skipped + len(self.files) == 1 else "were all"
+        return f"{what} {verb} skipped"
+
+
+def _counted_words(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}" if number else ""
+
+
+@dataclass(frozen=True)
 class Capture:
     """What was recorded while a command ran."""
 
@@ -106,6 +141,8 @@ class Capture:
     """Whether one of these was by the file itself, which Python ran."""
     faults: tuple[str, ...]
     """Why calls could not be described."""
+    tests: SkippedTests | None = None
+    """Of the tests that pytest ran in it; None where it ran none, nor skipped any."""
     imported_s: float = 0.0
     """What its statements take that launch kernels whenever it is imported, as far as was seen."""
 
@@ -140,6 +177,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     outside: dict[str, None] = {}
     faults: dict[str, None] = {}
     imported_s = 0.0
+    tests: SkippedTests | None = None
     for process in records:
         here_s = 0.0
         known: dict[str, CapturedCall] = {}
@@ -150,6 +188,8 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
                 clock, safetensors = message["clock"], message["safetensors"]
             elif "tally" in message:
                 last = message
+            elif "tests" in message:
+                tests = (tests or SkippedTests()).with_those_of(message["tests"])
             elif "fault" in message:
                 faults[message["fault"]] = None
             elif "imported_s" in message:
@@ -174,6 +214,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
         tuple(outside),
         as_script,
         tuple(faults),
+        tests,
         imported_s,
     )
 

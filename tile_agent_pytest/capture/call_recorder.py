@@ -175,11 +175,11 @@ class ProcessRecorder:
         self._outside += 1
         if self._outside == 1:
             main = os.path.realpath(getattr(sys.modules.get("__main__"), "__file__", "") or "")
-            self._write({"outside": name, "as_script": main == self.kernel})
+            self.write({"outside": name, "as_script": main == self.kernel})
 
     def launched_when_imported(self, took_s: float) -> None:
         """A statement of the file, which whoever imports it executes, launches kernels."""
-        self._write({"imported_s": took_s})
+        self.write({"imported_s": took_s})
 
     def remembering(self, init: Callable[..., Any]) -> Callable[..., Any]:
         """A constructor whose arguments are kept with what it makes."""
@@ -207,7 +207,7 @@ class ProcessRecorder:
                 try:
                     self._tell(call, entry, function, args, kwargs)
                 except Exception as problem:  # the command is to end as it would without us
-                    self._write({"fault": f"{entry.name}: {type(problem).__name__}: {problem}"})
+                    self.write({"fault": f"{entry.name}: {type(problem).__name__}: {problem}"})
                 if outer is not None and outer.may_hold(entry.launching) and not call.writable:
                     self._here.call = outer
                     return function(*args, **kwargs)
@@ -273,7 +273,7 @@ class ProcessRecorder:
         names = parameters_of(signature, (None, *args))
         skipped = entry.bound or (1 if names[:1] == ["ctx"] else 0)
         facts.add_contents()
-        self._write(
+        self.write(
             {
                 "call": key,
                 **found,
@@ -326,8 +326,9 @@ class ProcessRecorder:
                 key: vars(tally) | {"kernels": list(self._kernels[key])}
                 for key, tally in counted.items()
             }
-            self._write({"tally": told, "left_out": self._left_out, "outside_calls": self._outside})
+            self.write({"tally": told, "left_out": self._left_out, "outside_calls": self._outside})
 
-    def _write(self, message: Message) -> None:
+    def write(self, message: Message) -> None:
+        """Add a line to what is recorded of this process."""
         with self._lock, self._path.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(message)}\n")

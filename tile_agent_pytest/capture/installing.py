@@ -21,6 +21,7 @@ from tile_agent_pytest import mended_interpreter
 from tile_agent_pytest.capture.call_recorder import ProcessRecorder
 from tile_agent_pytest.capture.elsewhere import held_kernels
 from tile_agent_pytest.capture.entry_points import EntryPoints
+from tile_agent_pytest.capture.skipped_tests import REPORTS, SkippedTests
 from tile_agent_pytest.compiled_ahead import compile_configs_first
 from tile_agent_pytest.launch_functions import LaunchFunction, Wrap
 from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_launches
@@ -36,12 +37,15 @@ def install(setting: Mapping[str, Any]) -> None:
     """
     kernel = os.path.realpath(setting["kernel"])
     recorder = ProcessRecorder(kernel, setting["folder"])
+    tests = SkippedTests(recorder.write)
     telling = functools.partial(_telling, recorder)
     files: list[types.ModuleType] = []  # the kernel's, under each name that it was imported by
 
     def loaded(module: types.ModuleType, path: str) -> None:
         if module.__name__ in mended_interpreter.NEEDED:
             mended_interpreter.mend()
+        if module.__name__ == REPORTS:
+            tests.watch(module)
         if module.__name__ == "triton.runtime.autotuner":
             compile_configs_first(module.Autotuner)
         if module.__name__ in LAUNCHING_MODULES:
