@@ -89,7 +89,7 @@ class CapturedCall:
 
 
 @dataclass(frozen=True)
-class SkippedTests:
+class SeenTests:
     """What became of the tests of a command."""
 
     ran: int = 0
@@ -99,9 +99,9 @@ class SkippedTests:
     why: str = ""
     """Of the first that was skipped."""
 
-    def with_those_of(self, told: Mapping[str, Any]) -> SkippedTests:
+    def with_those_of(self, told: Mapping[str, Any]) -> SeenTests:
         """Together with those of another process."""
-        return SkippedTests(
+        return SeenTests(
             self.ran + told["ran"],
             self.skipped + told["skipped"],
             self.files | {*told["files"]},
@@ -141,7 +141,7 @@ class Capture:
     """Whether one of these was by the file itself, which Python ran."""
     faults: tuple[str, ...]
     """Why calls could not be described."""
-    tests: SkippedTests | None = None
+    tests: SeenTests | None = None
     """Of the tests that pytest ran in it; None where it ran none, nor skipped any."""
     imported_s: float = 0.0
     """What its statements take that launch kernels whenever it is imported, as far as was seen."""
@@ -177,7 +177,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
     outside: dict[str, None] = {}
     faults: dict[str, None] = {}
     imported_s = 0.0
-    tests: SkippedTests | None = None
+    tests: SeenTests | None = None
     for process in records:
         here_s = 0.0
         known: dict[str, CapturedCall] = {}
@@ -189,7 +189,7 @@ def collected(records: Iterable[Iterable[Mapping[str, Any]]]) -> Capture:
             elif "tally" in message:
                 last = message
             elif "tests" in message:
-                tests = (tests or SkippedTests()).with_those_of(message["tests"])
+                tests = (tests or SeenTests()).with_those_of(message["tests"])
             elif "fault" in message:
                 faults[message["fault"]] = None
             elif "imported_s" in message:
