@@ -80,7 +80,8 @@ class _OwnScript:
             return
         with contextlib.suppress(Exception):  # the script is to go on as it would without us
             if self._points is None:
-                called = Path(self._recorder.kernel).stem
+                spec = getattr(module, "__spec__", None)  # of what `python -m` names
+                called = spec.name if spec else Path(self._recorder.kernel).stem
                 self._points = EntryPoints(module, self._recorder, called=called)
             watch_launches(self._telling)
             self._points.watch()

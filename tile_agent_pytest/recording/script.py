@@ -1,21 +1,25 @@
 """Runs the file that Python was started with, a statement at a time, and tells of each.
 
 No loader loads that file, so that nothing can be put in place once it is loaded; and what it
-defines it calls before it ends. Python raises an audit event when it is about to run it.
+defines it calls before it ends. Python raises an audit event when it is about to run it; a module
+that `-m` names it leaves to `runpy`.
 """
 
 from __future__ import annotations
 import __future__
 
 import ast
+import functools
+import importlib
 import importlib.util
 import os
+import re
 import sys
 import types
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 
 class Watcher(Protocol):
@@ -28,6 +32,8 @@ class Watcher(Protocol):
         """It was executed."""
 
 
+_MODULE = re.compile(r"-[a-zA-Z]*m.*")
+"""Of Python's arguments the one after which, or within which, a module is named."""
 _FUTURE = [getattr(__future__, name).compiler_flag for name in __future__.all_feature_names]
 
 
@@ -38,6 +44,8 @@ def when_script(path: str, watcher: Watcher) -> None:
         path: of the file; the real one.
         watcher: is told.
     """
+    if any(_MODULE.fullmatch(argument) for argument in sys.orig_argv[1:]):
+        _when_module(path, watcher)
     if not any(os.path.realpath(argument) == path for argument in sys.orig_argv[1:]):
         return  # a hook is asked of every file that is opened
 
@@ -49,20 +57,54 @@ def when_script(path: str, watcher: Watcher) -> None:
     sys.addaudithook(hook)
 
 
+def _when_module(path: str, watcher: Watcher) -> None:
+    """Have `runpy` do so, where the file is what it runs as the main module."""
+    runpy: Any = importlib.import_module("runpy")
+    run_code = getattr(runpy, "_run_code", None)  # not public: another Python may have none
+    if run_code is None:
+        return
+
+    @functools.wraps(run_code)
+    def watched(code: Any, run_globals: Any, *given: Any, **named: Any) -> Any:
+        of = getattr(code, "co_filename", "")
+        is_main = run_globals is vars(sys.modules["__main__"])
+        if not (is_main and os.path.realpath(of) == path and (tree := _tree_of(of))):
+            return run_code(code, run_globals, *given, **named)
+        empty = compile("", of, "exec", dont_inherit=True)
+        run_code(empty, run_globals, *given, **named)  # what a module has before it is executed
+        vars(sys.modules["__main__"])["__doc__"] = ast.get_docstring(tree, clean=False)
+        return _to_its_end(tree, of, watcher)
+
+    runpy._run_code = watched
+
+
 def _run(name: str, watcher: Watcher) -> None:
     """In Python's place, which ends with that; a file that cannot be compiled is left to it."""
-    try:
-        tree = ast.parse(importlib.util.decode_source(Path(name).read_bytes()), name)
-        compile(tree, name, "exec", dont_inherit=True)
-    except (OSError, SyntaxError, ValueError):
+    tree = _tree_of(name)
+    if tree is None:
         return
-    module = sys.modules["__main__"]
-    vars(module).update(
+    vars(sys.modules["__main__"]).update(
         __file__=name,
         __cached__=None,
         __doc__=ast.get_docstring(tree, clean=False),
         __loader__=SourceFileLoader("__main__", name),
     )
+    _to_its_end(tree, name, watcher)
+
+
+def _tree_of(name: str) -> ast.Module | None:
+    """The statements of a file; None where it cannot be compiled."""
+    try:
+        tree = ast.parse(importlib.util.decode_source(Path(name).read_bytes()), name)
+        compile(tree, name, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return tree
+
+
+def _to_its_end(tree: ast.Module, name: str, watcher: Watcher) -> NoReturn:
+    """Execute the main module's statements, and end as Python does then."""
+    module = sys.modules["__main__"]
     try:
         _execute(tree, name, module, watcher)
     except SystemExit:
