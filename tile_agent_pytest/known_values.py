@@ -9,19 +9,25 @@ one number, as those of results and counters are, once it has been given to a la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 MOST_ELEMENTS = 2**20
 _TWIN = "_tile_agent_twin"
+_SINCE = "_tile_agent_twin_since"
 _UNKNOWN = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_")
 _REPLACING = ("__set__",)
-"""What gives a tensor other memory, as `x.data = y` does; torch lets nobody see `x.set_(y)`."""
+"""What gives a tensor other memory, as `x.data = y` does; of `x.set_(y)` `replaced` is told."""
+_BUFFERS = ("running_mean", "running_var")
+"""What operators write to in training whose schema does not say so, as `native_batch_norm`."""
 _stale: dict[int, Any] = {}
 """Where the elements of twins begin that are not known any more -> their memory, which is kept: no
 other may have that place."""
+_forgotten = [0]
+"""How often all twins were forgotten at once."""
 READING: tuple[Callable[..., Any], ...] = (
     torch.Tensor.item,
     torch.Tensor.tolist,
@@ -37,7 +43,8 @@ READING: tuple[Callable[..., Any], ...] = (
 def twin_of(tensor: Any) -> torch.Tensor | None:
     """The tensor with the elements of one that has no storage; None where they are not known."""
     twin: torch.Tensor | None = getattr(tensor, _TWIN, None)
-    return None if twin is None or _storage(twin) in _stale else twin
+    is_old = twin is None or getattr(tensor, _SINCE, -1) != _forgotten[0]
+    return None if is_old or _storage(twin) in _stale else twin
 
 
 def forget_all() -> None:
@@ -45,7 +52,74 @@ def forget_all() -> None:
     _stale.clear()
 
 
-def follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) -> None:
+def writes_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Writes | None:
+    """What notes the memory that a function writes to; None where nothing is known of its tensors.
+
+    Its name does not always tell: `batch_norm` writes to running statistics, `relu` to its input
+    where it is asked to.
+    """
+    given = _tensors((*args, *kwargs.values()))
+    is_known = _is_torchs_own(func) and any(twin_of(tensor) is not None for tensor in given)
+    return Writes() if is_known else None
+
+
+class Writes(TorchDispatchMode):  # type: ignore[misc]
+    """What the operators write to that a function consists of, by their schemas."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = dict(zip((each.name for each in func._schema.arguments), args, strict=False))
+        given |= kwargs or {}
+        trains = given.get("training", given.get("train", True))
+        for each in func._schema.arguments:
+            is_written = each.alias_info is not None and each.alias_info.is_write
+            if is_written or (trains and each.name in _BUFFERS):
+                self.memory.update(map(_memory, _tensors((given.get(each.name),))))
+        return func(*args, **(kwargs or {}))
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Tells the memory of tensors apart that have none; 0 of what is not made of rows."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def replaced(tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Follow `tensor.set_(...)`, which gave it the memory of another: they are one from here on.
+
+    Whose memory a storage is nobody knows: then nothing is known any more.
+    """
+    source = args[0] if args else kwargs.get("source")
+    if not tensor.is_meta:
+        return
+    setattr(tensor, _TWIN, None)
+    if not isinstance(source, torch.Tensor | None):
+        _forgotten[0] += 1
+    elif source is not None and (twin := twin_of(source)) is not None:
+        place = {name: value for name, value in kwargs.items() if name != "source"}
+        same = torch.empty(0, dtype=twin.dtype)
+        _give(tensor, torch._C.TensorBase.set_(same, twin, *args[1:], **place))
+
+
+def _give(tensor: torch.Tensor, twin: torch.Tensor) -> None:
+    setattr(tensor, _TWIN, twin)
+    setattr(tensor, _SINCE, _forgotten[0])
+
+
+def follow(
+    func: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    made: Any,
+    memory: Collection[int] = (),
+) -> None:
     """Compute on twins what was computed on tensors without storage.
 
     Args:
@@ -53,12 +127,17 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) 
         args: what it was given, devices as they were named.
         kwargs: by name.
         made: what it returned.
+        memory: what was seen to be written to, see `writes_of`.
     """
     name = _name(func)
+    if name == "set_" or func == torch.Tensor.data.__set__:
+        replaced(args[0], args[1:], kwargs)
+        return
     given, results = list(_tensors((*args, *kwargs.values()))), list(_tensors((made,)))
     if not (_is_torchs_own(func) and any(t.is_meta for t in (*given, *results))):
         return
     written = list(_written(name, args, kwargs))
+    written += [tensor for tensor in given if tensor.is_meta and _memory(tensor) in memory]
     is_known = _are_known(given) and all(tensor.is_meta for tensor in written)
     small = all(tensor.numel() <= MOST_ELEMENTS for tensor in results)
     # Made from nothing, whole numbers and truths are asked for, and others are data.
@@ -73,7 +152,7 @@ def follow(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: Any) 
     for one, twin in zip(results, _tensors((found,)), strict=False):
         if one.is_meta and one.shape == twin.shape and one.dtype == twin.dtype:
             # What is on the CPU already torch and NumPy share, where a GPU would have a copy.
-            setattr(one, _TWIN, twin if _storage(twin) in ours else twin.clone())
+            _give(one, twin if _storage(twin) in ours else twin.clone())
 
 
 def of_twins(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,7 +170,7 @@ def of_twins(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     twins = list(_tensors((found,)))
     made = [twin.to("meta") for twin in twins]
     for one, twin in zip(made, twins, strict=True):
-        setattr(one, _TWIN, twin)
+        _give(one, twin)
     if isinstance(found, torch.Tensor):
         return made[0]
     return tuple(made) if isinstance(found, tuple | list) and len(found) == len(made) else None

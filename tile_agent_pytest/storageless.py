@@ -17,7 +17,15 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from tile_agent_pytest.known_values import READING, follow, forget_all, of_twins, twin_of
+from tile_agent_pytest.known_values import (
+    READING,
+    follow,
+    forget_all,
+    of_twins,
+    replaced,
+    twin_of,
+    writes_of,
+)
 
 ALIGNMENT_BYTES = 256
 """Of every allocation, as PyTorch's CUDA allocator aligns them at least."""
@@ -41,6 +49,8 @@ def storageless(sm: int) -> Iterator[None]:
                 torch._library.triton, "is_wrap_triton_enabled", _not_so, create=True
             )
             stack.enter_context(traced)
+        # torch tells no mode of it
+        stack.enter_context(mock.patch.object(torch.Tensor, "set_", _set))
         stack.callback(forget_all)
         stack.enter_context(_OnMeta())
         yield
@@ -67,8 +77,11 @@ class _OnMeta(TorchFunctionMode):  # type: ignore[misc]
             if (twin := _twin_of(first)) is not None:
                 return twin.to(dtype, copy=True)
             return torch.zeros(first.shape, dtype=dtype, device="cpu")
+        with torch._C.DisableTorchFunction():
+            looking = writes_of(func, args, kwargs or {})
         try:
-            made = self._on_meta(func, first, args, kwargs or {})
+            with looking or contextlib.nullcontext():
+                made = self._on_meta(func, first, args, kwargs or {})
         except (NotImplementedError, RuntimeError):
             with torch._C.DisableTorchFunction():
                 made = of_twins(func, args, kwargs or {})
@@ -76,7 +89,7 @@ class _OnMeta(TorchFunctionMode):  # type: ignore[misc]
                 raise
             return made
         with torch._C.DisableTorchFunction():
-            follow(func, args, kwargs or {}, made)
+            follow(func, args, kwargs or {}, made, looking.memory if looking else ())
         return made
 
     def _on_meta(self, func: Any, first: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -140,6 +153,13 @@ def _moved(value: Any) -> Any:
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
         return "meta"
     return value
+
+
+def _set(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+    made = torch._C.TensorBase.set_(tensor, *args, **kwargs)
+    with torch._C.DisableTorchFunction():
+        replaced(tensor, args, kwargs)
+    return made
 
 
 def _to_cpu(func: Any, args: tuple[Any, ...], kwargs: Any) -> bool:

@@ -179,6 +179,59 @@ def test_an_unknown_write_is_seen_through_every_other_name_of_the_memory() -> No
             counter.tolist()
 
 
+def is_known(tensor: torch.Tensor) -> bool:
+    try:
+        tensor.tolist()
+    except NotImplementedError:
+        return False
+    return True
+
+
+def test_what_is_given_the_memory_of_another_is_one_with_it() -> None:
+    x, y = torch.zeros(3, dtype=torch.int64, device="cuda"), torch.arange(3, device="cuda")
+    x.set_(y)
+    assert x.tolist() == [0, 1, 2]
+    x[0] = 7
+    assert y.tolist() == [7, 1, 2]
+    x.copy_(torch.empty_like(y))
+    assert not is_known(y)
+    data, z = torch.empty(2, dtype=torch.int64, device="cuda"), torch.arange(4, device="cuda")
+    data.data = z[:2]
+    data.copy_(torch.empty_like(data))
+    assert not is_known(z)
+    x.set_(torch.empty(5, dtype=torch.int64, device="cuda"))
+    assert not is_known(x)
+
+
+def test_whose_memory_a_storage_is_nobody_knows() -> None:
+    x, y = torch.zeros(3, dtype=torch.int64, device="cuda"), torch.arange(3, device="cuda")
+    x.set_(y.untyped_storage(), 0, (3,), (1,))
+    x.copy_(torch.empty_like(y))
+    assert not is_known(y)
+    assert torch.arange(3, device="cuda").tolist() == [0, 1, 2]
+
+
+def test_a_write_is_seen_of_which_the_functions_name_does_not_tell() -> None:
+    x = torch.randn(4, 3, device="cuda")
+    mean = torch.arange(3, device="cuda").float()
+    var = mean + 1
+    functional = torch.nn.functional
+    functional.batch_norm(x, mean, var, training=False)
+    assert is_known(mean) and is_known(var)
+    functional.batch_norm(x, mean, var, training=True)
+    assert not is_known(mean) and not is_known(var)
+    mean = torch.arange(3, device="cuda").float()
+    functional.instance_norm(x[:, :, None].expand(4, 3, 5), mean, mean + 1, use_input_stats=True)
+    assert not is_known(mean)
+    rows = torch.arange(12, device="cuda").float().reshape(4, 3)
+    functional.embedding(torch.empty(2, dtype=torch.int64, device="cuda"), rows, max_norm=1.0)
+    assert not is_known(rows)
+    layer = torch.nn.BatchNorm1d(3).cuda()
+    layer(x)
+    assert layer.num_batches_tracked is not None and layer.num_batches_tracked.tolist() == 1
+    assert layer.running_mean is not None and not is_known(layer.running_mean)
+
+
 def test_nothing_of_the_callers_changes() -> None:
     numpy = pytest.importorskip("numpy")
     array = numpy.arange(6)
