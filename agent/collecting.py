@@ -121,6 +121,6 @@ class Collecting:
             stack.enter_context(server)
             with suppress(FileNotFoundError):  # a file of its own: it is written again
                 shutil.copyfile(imports_file(self._log), imports_file(log))
-            server.preload_again(imports_file(log))
+            server.preload_again(imports_file(log), tried=True)
             stack.pop_all()
         return server

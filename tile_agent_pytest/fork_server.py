@@ -128,8 +128,10 @@ class Server:
             self._limits = _Limits(request["memory_bytes"], request["processes"])
             self._fork(str(request["id"]), fds[0])
         elif request["op"] == "preload":
-            seen = json.loads(Path(request["file"]).read_text(encoding="utf-8"))
-            why = preload_more(seen["modules"], seen["variables"], seen["environment"])
+            file = Path(request["file"])
+            seen = json.loads(file.read_text(encoding="utf-8"))
+            why, seen["left"] = preload_more(**seen)
+            file.write_text(json.dumps(seen), encoding="utf-8")
             self._kill_orphans(alive=set(self._workers.values()))
             self._tell({"event": "preloaded", "why": why})
         elif request["op"] == "kill":

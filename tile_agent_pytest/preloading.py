@@ -96,7 +96,8 @@ def preload_more(
     modules: Sequence[str],
     variables: Mapping[str, Mapping[str, Any]],
     environment: Mapping[str, str],
-) -> str:
+    left: Sequence[str] | None = None,
+) -> tuple[str, list[str]]:
     """Import what a session was seen to import of what is installed.
 
     Left are modules that wake the GPU, and those that were imported after the user's code had set a
@@ -107,24 +108,28 @@ def preload_more(
         variables: those of the environment which were set meanwhile; the digests of their
             `values`, and the modules `before` whose import that was.
         environment: variables that the session had from its beginning: where caches are.
+        left: what a trial found that is to be left, in another server of the same run; None: it is
+            tried here.
 
     Returns:
-        Why nothing was imported; empty where something was.
+        Why nothing was imported, empty where something was; and what a trial found to be left.
     """
     ours = dict(os.environ)
     os.environ.update(environment)
     try:
-        said = _in_a_fork(lambda: _trial(modules, variables))
-        found = json.loads(said) if said else {"why": "the trial ended", "left": []}
+        found: dict[str, Any] = {"why": "", "left": [*(left or ())]}
+        if left is None:
+            said = _in_a_fork(lambda: _trial(modules, variables))
+            found = json.loads(said) if said else {"why": "the trial ended", "left": []}
         if not found["why"]:
-            left = set(found["left"])
-            _import_asleep([name for name in modules if left.isdisjoint(_with_packages(name))])
+            out = set(found["left"])
+            _import_asleep([name for name in modules if out.isdisjoint(_with_packages(name))])
     finally:
         for name in environment:
             os.environ.pop(name, None)
             if name in ours:
                 os.environ[name] = ours[name]
-    return str(found["why"])
+    return str(found["why"]), list(found["left"])
 
 
 def _with_packages(name: str) -> Iterator[str]:

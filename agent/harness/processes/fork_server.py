@@ -139,7 +139,8 @@ class ForkServer:
 
         Args:
             seen: as a worker told it (`Collection.installed`).
-            file: in which it is handed over. It stays where that was done: `preload_again`.
+            file: in which it is handed over. It stays where that was done, with what a trial found
+                to be left: `preload_again`.
 
         Returns:
             Why that was left; empty where it was done.
@@ -158,8 +159,13 @@ class ForkServer:
             self._note(event)
         raise WorkerDied("the fork server does not answer")
 
-    def preload_again(self, file: Path) -> None:
+    def preload_again(self, file: Path, *, tried: bool = False) -> None:
         """Do as an earlier server did, where it kept what that was.
+
+        Args:
+            file: in which it did.
+            tried: whether that server's trial holds for this one, too: it is of the same run.
+                Another one would import it all once more.
 
         Raises:
             WorkerDied: the server ended meanwhile, or hangs.
@@ -169,7 +175,8 @@ class ForkServer:
         except (OSError, ValueError):
             return
         if isinstance(seen, dict) and seen.get("modules"):
-            self.preload(seen, file)
+            left = seen.pop("left", None)
+            self.preload(seen | ({"left": left} if tried else {}), file)
 
     def kill(self, mark: str) -> None:
         """Kill a worker with all its descendants and wait until it is gone."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -99,6 +101,32 @@ def test_a_run_that_is_gone_on_with_has_a_server_that_imports_the_same(
         assert passed(project, later) == {"before": False, "projects": True}
         later.preload_again(file)
         assert passed(project, later) == {"before": True, "projects": True}
+
+
+def test_another_server_of_the_run_imports_it_once(
+    project: Project, server: ForkServer, installed: Path, tmp_path: Path
+) -> None:
+    counted = tmp_path / "imported"
+    count = f"open({str(counted)!r}, 'a').write('.')\n"
+    write(installed, {"heavy.py": f"{HEAVY}if os.environ.get('COUNTS'):\n    {count}"})
+    write(installed, {"failing.py": "raise RuntimeError('only without a worker')\n"})
+    file = tmp_path / "collect.imports.json"
+    with project.arm(server) as arm:
+        seen = dict(arm.collection(deadline_in(60)).installed)
+    seen["modules"] = [*seen["modules"], "failing"]
+    assert server.preload(seen, file) == ""
+    assert json.loads(file.read_text())["left"] == ["failing"]
+    for tried, times in ((True, 1), (False, 2)):
+        counted.unlink(missing_ok=True)
+        log, path = tmp_path / f"{tried}.log", str(installed)
+        own = tmp_path / f"{tried}.imports.json"
+        shutil.copyfile(file, own)
+        with start_server(
+            log, python=sys.executable, PYTHONPATH=path, HEAVY_MODE="1", COUNTS="1"
+        ) as other:
+            other.preload_again(own, tried=tried)
+            assert counted.read_text() == "." * times
+            assert passed(project, other) == {"before": True, "projects": True}
 
 
 def test_what_was_left_is_not_tried_again(
