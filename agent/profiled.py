@@ -207,16 +207,17 @@ def profile_of(
 def _uncaptured(told: Iterable[Mapping[str, Any]], file: Path) -> str:
     """Why `capture` makes no tests of a file's calls; empty where it does."""
     launching = [m for m in told if any(kind["file"] == str(file) for kind in m["launches"])]
+    if any(str(file) in message["callable"] for message in launching):
+        return ""
     if all(message["main"] == str(file) for message in launching):
         return (
-            "is itself what Python runs, and no test can import it so: call it from another script"
+            "is itself what Python runs, and launches in no function that a test can call: put the "
+            "launch in one"
         )
-    if not any(str(file) in message["callable"] for message in launching):
-        return (
-            "is launched by no function of its project that can be called: name a test that times "
-            "it, with --tests"
-        )
-    return ""
+    return (
+        "is launched by no function of its project that can be called: name a test that times "
+        "it, with --tests"
+    )
 
 
 _Key = tuple[str, str]

@@ -215,6 +215,13 @@ def test_what_cannot_be_captured_is_said_in_place_of_its_run(repo: Path) -> None
     (line,) = done.json["run"]
     assert "--kernel kernels/many.py --capture" in line
     (repo / "itself.py").write_text(f"{KERNELS}\nadd(torch.ones(64))\n")
+    for command in (["itself.py"], ["-m", "itself"]):  # `capture` sees calls of what it defines
+        done = profile(repo, sys.executable, *command)
+        assert done.json["notes"] == []
+        (line,) = done.json["run"]
+        assert "--kernel itself.py --capture" in line
+    launch = "add_kernel[(1,)](torch.ones(64), torch.ones(64), 64, BLOCK=64)"
+    (repo / "itself.py").write_text(f"{KERNELS}\n{launch}\n")
     done = profile(repo, sys.executable, "itself.py", options=())
     assert "tile-agent run" not in done.out
-    assert "note: itself.py is itself what Python runs" in done.out
+    assert "note: itself.py is itself what Python runs, and launches in no function" in done.out
