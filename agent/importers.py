@@ -252,7 +252,7 @@ def parsed(source: str | bytes) -> ast.Module:
 
 
 _ADDED = re.compile(r'sys\.path\.insert\(0, str\(\(Path\(__file__\)\.parent / "([^"]+)"\)')
-_LOADED = re.compile(r'\(Path\(__file__\)\.parent / "([^"]+\.py)"\)')
+_LOADED = re.compile(r'^captured = load\(\s*"[^"]+",\s*"([^"]+)"', re.MULTILINE)
 _TAKEN = re.compile(r"^from ([\w.]+) import", re.MULTILINE)
 
 
