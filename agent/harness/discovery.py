@@ -14,7 +14,7 @@ from agent.backends import BACKENDS
 from agent.errors import UsageError, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.processes.collection import Collection, Item
-from agent.harness.processes.collection_errors import fault, missing_module, with_remedy
+from agent.harness.processes.collection_errors import fault, importable, with_remedy
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.target import or_captured
@@ -106,7 +106,7 @@ def discover(
             with log.open("a", encoding="utf-8") as file:
                 said = f"not, for {why}" if why else "so that workers need not"
                 file.write(f"imported by the fork server: {said}\n")
-        files, notes = _collectable(plan.files, everything.errors, checkout)
+        files, notes = importable(plan.files, everything.errors, checkout)
         if notes:
             plan = replace(plan, files=files)
             everything = collect()
@@ -115,7 +115,7 @@ def discover(
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")  # the worker may have been ended before it printed it
             said = f"{fault(text, checkout.root, nodeid)} (see {log})"
-            told = with_remedy(said, checkout.has_module)
+            told = with_remedy(said, checkout)
             raise UsageError(f"the tests cannot be collected: {told}")
         if not everything.items:
             whys = (f"{nodeid}: {why}" for nodeid, why in everything.skipped)
@@ -171,26 +171,7 @@ def _uncollected(problem: str, files: Sequence[str], checkout: Checkout) -> str:
     if _TOO_LONG.search(problem):
         held = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
         return f"{held} more tests than can be listed: choose some with --tests FILE::TEST"
-    return f"the tests cannot be collected: {with_remedy(problem, checkout.has_module)}"
-
-
-def _collectable(
-    files: tuple[str, ...], errors: Sequence[tuple[str, str]], checkout: Checkout
-) -> tuple[tuple[str, ...], list[str]]:
-    """The files without those that need what is not installed, and what to say of these.
-
-    All of them, and nothing to say, where something else is wrong too, or none would be left.
-    """
-    lacking = {
-        nodeid: module
-        for nodeid, text in errors
-        if (module := missing_module(text)) and not checkout.has_module(module)
-    }
-    kept = tuple(file for file in files if file.partition("::")[0] not in lacking)
-    if len(lacking) < len(errors) or not kept or len(kept) == len(files):
-        return files, []
-    left = [f"{n} is left out: it needs {m}, which is not installed" for n, m in lacking.items()]
-    return kept, left
+    return f"the tests cannot be collected: {with_remedy(problem, checkout)}"
 
 
 def default_perf_k(framework: str) -> str:

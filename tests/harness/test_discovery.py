@@ -298,8 +298,9 @@ def test_an_import_that_fails(project: Project, server: ForkServer, addopts: str
     log = Path(message.partition("(see ")[2].partition(")")[0])
     assert "No module named 'no_such_module'" in log.read_text()
     assert message.endswith(
-        "): install what provides no_such_module for the tests' interpreter, or name another with "
-        "--python"
+        "): install what provides no_such_module for the tests' interpreter, name another with "
+        "--python, choose other tests with --tests, or have some made of the calls of a script: "
+        "tile-agent capture --kernel kernel.py -- python SCRIPT"
     )
 
 
@@ -316,6 +317,23 @@ def test_a_file_that_needs_what_is_not_installed_is_left_out(
     project.write("helpers/__init__.py", "")
     with pytest.raises(UsageError, match=r"test_other\.py:1: ModuleNotFoundError"):
         plan_of(project, server, PLAIN, files=("test_other.py", "test_kernel.py"))
+
+
+def test_a_module_beside_a_test_is_not_said_to_be_missing(
+    project: Project, server: ForkServer
+) -> None:
+    """In a package pytest puts the folder of the package on `sys.path`, and not the test's own."""
+    project.write("gpu/__init__.py", "")
+    project.write("gpu/padding.py", "")
+    project.write("gpu/test_kernel.py", "import padding\nimport kernel\n")
+    path = "gpu/padding.py is not on sys.path, where pytest alone does not find it either: "
+    told = f"{path}PYTHONPATH=gpu puts it there"
+    files = ("test_kernel.py", "gpu/test_kernel.py")
+    left_out = "gpu/test_kernel.py is left out: it needs padding"
+    assert plan_of(project, server, PLAIN, files=files).notes[0] == f"{left_out}, and {told}"
+    with pytest.raises(UsageError, match=r"gpu/test_kernel\.py:1: ModuleNotFoundError") as caught:
+        plan_of(project, server, PLAIN, files=files[1:])
+    assert f"), and {told}; or choose other tests with --tests, or have" in str(caught.value)
 
 
 IMPORTING = "import kernel\n"

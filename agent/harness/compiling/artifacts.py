@@ -258,7 +258,7 @@ def _failures(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -
     if not said:
         why = "; launches are collected with tensors that hold no values, and it asks for one"
         return tuple(f"{f}{why if 'meta tensors' in f else ''}" for f in tested["failures"])
-    told = f"the tests cannot be collected: {with_remedy(said, checkout.has_module)}"
+    told = f"the tests cannot be collected: {with_remedy(said, checkout)}"
     return (told,)
 
 

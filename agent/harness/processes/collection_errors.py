@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Sequence
 from itertools import groupby, takewhile
 from pathlib import Path
+from typing import Protocol
+
+from agent.target import or_captured
 
 LOG_BYTES = 2**20
 """As much of a log as a person would read."""
@@ -34,6 +38,20 @@ _GAP = re.compile(
 """How the lines begin with which torch and NumPy say by how much results differ."""
 _ONLY_PLACE = re.compile(r"(^|: )at \d+:\d+:$")
 """How a compiler's message begins that gives its reason below the source it is about."""
+
+
+class Modules(Protocol):
+    """What a checkout has, as far as it says why an import fails."""
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's file."""
+
+    def has_module(self, name: str) -> bool:
+        """Whether it has a module of that name where Python looks for it."""
+
+    def beside(self, file: str, name: str) -> str:
+        """The path of a module of that name in the folder of a file; empty where there is none."""
 
 
 def fault(text: str, root: Path, nodeid: str = "") -> str:
@@ -80,23 +98,75 @@ def missing_module(text: str) -> str:
     return found[1] if found else ""
 
 
-def with_remedy(said: str, has_module: Callable[[str], bool]) -> str:
+def importable(
+    files: tuple[str, ...], errors: Sequence[tuple[str, str]], modules: Modules
+) -> tuple[tuple[str, ...], list[str]]:
+    """The files without those that need what is not to be found, and what to say of these.
+
+    All of them, and nothing to say, where something else is wrong too, or none would be left.
+
+    Args:
+        files: files or node ids.
+        errors: what could not be collected, each with its account.
+        modules: what the checkout has.
+    """
+    lacking = {
+        nodeid: module
+        for nodeid, text in errors
+        if (module := missing_module(text)) and not modules.has_module(module)
+    }
+    kept = tuple(file for file in files if file.partition("::")[0] not in lacking)
+    if len(lacking) < len(errors) or not kept or len(kept) == len(files):
+        return files, []
+    return kept, [
+        f"{nodeid} is left out: it needs {module}, "
+        + (_off_the_path(modules.beside(nodeid, module)) or "which is not installed")
+        for nodeid, module in lacking.items()
+    ]
+
+
+def _off_the_path(path: str) -> str:
+    """Why a module beside a test is not found, and what finds it; empty where there is none.
+
+    pytest puts the folder of a test on `sys.path`, and of one in a package that of the package.
+    """
+    if not path:
+        return ""
+    folder = shlex.quote(path.rpartition("/")[0] or ".")
+    why = f"and {path} is not on sys.path, where pytest alone does not find it either"
+    return f"{why}: PYTHONPATH={folder} puts it there"
+
+
+def with_remedy(said: str, modules: Modules) -> str:
     """What was said of a fault, and how to mend it, where that is to be done in a file.
 
     Args:
         said: what `fault` found, and perhaps where the log is.
-        has_module: whether the checkout has a module of that name: then it is not to be installed.
+        modules: what the checkout has: that is not to be installed.
     """
-    lacking = _LACKING.search(said)
-    if lacking and not has_module(lacking[1]):
-        what = f"install what provides {lacking[1]} for the tests' interpreter"
-        return f"{said}: {what}, or name another with --python"
+    if lacking := _LACKING.search(said):
+        place = _IN_A_FILE.match(said)
+        return said + _found(lacking[1], place[0] if place else "", modules)
     if _NO_GPU.search(said):
         what = "it asks for a GPU when it is imported, and there is none"
         return f"{said}: {what}: ask when a kernel is launched, or run where there is one"
     if unset := _UNSET.search(said):
         return f"{said}: set it, and hand it on with --pass-env {unset[1]}"
     return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
+
+
+def _found(name: str, file: str, modules: Modules) -> str:
+    """What lets a module be found that a file imports, or does without: other tests may."""
+    needed = file == modules.kernel or file.rpartition("/")[2] == "conftest.py"
+    others = ["choose other tests with --tests", or_captured(modules.kernel)] * (not needed)
+    if modules.has_module(name):
+        return f": {', '.join(['mend and commit it', *others])}"
+    if off := _off_the_path(modules.beside(file, name) if file else ""):
+        return f", {off}" + (f"; or {', '.join(others)}" if others else "")
+    install = f"install what provides {name} for the tests' interpreter"
+    return f": {install}, " + ", ".join(
+        ["name another with --python", *others] if others else ["or name another with --python"]
+    )
 
 
 def fault_of_log(log: Path, root: Path) -> str:

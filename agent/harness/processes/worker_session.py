@@ -61,6 +61,12 @@ class Checkout:
         folders = (self.root, *self.sys_path)
         return any((f / top).exists() or (f / f"{top}.py").exists() for f in folders)
 
+    def beside(self, file: str, name: str) -> str:
+        """The path of a module of that name in the folder of a file; empty where there is none."""
+        top, folder = name.partition(".")[0], (self.root / file).parent
+        found = next((p for p in (folder / f"{top}.py", folder / top) if p.exists()), None)
+        return found.relative_to(self.root).as_posix() if found else ""
+
 
 class WorkerSession(CallOrders):
     """A pytest session over a checkout. Use it in a `with`; it ends with the block."""
