@@ -36,7 +36,8 @@ The answers, one JSON object a line:
      which the best alone were launched, "kernels": [name, ...] of all of them,
      "untimed": how many of them `timed_only` leaves out, "sequence": a digest of all of them,
      "failures": [text, ...], "uncollected": whether pytest ended before any test, which its output
-     tells of, "work": [Work.describe(), ...]}
+     tells of, "errors": [[nodeid, account], ...] of what cannot be collected,
+     "work": [Work.describe(), ...]}
     {"event": "launch", "index": ..., ...Launch.describe()}   without a test: what was assumed
     {"event": "done", "index": ..., "target": ..., "ok": ..., "error": ... or the files}
 """
@@ -100,7 +101,7 @@ def main(job: Message) -> None:
             return
     tell(event="tools", **{tool: find_tool(tool) for tool in TOOLS})
     recorder = LaunchRecorder(job["kernel"])
-    failures, uncollected = run_tests(job, recorder)
+    tests = run_tests(job, recorder)
     seen = recorder.launches
     timed = [launch for launch in seen if launch.timed] if job["timed_only"] else []
     tell(
@@ -110,8 +111,9 @@ def main(job: Message) -> None:
         kernels=list(dict.fromkeys(launch.kernel for launch in seen)),
         untimed=len(seen) - len(timed) if timed else 0,
         sequence=recorder.sequence,
-        failures=failures,
-        uncollected=uncollected,
+        failures=tests.failures,
+        uncollected=tests.uncollected,
+        errors=tests.errors,
         work=[work.describe() for work in recorder.work],
     )
     launches = timed or list(seen) or list(assumed(job))
@@ -175,15 +177,15 @@ def _tasks(
 # --- the tests ----------------------------------------------------------------------------------
 
 
-def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
-    """Run them under the recorder. Returns what failed, a line each, and whether none could run."""
+def run_tests(job: Message, recorder: LaunchRecorder) -> RecordedTests:
+    """Run them under the recorder. Returns what became of them."""
+    session = RecordedTests(recorder, TESTS_SHARE * job["timeout_s"])
     if job["pytest"] is None:
-        return [], False
+        return session
     import pytest
 
     from tile_agent_pytest import plugin
 
-    session = _Session(recorder, TESTS_SHARE * job["timeout_s"])
     arguments = [
         *job["pytest"],
         "-pno:tile_agent",  # registered by hand: it may not be installed here at all
@@ -202,13 +204,14 @@ def run_tests(job: Message, recorder: LaunchRecorder) -> tuple[list[str], bool]:
     with _pretending(job), _recording(job, recorder):
         code = int(pytest.main(arguments, plugins=[plugin, session]))
     if session.is_cut or code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        return session.failures, False
+        return session
     none = code == pytest.ExitCode.NO_TESTS_COLLECTED
     session.failures.append("pytest finds no tests" if none else f"pytest ended with code {code}")
-    return session.failures, not session.began
+    session.uncollected = not session.began
+    return session
 
 
-class _Session:
+class RecordedTests:
     """The pytest plugin that tells the recorder which test is running, and ends them in time: what
     they have launched by then is compiled, where they have launched anything."""
 
@@ -218,7 +221,12 @@ class _Session:
         self._began_s = time.monotonic()
         self._ran = 0
         self.failures: list[str] = []
+        """A line each."""
+        self.errors: list[tuple[str, str]] = []
+        """What cannot be collected, with pytest's account."""
         self.began = False
+        self.uncollected = False
+        """Whether pytest ended before any test."""
         self.is_cut = False
 
     def pytest_runtest_setup(self, item: Any) -> None:
@@ -248,6 +256,7 @@ class _Session:
         """A file that cannot be imported."""
         if report.failed:
             self.failures.append(f"{report.nodeid}: {_reason(report.longrepr)}")
+            self.errors.append((report.nodeid, str(report.longrepr)))
 
 
 def _reason(longrepr: Any) -> str:

@@ -55,9 +55,9 @@ def diagnose(
     environment = probe()
     here = environment.gpu is not None and backend.refusal(environment) is None
     if here and not sm:
-        found, launches = _timed(kernel, tests or [], timeout_s, python)
+        found, launches, notes = _timed(kernel, tests or [], timeout_s, python)
     else:
-        found, launches = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
+        found, launches, notes = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
     lines = [f"{kernel}: {found.cause.value}", *(f"  {line}" for line in found.evidence)]
     gpu = environment.gpu if here else None
     entries = _to_try(found, backend, source, sm or (gpu.sm if gpu else DEFAULT_SM), launches)
@@ -66,6 +66,7 @@ def diagnose(
     elif found.families:
         lines.append("try first: nothing of the playbook that is made for this fits the kernel")
     lines += [*observed.lines(launches), *tuning_costs(launches)]
+    lines += [f"note: {note}" for note in notes]
     output.result(
         {
             "kernel": str(kernel),
@@ -75,6 +76,7 @@ def diagnose(
             "entries": entries,
             "observed": [asdict(launch) for launch in launches],
             "tuning": list(tuning_costs(launches)),
+            "notes": list(notes),
         },
         "\n".join(lines),
     )
@@ -111,8 +113,8 @@ def _to_try(
 
 def _compiled(
     kernel: Path, tests: list[str], sm: int, timeout_s: float, python: str
-) -> tuple[Diagnosis, tuple[ObservedLaunch, ...]]:
-    """From the source and the compiler."""
+) -> tuple[Diagnosis, tuple[ObservedLaunch, ...], tuple[str, ...]]:
+    """From the source and the compiler, with what is to be noted."""
     from dataclasses import replace
 
     from agent.cli.still import recording_launches
@@ -129,13 +131,13 @@ def _compiled(
         complete = not (evidence.left_out or evidence.failures)
         compiled = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
         found = Diagnostician(wanted, None).diagnose(checkout, {}, compiled)
-        return found, evidence.observed
+        return found, evidence.observed, evidence.notes
 
 
 def _timed(
     kernel: Path, tests: list[str], timeout_s: float, python: str
-) -> tuple[Diagnosis, tuple[ObservedLaunch, ...]]:
-    """From all of it: one pass of the perf tests, what they compile to, counters."""
+) -> tuple[Diagnosis, tuple[ObservedLaunch, ...], tuple[str, ...]]:
+    """From all of it: one pass of the perf tests, what they compile to, counters; with notes."""
     from agent.cli.still import opened_aloud
     from agent.harness.compiling.artifacts import Wanted
     from agent.harness.diagnostician import Diagnostician
@@ -165,4 +167,4 @@ def _timed(
             compiled,
             launches=outcome.launches,
         )
-        return found, outcome.launches
+        return found, outcome.launches, tuple(session.notes)

@@ -94,6 +94,7 @@ def explain(
             "observed": [asdict(launch) for launch in evidence.observed],
             "tuning": list(seen.tuning()),
             "test_failures": list(evidence.failures),
+            "notes": list(evidence.notes),
             "results": _results(evidence, listing=listing),
             "problems": list(evidence.problems),
             "changes": changed if base else None,
@@ -212,7 +213,7 @@ def _others(count: int) -> str:
 def _notes(evidence: Evidence) -> list[str]:
     from agent.harness.compiling.artifacts import MOST_LAUNCHES
 
-    notes = []
+    notes = [f"note: {note}" for note in evidence.notes]
     untimed = min(evidence.untimed, evidence.left_out)
     if beyond := evidence.left_out - untimed:
         why = f"{MOST_LAUNCHES} are compiled at most, choose with --tests"

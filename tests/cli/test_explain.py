@@ -118,6 +118,31 @@ def test_what_is_left_out_is_told_with_its_kernels(tmp_path: Path) -> None:
     ]
 
 
+@triton
+def test_a_test_file_that_needs_what_is_not_installed_is_left_out(tmp_path: Path) -> None:
+    """One of its tests is asked for: pytest then ends before it tells of the others."""
+    other = "import no_such_reference\nimport kernel\n\n\ndef test_right():\n    pass\n"
+    test = {"tests/test_kernel.py": TEST, "tests/test_kernel_other.py": other}
+    repo = make_repo(tmp_path, {"kernel.py": TRITON} | test)
+    chosen = (
+        "--tests",
+        "tests/test_kernel_other.py::test_right",
+        "--tests",
+        "tests/test_kernel.py",
+    )
+    end = explain(repo, *chosen)
+    assert end.code == ExitCode.DONE, end.err
+    assert end.out.splitlines()[:2] == [
+        "note: tests/test_kernel_other.py is left out: it needs no_such_reference, which is not "
+        "installed",
+        "scale_kernel(BLOCK=1024), grid 1024",
+    ]
+    end = explain(repo, *chosen[:2])
+    assert end.code == ExitCode.USAGE
+    assert "test_kernel_other.py:1: ModuleNotFoundError" in end.err
+    assert "choose other tests with --tests, or have some made of the calls" in end.err
+
+
 @cutile
 def test_a_kernel_that_does_not_compile(tmp_path: Path) -> None:
     end = explain(project(tmp_path, CUTILE.replace("2 * tile", "tile.to(ct.float16)")))

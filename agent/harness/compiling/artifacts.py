@@ -31,7 +31,7 @@ from agent.evidence.model import (
 )
 from agent.harness.compiling.cutile import module_name, to_compile
 from agent.harness.compiling.missing import check_missing
-from agent.harness.processes.collection_errors import fault_of_log, with_remedy
+from agent.harness.processes.collection_errors import fault_of_log, importable, with_remedy
 from agent.harness.processes.results import read_launch
 from agent.harness.processes.script import NEWER, ScriptEnd, run_script, run_tool
 from agent.harness.processes.worker_session import Checkout
@@ -97,6 +97,8 @@ class Evidence:
     """Of the launches left out, those that only correctness tests make, where no such is wanted."""
     kernels: tuple[str, ...] = ()
     """That the tests launched."""
+    notes: tuple[str, ...] = ()
+    """On test files that are left out."""
 
     @property
     def kernels_left_out(self) -> tuple[str, ...]:
@@ -136,6 +138,7 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
 
     A launch is captured afresh for each source: an edit of the wrapper changes what is launched.
     Where a cuTile kernel is launched by no test, its signature is read from the source instead.
+    Test files that need what is not installed are left out where others are left, as in a run.
 
     Args:
         checkout: where the kernel and its tests lie.
@@ -158,7 +161,22 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
             scratch=scratch,
             timeout_s=timeout_s,
         )
-        return read(checkout, wanted, ended, deadline)
+        kept, notes = importable(tuple(tests), _collection_errors(ended), checkout)
+        if not notes:
+            return read(checkout, wanted, ended, deadline)
+    try:
+        found = collect(checkout, kept, wanted, max(1.0, deadline - time.monotonic()))
+    except UsageError as problem:
+        raise UsageError(f"{problem} ({'; '.join(notes)})") from problem
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _collection_errors(ended: ScriptEnd) -> list[tuple[str, str]]:
+    """What pytest could not collect, each with its account, where it ran no test for that."""
+    tested = next((a for a in ended.answers if a["event"] == "tested"), None)
+    if tested is None or not tested["uncollected"]:
+        return []
+    return [(str(nodeid), str(text)) for nodeid, text in tested["errors"]]
 
 
 def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) -> Evidence:
