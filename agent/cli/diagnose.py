@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from agent.cli import observed, output
-from agent.cli.explain import checkout_of, look_at
+from agent.cli.explain import compiled, look_at
 from agent.cli.shared_options import Json, Kernel, Python, Tests
 
 if TYPE_CHECKING:
@@ -117,20 +117,16 @@ def _compiled(
     """From the source and the compiler, with what is to be noted."""
     from dataclasses import replace
 
-    from agent.cli.still import recording_launches
     from agent.evidence.duplicates import CompiledCommit
-    from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import Diagnostician
 
     subject = look_at(kernel, python, [sm], timed_only=True)
-    wanted = replace(subject.wanted, has_gpu=False)
+    subject = replace(subject, wanted=replace(subject.wanted, has_gpu=False))
     with ExitStack() as stack:
-        checkout, nodeids = checkout_of(stack, subject, tests, None)
-        with recording_launches(nodeids, timeout_s):
-            evidence = collect(checkout, nodeids, wanted, timeout_s)
+        checkout, evidence = compiled(stack, subject, tests, timeout_s)
         complete = not (evidence.left_out or evidence.failures)
-        compiled = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
-        found = Diagnostician(wanted, None).diagnose(checkout, {}, compiled)
+        commit = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
+        found = Diagnostician(subject.wanted, None).diagnose(checkout, {}, commit)
         return found, evidence.observed, evidence.notes
 
 
@@ -158,13 +154,13 @@ def _timed(
         gpu = session.environment.gpu
         wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
         tests = [n for n in session.plan.perf if n not in outcome.left_out]
-        compiled = None
+        commit = None
         if session.compiler is not None:
-            (compiled,) = session.compiler.compile([checkout], tests)
+            (commit,) = session.compiler.compile([checkout], tests)
         found = Diagnostician(wanted, gpu).diagnose(
             checkout,
             {r.config: r.latency_ms for r in outcome.records},
-            compiled,
+            commit,
             launches=outcome.launches,
         )
         return found, outcome.launches, tuple(session.notes)

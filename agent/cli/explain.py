@@ -57,22 +57,16 @@ def explain(
     output.use_json(as_json)
     from agent.analysis.triton.tuners import shown_of_tuned
     from agent.analysis.triton.wrapped import decorated
-    from agent.cli.still import recording_launches
     from agent.evidence import text
-    from agent.harness.compiling.artifacts import collect
     from agent.harness.diagnostician import multiplying
     from agent.launches import configs_shown
 
     found = look_at(kernel, python, sm or [], timed_only=not everything)
     with ExitStack() as stack:
-        now = checkout_of(stack, found, tests or [], None)
-        with recording_launches(now[1], timeout_s):
-            evidence = collect(*now, found.wanted, timeout_s)
+        _, evidence = compiled(stack, found, tests or [], timeout_s)
         base = None
         if against is not None:
-            old = checkout_of(stack, found, tests or [], against)
-            with recording_launches(old[1], timeout_s):
-                base = collect(*old, found.wanted, timeout_s)
+            _, base = compiled(stack, found, tests or [], timeout_s, against)
     seen = by_newest_run(kernel)
     lines = [
         *_notes(evidence),
@@ -137,7 +131,44 @@ def look_at(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> Fo
     return Found(kernel.resolve(), text, source, wanted)
 
 
-def checkout_of(
+def compiled(
+    stack: ExitStack, found: Found, tests: list[str], timeout_s: float, ref: str | None = None
+) -> tuple[Checkout, Evidence]:
+    """What the tests launch, compiled, and in which checkout: see `_checkout_of`."""
+    from agent.cli.still import recording_launches
+    from agent.harness.compiling.artifacts import collect
+    from agent.harness.compiling.recorded_tests import NothingLaunched
+
+    checkout, nodeids = _checkout_of(stack, found, tests, ref)
+    try:
+        with recording_launches(nodeids, timeout_s):
+            return checkout, collect(checkout, nodeids, found.wanted, timeout_s)
+    except NothingLaunched:
+        if ref is None and not tests:
+            _check_committed(found)
+        raise
+
+
+def _check_committed(found: Found) -> None:
+    """Raise `UsageError` where tests lie there that are only not committed.
+
+    Nobody is to be sent to make others, which `capture` would refuse.
+    """
+    from agent.errors import UsageError
+    from agent.preflight import tree_of
+    from agent.repository import Repository
+    from agent.target import find_target
+
+    try:
+        repository = Repository.open(found.path.parent)
+    except UsageError:  # it lies in none: its tests need not be committed
+        return
+    name, head = found.path.relative_to(repository.root).as_posix(), repository.head()
+    if head is not None and repository.entry(head, name) is not None:
+        find_target(tree_of(repository, head, repository.changes()), name)
+
+
+def _checkout_of(
     stack: ExitStack, found: Found, tests: list[str], ref: str | None
 ) -> tuple[Checkout, tuple[str, ...]]:
     """The kernel and its tests: of a commit, or of the last one with the kernel as on disk."""
@@ -168,9 +199,11 @@ def checkout_of(
     try:
         target = find_target(tree_of(repository, commit.text), name, tests)
     except UsageError:
-        if tests or found.wanted.backend != "cutile":
-            raise
-        return Checkout(root, import_roots(root / name), name), ()  # its source will have to do
+        if not tests and found.wanted.backend == "cutile":
+            return Checkout(root, import_roots(root / name), name), ()  # its source will have to do
+        if ref is None and not tests:
+            _check_committed(found)
+        raise
     return Checkout(root, target.sys_path(root), name), target.tests
 
 

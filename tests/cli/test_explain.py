@@ -119,6 +119,22 @@ def test_what_is_left_out_is_told_with_its_kernels(tmp_path: Path) -> None:
 
 
 @triton
+@pytest.mark.parametrize(
+    ("command", "lack"), [("explain", False), ("diagnose", False), ("explain", True)]
+)
+def test_tests_that_are_not_committed_are_told_of(tmp_path: Path, command: str, lack: bool) -> None:
+    """Who captured them is not sent to capture again, which would refuse."""
+    lacking = {"tests/test_kernel.py": "import no_such\nimport kernel\n"} if lack else {}
+    repo = make_repo(tmp_path, {"kernel.py": TRITON} | lacking)
+    write(repo, {"tests/test_kernel_captured.py": TEST})
+    end = tile_agent(repo, command, "--kernel", "kernel.py", "--sm", "90")
+    assert end.code == ExitCode.USAGE
+    assert "tests/test_kernel_captured.py has uncommitted changes" in end.err
+    assert end.err.endswith(": commit it first\n")
+    assert end.err.count("\n") == 1
+
+
+@triton
 def test_a_test_file_that_needs_what_is_not_installed_is_left_out(tmp_path: Path) -> None:
     """One of its tests is asked for: pytest then ends before it tells of the others."""
     other = "import no_such_reference\nimport kernel\n\n\ndef test_right():\n    pass\n"

@@ -31,7 +31,13 @@ from agent.evidence.model import (
 )
 from agent.harness.compiling.cutile import module_name, to_compile
 from agent.harness.compiling.missing import check_missing
-from agent.harness.processes.collection_errors import fault_of_log, importable, with_remedy
+from agent.harness.compiling.recorded_tests import (
+    NothingLaunched,
+    collection_errors,
+    failures_of,
+    why_nothing,
+)
+from agent.harness.processes.collection_errors import importable
 from agent.harness.processes.results import read_launch
 from agent.harness.processes.script import NEWER, ScriptEnd, run_script, run_tool
 from agent.harness.processes.worker_session import Checkout
@@ -147,7 +153,8 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
         timeout_s: for all of it. What is not done by then is a `NotCompiled`.
 
     Raises:
-        UsageError: a package or a tool is missing, or nothing is launched.
+        UsageError: a package or a tool is missing.
+        NothingLaunched: no test launches a kernel.
     """
     deadline = time.monotonic() + timeout_s
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
@@ -161,22 +168,14 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
             scratch=scratch,
             timeout_s=timeout_s,
         )
-        kept, notes = importable(tuple(tests), _collection_errors(ended), checkout)
+        kept, notes = importable(tuple(tests), collection_errors(ended), checkout)
         if not notes:
             return read(checkout, wanted, ended, deadline)
     try:
         found = collect(checkout, kept, wanted, max(1.0, deadline - time.monotonic()))
-    except UsageError as problem:
-        raise UsageError(f"{problem} ({'; '.join(notes)})") from problem
+    except NothingLaunched as problem:
+        raise NothingLaunched(f"{problem} ({'; '.join(notes)})") from problem
     return replace(found, notes=(*notes, *found.notes))
-
-
-def _collection_errors(ended: ScriptEnd) -> list[tuple[str, str]]:
-    """What pytest could not collect, each with its account, where it ran no test for that."""
-    tested = next((a for a in ended.answers if a["event"] == "tested"), None)
-    if tested is None or not tested["uncollected"]:
-        return []
-    return [(str(nodeid), str(text)) for nodeid, text in tested["errors"]]
 
 
 def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) -> Evidence:
@@ -185,9 +184,9 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
     tested = next((a for a in ended.answers if a["event"] == "tested"), None)
     if tested is None:
         raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
-    failures = _failures(checkout, tested, ended)
+    failures = failures_of(checkout, tested, ended)
     if not any(answer["event"] == "launch" for answer in ended.answers):
-        raise UsageError(_nothing_launched(checkout, tested, failures, ended))
+        raise NothingLaunched(why_nothing(checkout, tested, failures, ended))
     results = tuple(_results(checkout, wanted, ended, deadline))
     unread = [r.reason for r in results if isinstance(r, NotCompiled) and r.inconclusive]
     if len(unread) == len(results) and unread[0].endswith(NEWER):
@@ -268,27 +267,6 @@ def _told(signature: Signature) -> dict[str, str]:
                 told = f"list of {p.ndim}-dimensional {p.dtype}"
         texts[p.name] = f"{told} ({p.why})" if p.why else told
     return texts
-
-
-def _failures(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> tuple[str, ...]:
-    """What the tests failed for; pytest names the fault of a session that ran none in its log."""
-    said = fault_of_log(ended.log, checkout.root) if tested["uncollected"] and ended.log else ""
-    if not said:
-        why = "; launches are collected with tensors that hold no values, and it asks for one"
-        return tuple(f"{f}{why if 'meta tensors' in f else ''}" for f in tested["failures"])
-    told = f"the tests cannot be collected: {with_remedy(said, checkout)}"
-    return (told,)
-
-
-def _nothing_launched(
-    checkout: Checkout, tested: Mapping[str, Any], failures: Sequence[str], ended: ScriptEnd
-) -> str:
-    said = f"no test launches a kernel of {checkout.kernel}"
-    if failures:
-        return f"{said}{':' if tested['uncollected'] else '; the first that fails:'} {failures[0]}"
-    if ended.code != 0:
-        return f"{said}: {ended.fate}"
-    return f"{said}: name others with --tests FILE[::TEST]"
 
 
 # --- reading ------------------------------------------------------------------------------------
