@@ -74,6 +74,8 @@ AHEAD_S = 10.0
 """For the launches of which nothing is told."""
 TESTS_SHARE = 1 / 2
 """Of the whole time, after which no further test is begun where some have launched something."""
+OF_CAPTURED_TESTS = {"nearness", "computed", "load_origin"}
+"""By which functions a file of captured tests is known."""
 TIMING = {"tile_bench", "benchmark"}
 """Fixtures that make a test a perf test."""
 
@@ -179,7 +181,7 @@ def _tasks(
 
 def run_tests(job: Message, recorder: LaunchRecorder) -> RecordedTests:
     """Run them under the recorder. Returns what became of them."""
-    session = RecordedTests(recorder, TESTS_SHARE * job["timeout_s"])
+    session = RecordedTests(recorder, TESTS_SHARE * job["timeout_s"], job["sm"] is not None)
     if job["pytest"] is None:
         return session
     import pytest
@@ -215,8 +217,9 @@ class RecordedTests:
     """The pytest plugin that tells the recorder which test is running, and ends them in time: what
     they have launched by then is compiled, where they have launched anything."""
 
-    def __init__(self, recorder: LaunchRecorder, within_s: float) -> None:
+    def __init__(self, recorder: LaunchRecorder, within_s: float, is_storageless: bool) -> None:
         self._recorder = recorder
+        self._is_storageless = is_storageless
         self._within_s = within_s
         self._began_s = time.monotonic()
         self._ran = 0
@@ -228,6 +231,13 @@ class RecordedTests:
         self.uncollected = False
         """Whether pytest ended before any test."""
         self.is_cut = False
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        """How near the results of captured tests have to be follows from their values."""
+        modules = {id(m): m for item in session.items if (m := getattr(item, "module", None))}
+        for module in modules.values():
+            if self._is_storageless and vars(module).keys() >= OF_CAPTURED_TESTS:
+                module.nearness = _any_distance
 
     def pytest_runtest_setup(self, item: Any) -> None:
         """What is launched from here on is this test's."""
@@ -250,13 +260,29 @@ class RecordedTests:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Keep the reason of a failure; where nothing was launched it says why."""
         if report.failed or report.skipped:
-            self.failures.append(f"{report.nodeid}: {_reason(report.longrepr)}")
+            said = self._is_storageless and _of_no_values(report.longrepr)
+            self.failures.append(f"{report.nodeid}: {said or _reason(report.longrepr)}")
 
     def pytest_collectreport(self, report: Any) -> None:
         """A file that cannot be imported."""
         if report.failed:
             self.failures.append(f"{report.nodeid}: {_reason(report.longrepr)}")
             self.errors.append((report.nodeid, str(report.longrepr)))
+
+
+def _any_distance(right: Any) -> dict[str, float]:  # noqa: ARG001
+    """Beside `torch.testing.assert_close`, which compares nothing where there are no values."""
+    return {}
+
+
+def _of_no_values(longrepr: Any) -> str:
+    """Where an assertion fails: what it tells of values was in the memory by chance. Empty where
+    something else does."""
+    crash = getattr(longrepr, "reprcrash", None)
+    if crash is None or not crash.message.startswith(("assert ", "AssertionError")):
+        return ""
+    place = f"{Path(crash.path).name}:{crash.lineno}"
+    return f"an assertion fails at {place}; launches are collected with tensors that hold no values"
 
 
 def _reason(longrepr: Any) -> str:

@@ -15,6 +15,7 @@ from agent.evidence.compare import changes, ignored_options, unchanged
 from agent.evidence.model import Artifact, NotCompiled
 from tests.support.evidence import TEST, TRITON, evidence, only
 from tests.support.processes import alive, mark
+from tile_agent_pytest.artifacts import OF_CAPTURED_TESTS
 
 pytestmark = pytest.mark.skipif(
     probe().versions["triton"] is None, reason="triton is not installed"
@@ -209,6 +210,46 @@ def test_a_compiler_that_dies_takes_nothing_along(tmp_path: Path) -> None:
 def test_the_first_failing_test_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"the first that fails: test_kernel\.py::test_perf_run: "):
         evidence(tmp_path, TRITON, test=TEST.replace("lambda: run()", "walk"))
+
+
+CAPTURED = """\
+import torch
+from kernel import run
+
+
+def load_origin():
+    pass
+
+
+def computed(function):
+    return function()
+
+
+def nearness(right):
+    return {"atol": right.double().square().mean().sqrt().item()}
+
+
+def test_run():
+    actual, right = computed(run), computed(run)
+    torch.testing.assert_close(actual, right, **nearness(right))
+"""
+ASSERTING = """
+
+def test_total():
+    assert run().cpu().sum() == 7, f"not {run().cpu()}"
+"""
+
+
+def test_no_value_is_asked_for_or_shown_where_there_are_none(tmp_path: Path) -> None:
+    """Captured tests measure how near a result has to be by its values, after all launches."""
+    (said,) = evidence(tmp_path, TRITON, test=CAPTURED + ASSERTING).failures
+    told = "an assertion fails at test_kernel.py:23; launches are collected with tensors that hold"
+    assert said == f"test_kernel.py::test_total: {told} no values"
+
+
+def test_captured_tests_have_the_functions_by_which_they_are_known() -> None:
+    template = (Path(__file__).parents[2] / "prompts" / "captured_test.py.j2").read_text()
+    assert all(f"\ndef {name}(" in template for name in OF_CAPTURED_TESTS)
 
 
 def test_a_fixture_that_is_missing_is_named(tmp_path: Path) -> None:
