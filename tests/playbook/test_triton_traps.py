@@ -1086,6 +1086,16 @@ def test_a_divisor_that_is_not_followed_is_named(lines: str, told: bool) -> None
     assert ("divides a tile by `total`, and how a reduction gives that" in reason) == told
 
 
+def test_a_divisor_that_a_loop_scales_is_named_where_it_is_spread() -> None:
+    """As in attention: the sums of the rows begin as a vector of zeros, which is no tile here."""
+    text = playbook.get("hoisted-reciprocal").before
+    vector = "    total = tl.zeros([BLOCK], dtype=tl.float32)\n    for i in range(n_cols):\n"
+    text = text.replace(TOTAL, f"{vector}        total = total * 0.5 + tl.sum(x, axis=1)\n")
+    spread = text.replace("x / total", "x / total[:, None]")
+    assert "by `total[:, None]`, and how a reduction gives" in refusal("hoisted-reciprocal", spread)
+    assert "no launched kernel divides" in refusal("hoisted-reciprocal", text)
+
+
 def test_tf32_is_asked_for_where_it_was_refused() -> None:
     text = playbook.get("tf32-dots").before
     old = text.replace('input_precision="ieee"', "allow_tf32=False")

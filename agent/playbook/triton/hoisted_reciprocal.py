@@ -107,7 +107,8 @@ def _not_followed(source: Source) -> Iterator[str]:
                     continue
                 divisor = list(behind(division.right))
                 is_reduced = any(source.name(call.func) in REDUCTIONS for call in divisor)
-                if not is_reduced or any(_makes_tile(source, call) for call in divisor):
+                is_tile = any(_makes_tile(source, call) for call in divisor)
+                if not is_reduced or (is_tile and not _is_spread(source, division.right)):
                     continue
                 if any(_makes_tile(source, call) for call in behind(division.left)):
                     yield (
@@ -149,6 +150,17 @@ def _behind(
                 ]
             )
         nodes += [each for each in found if each not in nodes]
+
+
+def _is_spread(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is `d[:, None]`: one number a row, however `d` was begun."""
+    behind = value_of(source, expression)
+    return isinstance(behind, cst.Subscript) and any(
+        isinstance(element.slice, cst.Index)
+        and isinstance(element.slice.value, cst.Name)
+        and element.slice.value.value == "None"
+        for element in behind.slice
+    )
 
 
 def _makes_tile(source: Source, call: cst.Call) -> bool:
