@@ -123,8 +123,10 @@ def classify(kernel: Kernel, as_json: Json = False) -> None:
     source, backend = parse(read_file(kernel), str(kernel))
     found = backend.classify(source)
     order = [entry.name for entry in ordered(backend.name, found.kernel_class)]
-    kernels = [kernel.name for kernel in backend.kernels(source)]
     kinds = classify_kinds(source) if backend.name == "triton" else ()
+    kernels = [kernel.name for kernel in backend.kernels(source)]
+    if kinds:  # of the others, helpers that kernels call, there is nothing to say
+        kernels = [name for name in kernels if name in {each.kernel for each in kinds}]
     output.result(
         {
             "kernel": str(kernel),

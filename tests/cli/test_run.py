@@ -290,6 +290,15 @@ def test_classify_reads_any_file(tmp_path: Path) -> None:
     ]
 
 
+def test_classify_lists_no_helpers_of_a_file_that_launches_nothing(tmp_path: Path) -> None:
+    kernel = PROJECT["double.py"]
+    helper = "\n\n@triton.jit\ndef helper(x):\n    return x + x\n"
+    calling = kernel[: kernel.index("\n\ndef ")].replace("tl.store(", "helper(1)\n    tl.store(")
+    (tmp_path / "double.py").write_text(calling + helper)
+    end = tile_agent(tmp_path, "classify", "--kernel", "double.py", "--json")
+    assert end.json["kernels"] == ["double_kernel"]
+
+
 def test_doctor_names_what_is_missing(tmp_path: Path) -> None:
     end = tile_agent(tmp_path, "doctor", "--json", env={"CUDA_VISIBLE_DEVICES": ""})
     assert end.code == 0

@@ -80,7 +80,10 @@ def busiest(dialect: Dialect, source: Source) -> Kernel:
 
 def _most_work(dialect: Dialect, source: Source) -> list[KernelWork]:
     """The kernels that an optimization is to change, that with the most work first."""
-    works = [_work(dialect, source, kernel) for kernel in dialect.chosen(source)]
+    chosen = dialect.chosen(source)
+    helpers = {f for k in chosen for f in dialect.reached(source, k) if f is not k.function}
+    kernels = [k for k in chosen if k.launches or k.function not in helpers] or chosen
+    works = [_work(dialect, source, kernel) for kernel in kernels]
     if not works:
         raise UsageError(f"{source.path} holds no {dialect.decorator} kernel")
     return sorted(works, key=lambda work: work.rank, reverse=True)

@@ -38,6 +38,11 @@ from agent.analysis.triton.wrapped import decorated
 from agent.errors import UsageError
 from agent.syntax import Function, Source, argument, descendants
 
+RESHAPED = frozenset(
+    ("to", "cast", "reshape", "view", "ravel", "trans", "permute", "broadcast_to", "expand_dims")
+)
+"""What gives the same elements in another form."""
+
 
 class Kind(StrEnum):
     """What a kernel does, the most work first."""
@@ -251,11 +256,33 @@ class _KindQuestions:
         for function in self.operations.functions:
             loops: list[cst.For | cst.While] = [*descendants(function.node.body, cst.For)]
             loops += descendants(function.node.body, cst.While)
-            for value in (value for loop in loops for value in _carried(loop)):
+            for name, value in (carried for loop in loops for carried in _carried(loop)):
+                if _mentions(value, name) and not self._accumulates(name, value):
+                    continue
                 behind = self.operations.behind(function, value)
                 if value in stored and self._calls(behind, LOADS):
                     found.append(value)
         return found
+
+    def _accumulates(self, name: str, value: cst.BaseExpression) -> bool:
+        """Whether a carried value is computed with what it was, not only masked or reshaped."""
+        match value:
+            case cst.Name() if value.value == name:
+                return False
+            case cst.Call() if self.operations.operation(value) == "where":
+                condition = argument(value, 0, "condition")
+                parts = [argument(value, 1, "x"), argument(value, 2, "y")]
+            case cst.IfExp():
+                condition, parts = value.test, [value.body, value.orelse]
+            case cst.Call() if self.operations.operation(value) in RESHAPED:
+                condition, parts = None, [value.func, *(each.value for each in value.args)]
+            case cst.Attribute() | cst.Subscript():
+                condition, parts = None, [value.value]
+            case _:
+                return _mentions(value, name)
+        return (condition is not None and _mentions(condition, name)) or any(
+            self._accumulates(name, part) for part in parts if part is not None
+        )
 
     def _arithmetic(self, nodes: frozenset[cst.CSTNode]) -> list[cst.CSTNode]:
         """What computes with loaded values; with any, where nothing is loaded."""
@@ -292,21 +319,26 @@ class _KindQuestions:
         return f"line {self.source.line(node)}: {text}: `{shown}`"
 
 
-def _carried(loop: cst.For | cst.While) -> list[cst.BaseExpression]:
-    """What a loop adds to names of its own: `total += x`, `top = tl.maximum(top, x)`."""
+def _mentions(node: cst.CSTNode, name: str) -> bool:
+    return any(found.value == name for found in descendants(node, cst.Name))
+
+
+def _carried(loop: cst.For | cst.While) -> list[tuple[str, cst.BaseExpression]]:
+    """What a loop makes of names of its own, or adds to them: `top = tl.maximum(top, x)`,
+    `total += x`."""
     plain: set[str] = set()
-    found = [
+    found: list[tuple[str, cst.BaseExpression]] = [
         (augmented.target.value, augmented.value)
         for augmented in descendants(loop.body, cst.AugAssign)
         if isinstance(augmented.target, cst.Name)
     ]
     for assign in descendants(loop.body, cst.Assign):
         for target in (t.target for t in assign.targets if isinstance(t.target, cst.Name)):
-            if any(n.value == target.value for n in descendants(assign.value, cst.Name)):
+            if _mentions(assign.value, target.value):
                 found.append((target.value, assign.value))
             else:
                 plain.add(target.value)
-    return [value for name, value in found if name not in plain]
+    return [(name, value) for name, value in found if name not in plain]
 
 
 def _confidence(operations: Operations) -> float:

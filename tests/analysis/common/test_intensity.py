@@ -143,6 +143,16 @@ def test_the_kernel_with_the_most_work_decides() -> None:
     assert found.evidence[-1] == "product does the most work; also: kernel"
 
 
+def test_helpers_of_a_file_that_launches_nothing_are_no_kernels() -> None:
+    """They count with the kernel that calls them, once."""
+    helper = "@triton.jit\ndef twice(x):\n    return x + x\n\n\n"
+    kernel = ELEMENTWISE.replace("def kernel(", "def caller(", 1)
+    called = kernel.replace("tl.store(", "twice(1.0)\n    tl.store(", 1)
+    both = called + SOFTMAX
+    found = classify(helper + both, "")
+    assert "also: caller" in found.evidence[-1] and "twice" not in found.evidence[-1]
+
+
 def test_what_no_perf_test_launches_does_not_count() -> None:
     both = MATMUL.replace("def kernel(", "def product(") + SOFTMAX
     text = f"{TRITON}{both}\nproduct[(1,)](None)\nkernel[(1,)](None)\n"

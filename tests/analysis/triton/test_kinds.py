@@ -75,6 +75,40 @@ ACTIVATIONS = {"relu": relu, "twice": twice}
         classify(Source("import triton\n"))
 
 
+LOOPED = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def picked(x, y, n, K: tl.constexpr, B: tl.constexpr):
+    at = tl.arange(0, B)
+    values = tl.load(x + at)
+    for j in range(K):
+        tl.store(y + j * B + at, values)
+        values = STEP
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "adds"),
+    [
+        ("tl.where(at == j, 0.0, values)", False),
+        ("tl.where(at == j, 0.0, values).to(tl.float32)", False),
+        ("tl.reshape(values, (B,))", False),
+        ("values if j else values.to(tl.float32)", False),
+        ("values + tl.load(x + j * B + at)", True),
+        ("tl.maximum(values, tl.load(x + j * B + at))", True),
+        ("tl.where(at == j, values, values + tl.load(x + j * B + at))", True),
+        ("tl.where(tl.load(x + j * B + at) > values, tl.load(x + j * B + at), values)", True),
+    ],
+)
+def test_what_is_masked_in_a_loop_is_no_sum(step: str, adds: bool) -> None:
+    (found,) = classify(Source(LOOPED.replace("STEP", step)))
+    assert any("a sum over a loop" in line for line in found.indicators) == adds
+    assert (found.kind == Kind.REDUCTION) == adds
+
+
 def test_confidence_is_the_share_of_known_calls() -> None:
     known = rows("tl.store(y_ptr + row, tl.sum(x, axis=0))")
     assert classify(Source(known))[0].confidence == 1.0
