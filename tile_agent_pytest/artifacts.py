@@ -74,8 +74,8 @@ AHEAD_S = 10.0
 """For the launches of which nothing is told."""
 TESTS_SHARE = 1 / 2
 """Of the whole time, after which no further test is begun where some have launched something."""
-OF_CAPTURED_TESTS = {"nearness", "computed", "load_origin"}
-"""By which functions a file of captured tests is known."""
+OF_CAPTURED_TESTS = {"nearness", "computed", "origin"}
+"""By which names a file of captured tests is known."""
 TIMING = {"tile_bench", "benchmark"}
 """Fixtures that make a test a perf test."""
 

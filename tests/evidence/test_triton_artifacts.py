@@ -247,9 +247,10 @@ def test_no_value_is_asked_for_or_shown_where_there_are_none(tmp_path: Path) -> 
     assert said == f"test_kernel.py::test_total: {told} no values"
 
 
-def test_captured_tests_have_the_functions_by_which_they_are_known() -> None:
+def test_captured_tests_have_the_names_by_which_they_are_known() -> None:
     template = (Path(__file__).parents[2] / "prompts" / "captured_test.py.j2").read_text()
-    assert all(f"\ndef {name}(" in template for name in OF_CAPTURED_TESTS)
+    for name in OF_CAPTURED_TESTS:
+        assert f"\ndef {name}(" in template or f"\n{name} = " in template, name
 
 
 def test_a_fixture_that_is_missing_is_named(tmp_path: Path) -> None:
