@@ -6,7 +6,7 @@ Those that fail there are left out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,6 +141,7 @@ def commit_captured(
     command: Sequence[str],
     stop_after_s: float | None = None,
     say: Callable[[str], None] = lambda _line: None,
+    passed: Collection[str] = (),
 ) -> CapturedCommit:
     """Capture tests of the kernel of a commit, and commit them on top of it; the checkout stays.
 
@@ -151,6 +152,7 @@ def commit_captured(
         command: a program and its arguments.
         stop_after_s: when to end it, and be content with the calls made until then.
         say: told in a line what goes on when it is over.
+        passed: names of variables that the tests get besides.
 
     Raises:
         UsageError: there are such files already, or no tests can be made.
@@ -180,7 +182,7 @@ def commit_captured(
         try:
             test = root / inside(found.places.test)
             return failing_cases(
-                test, root, target.backend, target.sys_path(root), found.source.suffix
+                test, root, target.backend, target.sys_path(root), found.source.suffix, passed
             )
         finally:
             workspace.release(sha)

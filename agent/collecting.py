@@ -94,6 +94,7 @@ class Collecting:
                     target.benches,
                     scripts=target.scripts,
                     captured=captured,
+                    pass_env=request.options.command.pass_env,
                 ),
                 framework=target.backend,
                 interpreted=self.environment.gpu is None,

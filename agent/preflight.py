@@ -75,7 +75,12 @@ def target_on(found: Preflight, request: Request) -> tuple[Target, str, str]:
 
     def find(*, needs_tests: bool) -> Target:
         return find_target(
-            found.tree, found.kernel, request.tests, request.bench, needs_tests=needs_tests
+            found.tree,
+            found.kernel,
+            request.tests,
+            request.bench,
+            needs_tests=needs_tests,
+            pass_env=request.options.command.pass_env,
         )
 
     try:

@@ -32,6 +32,7 @@ from agent.harness.measuring.further_gpus import further_gpus
 from agent.harness.measuring.gpu import taken
 from agent.harness.measuring.pytest_judge import PytestJudge
 from agent.harness.processes.fork_server import ForkServer
+from agent.harness.processes.variables import insist_set
 from agent.harness.processes.worker_session import Checkout
 from agent.journal import Journal, read, replay
 from agent.loop import Effects
@@ -124,7 +125,10 @@ class Session:
     def _diagnostician(self) -> Diagnostician:
         gpu = self.environment.gpu
         sms = (gpu.sm,) if gpu else ()
-        wanted = Wanted(self.target.backend, sms, python=self.python, has_gpu=False)
+        passed = self.options.command.pass_env
+        wanted = Wanted(
+            self.target.backend, sms, python=self.python, has_gpu=False, pass_env=passed
+        )
         return Diagnostician(wanted, gpu, counters=self.options.counters)
 
 
@@ -146,6 +150,7 @@ def opened(
         UsageError: something is missing or wrong; nothing has been changed.
     """
     build.check(request.options)
+    insist_set(request.options.command.pass_env)
     found = preflight(request.kernel)
     run_id = new_run_id(Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
@@ -164,7 +169,13 @@ def opened(
             workspace.check_free(branch)
         if request.capture:
             captured = commit_captured(
-                workspace, origin_sha, target, request.capture, request.capture_stop_after_s, say
+                workspace,
+                origin_sha,
+                target,
+                request.capture,
+                request.capture_stop_after_s,
+                say,
+                request.options.command.pass_env,
             )
             origin_sha, target = captured.sha, captured.target
         session = _open(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -30,6 +29,7 @@ from agent.errors import UsageError
 from agent.frozen_tests import holds
 from agent.importers import Importers, Tree, module_of, parsed, takes, takes_by_place
 from agent.launches import ObservedLaunch
+from agent.suggesting import or_captured
 from agent.syntax import Source
 from tile_agent_pytest.bench_command import BenchCommand
 
@@ -77,6 +77,7 @@ def find_target(
     benches: Collection[str] = (),
     *,
     needs_tests: bool = True,
+    pass_env: Collection[str] = (),
 ) -> Target:
     """Find out what a run on `kernel` works on.
 
@@ -86,6 +87,7 @@ def find_target(
         tests: node ids, where the user gave some.
         benches: benchmark scripts that are perf tests.
         needs_tests: whether there have to be some already.
+        pass_env: names of the variables that are handed on: what is suggested says so, too.
 
     Raises:
         NoKernelError: the file holds no tile kernel; those that it imports from and do are named.
@@ -107,7 +109,7 @@ def find_target(
     if tests:
         files = list(_given(tree, tests))
     else:
-        files, through = _found(tree, kernel, importers, needed=needs_tests)
+        files, through = _found(tree, kernel, importers, pass_env, needed=needs_tests)
         are_near = {*through} == {*importers.importing(kernel, through)}
         notes += _how_found(kernel, files, through, are_near=are_near)
         files, apart = loaded_together(tree, files)
@@ -255,7 +257,7 @@ def _benches(tree: Tree, benches: Iterable[str], kernel: str) -> Iterator[str]:
 
 
 def _found(
-    tree: Tree, kernel: str, importers: Importers, *, needed: bool
+    tree: Tree, kernel: str, importers: Importers, pass_env: Collection[str], *, needed: bool
 ) -> tuple[list[str], Collection[str]]:
     """The tests that import the kernel's module, or else those that are named after it.
 
@@ -286,7 +288,8 @@ def _found(
         stem = module_of(kernel).name
         script = kernel if calls_its_own(tree.read([kernel])[kernel]) else ""
         none = f"no committed test imports {kernel}, or a module that does, or is called"
-        instead = f"name one with --tests FILE[::TEST], {or_captured(kernel, script=script)}"
+        or_made = or_captured(kernel, script=script, pass_env=pass_env)
+        instead = f"name one with --tests FILE[::TEST], {or_made}"
         raise UsageError(f"{none} test_{stem}.py: {instead}")
     return found, sorted(set(through.values()))
 
@@ -350,22 +353,6 @@ def _listed(files: Collection[str]) -> str:
         named.append(f"{more} more")
     *others, last = named
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def or_captured(kernel: str, test: str = "", script: str = "") -> str:
-    """The end of a refusal for want of tests: how they are made of what a script calls.
-
-    Args:
-        kernel: the file.
-        test: a file of tests whose calls would do too; empty where there is none.
-        script: one that calls the kernel; empty where none is known.
-    """
-    given = f"--kernel {shlex.quote(kernel)}"
-    caller = f"`python {script}`" if script else "a script"
-    capture = f"{caller}: tile-agent capture {given} -- python {shlex.quote(script or 'SCRIPT')}"
-    command = shlex.quote(f"python -m pytest {shlex.quote(test)}")
-    run = f", or of these tests: tile-agent run {given} --capture {command}" if test else ""
-    return f"or have some made of the calls of {capture}{run}"
 
 
 _TEST = re.compile(r"^(?:async )?def test|^class Test", re.MULTILINE)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli import output
-from agent.cli.shared_options import Json, Kernel
+from agent.cli.shared_options import Json, Kernel, PassEnv, handed_on
+from agent.suggesting import passing
 
 if TYPE_CHECKING:
     from agent.backends.base import Backend
@@ -55,6 +56,7 @@ def capture(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Run a command, and write tests for the calls of the kernel's file that it makes.
@@ -78,6 +80,7 @@ def capture(
     from agent.preflight import read_file
     from agent.target import parse
 
+    passed = handed_on(pass_env)
     text = read_file(kernel)
     _, backend = parse(text, str(kernel))
     files = CaptureFiles.of(kernel, out)
@@ -101,7 +104,7 @@ def capture(
             )
         output.progress(trying(found))
         roots = import_roots(kernel.resolve())
-        failing = partial(_failing, backend.name, roots)
+        failing = partial(_failing, backend.name, roots, passed)
         try:
             found = without_failing(found, failing) if out else placed(found, kernel, failing)
         except Interrupted as end:
@@ -113,29 +116,50 @@ def capture(
         raise typer.Exit(output.failed(str(problem), code)) from None
     _write(found)
     alone = found.places.test if found.places != files else None
-    output.result(_as_json(found), f"{_as_text(found)}\n{_next(kernel, backend, found, alone)}")
+    then = _next(kernel, backend, found, alone, passed)
+    output.result(_as_json(found), f"{_as_text(found)}\n{then}")
 
 
-def _next(kernel: Path, backend: Backend, found: CapturedTests, alone: Path | None) -> str:
-    """What to do then; `alone` are tests that judge without the project's own."""
+def _next(
+    kernel: Path,
+    backend: Backend,
+    found: CapturedTests,
+    alone: Path | None,
+    passed: Sequence[str],
+) -> str:
+    """What to do then.
+
+    Args:
+        kernel: the file.
+        backend: its language.
+        found: what was written.
+        alone: tests that judge without the project's own.
+        passed: names of the variables that tests are handed.
+    """
     from agent.environment import probe
 
+    given = f"--kernel {shlex.quote(str(kernel))}"
     tests = f" --tests {shlex.quote(os.path.relpath(alone))}" if alone else ""
-    run = f"tile-agent run --kernel {shlex.quote(str(kernel))}{tests}"
+    run = f"tile-agent run {given}{tests}{passing(passed)}"
     environment = probe()
     options = () if environment.gpu else backend.without_gpu
     test = os.path.relpath(found.places.test)
     command = shlex.join(["python", "-m", "pytest", *options, test, "-k", "not test_perf"])
+    commit = ""
+    if environment.gpu is None and not options:  # pytest alone asks for a GPU that is not there
+        command = f"tile-agent verify {given} --tests {shlex.quote(test)}{passing(passed)}"
+        commit = "commit them and "
     if found.untried:
         mend = "" if found.untried == INTERRUPTED else "mend what the note tells, "
-        return f"not tried yet, no run can rest on them: {mend}run them: {command}; then: {run}"
+        begin = f"not tried yet, no run can rest on them: {mend}{commit}run them: {command}"
+        return f"{begin}; then: {run}"
     if backend.lacks(environment):
         return f"commit them, then, on a machine with a GPU: {run}; here: {command}"
     return f"commit them, then: {run}"
 
 
 def _failing(
-    backend: str, roots: Sequence[Path], found: CapturedTests
+    backend: str, roots: Sequence[Path], passed: Sequence[str], found: CapturedTests
 ) -> Mapping[tuple[str, str], str] | str:
     """Which of the tests fail; their files lie where they will for as long as that takes."""
     from agent.harness.processes.captured_tests import failing_cases
@@ -143,7 +167,9 @@ def _failing(
     before = {path: path.read_bytes() for path in found.files if path.exists()}
     _write(found)
     try:
-        return failing_cases(found.places.test, Path.cwd(), backend, roots, found.source.suffix)
+        return failing_cases(
+            found.places.test, Path.cwd(), backend, roots, found.source.suffix, passed
+        )
     finally:
         for path in found.files:
             path.unlink()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from agent.cli import observed, output
-from agent.cli.explain import compiled, look_at
-from agent.cli.shared_options import Json, Kernel, Python, Tests
+from agent.cli.explain import Found, compiled, look_at
+from agent.cli.shared_options import Json, Kernel, PassEnv, Python, Tests, handed_on
 
 if TYPE_CHECKING:
     from agent.backends.base import Backend
@@ -39,6 +39,7 @@ def diagnose(
     ),
     timeout_s: float = typer.Option(300.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Say what holds a kernel back: memory, compute, latency, occupancy, locality, scheduling.
@@ -54,10 +55,12 @@ def diagnose(
     source, backend = parse(read_file(kernel), str(kernel))
     environment = probe()
     here = environment.gpu is not None and backend.refusal(environment) is None
+    passed = handed_on(pass_env)
     if here and not sm:
-        found, launches, notes = _timed(kernel, tests or [], timeout_s, python)
+        found, launches, notes = _timed(kernel, tests or [], timeout_s, python, passed)
     else:
-        found, launches, notes = _compiled(kernel, tests or [], sm or DEFAULT_SM, timeout_s, python)
+        asked = look_at(kernel, python, [sm or DEFAULT_SM], timed_only=True, pass_env=passed)
+        found, launches, notes = _compiled(asked, tests or [], timeout_s)
     lines = [f"{kernel}: {found.cause.value}", *(f"  {line}" for line in found.evidence)]
     gpu = environment.gpu if here else None
     entries = _to_try(found, backend, source, sm or (gpu.sm if gpu else DEFAULT_SM), launches)
@@ -112,7 +115,7 @@ def _to_try(
 
 
 def _compiled(
-    kernel: Path, tests: list[str], sm: int, timeout_s: float, python: str
+    subject: Found, tests: list[str], timeout_s: float
 ) -> tuple[Diagnosis, tuple[ObservedLaunch, ...], tuple[str, ...]]:
     """From the source and the compiler, with what is to be noted."""
     from dataclasses import replace
@@ -120,7 +123,6 @@ def _compiled(
     from agent.evidence.duplicates import CompiledCommit
     from agent.harness.diagnostician import Diagnostician
 
-    subject = look_at(kernel, python, [sm], timed_only=True)
     subject = replace(subject, wanted=replace(subject.wanted, has_gpu=False))
     with ExitStack() as stack:
         checkout, evidence = compiled(stack, subject, tests, timeout_s)
@@ -131,7 +133,7 @@ def _compiled(
 
 
 def _timed(
-    kernel: Path, tests: list[str], timeout_s: float, python: str
+    kernel: Path, tests: list[str], timeout_s: float, python: str, pass_env: tuple[str, ...]
 ) -> tuple[Diagnosis, tuple[ObservedLaunch, ...], tuple[str, ...]]:
     """From all of it: one pass of the perf tests, what they compile to, counters; with notes."""
     from agent.cli.still import opened_aloud
@@ -140,9 +142,10 @@ def _timed(
     from agent.harness.measuring.timed_pass import PassLimit
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
-    from agent.options import Options, Request
+    from agent.options import CommandOptions, Options, Request
 
-    request = Request(kernel, tuple(tests), python=python)
+    options = Options(command=CommandOptions(pass_env=pass_env))
+    request = Request(kernel, tuple(tests), options=options, python=python)
     with opened_aloud(request, ("perf",)) as session:
         checkout = session.checkout(session.origin_sha)
         limit = PassLimit(min(Options().calibration_budget_s, timeout_s / 2))
@@ -152,7 +155,8 @@ def _timed(
             output.result({"correct": outcome.correct, "reason": reason}, reason)
             raise typer.Exit(FAILED)
         gpu = session.environment.gpu
-        wanted = Wanted(session.target.backend, (gpu.sm,) if gpu else (), python, has_gpu=False)
+        sms = (gpu.sm,) if gpu else ()
+        wanted = Wanted(session.target.backend, sms, python, has_gpu=False, pass_env=pass_env)
         tests = [n for n in session.plan.perf if n not in outcome.left_out]
         commit = None
         if session.compiler is not None:

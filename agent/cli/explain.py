@@ -12,9 +12,11 @@ import typer
 
 from agent.cli import output
 from agent.cli.observed import by_newest_run
-from agent.cli.shared_options import Json, Kernel, Python, Tests
+from agent.cli.shared_options import Json, Kernel, PassEnv, Python, Tests, handed_on
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent.evidence.model import CompiledLaunch
     from agent.harness.compiling.artifacts import Evidence, Wanted
     from agent.harness.processes.worker_session import Checkout
@@ -47,6 +49,7 @@ def explain(
     listing: bool = typer.Option(False, help="Print the Tile IR or PTX as well."),
     timeout_s: float = typer.Option(300.0, min=1, help="Give it so many seconds."),
     python: Python = sys.executable,
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Compile what the tests launch and say what came out: no GPU is needed.
@@ -61,7 +64,7 @@ def explain(
     from agent.harness.diagnostician import multiplying
     from agent.launches import configs_shown
 
-    found = look_at(kernel, python, sm or [], timed_only=not everything)
+    found = look_at(kernel, python, sm or [], timed_only=not everything, pass_env=pass_env)
     with ExitStack() as stack:
         _, evidence = compiled(stack, found, tests or [], timeout_s)
         base = None
@@ -110,7 +113,9 @@ class Found:
     wanted: Wanted
 
 
-def look_at(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> Found:
+def look_at(
+    kernel: Path, python: str, sm: list[int], *, timed_only: bool, pass_env: Sequence[str] | None
+) -> Found:
     """Read a kernel, and settle what to compile it for."""
     from agent.environment import probe
     from agent.harness.compiling.artifacts import Wanted
@@ -126,7 +131,12 @@ def look_at(kernel: Path, python: str, sm: list[int], *, timed_only: bool) -> Fo
     gpu = environment.gpu if backend.refusal(environment) is None else None
     targets = tuple(dict.fromkeys(sm)) or ((gpu.sm,) if gpu else DEFAULT_SM)
     wanted = Wanted(
-        backend.name, targets, python=python, has_gpu=gpu is not None, timed_only=timed_only
+        backend.name,
+        targets,
+        python=python,
+        has_gpu=gpu is not None,
+        timed_only=timed_only,
+        pass_env=handed_on(pass_env),
     )
     return Found(kernel.resolve(), text, source, wanted)
 

@@ -32,6 +32,7 @@ from agent.cli.shared_options import (
     Sandboxed,
     Tests,
     confined,
+    handed_on,
 )
 from agent.options import Options, Request, Sandbox
 
@@ -196,7 +197,12 @@ def verify(
         from agent.harness.compiling.cutile import compile_file
 
         found = compile_file(
-            source, kernel, python=python, targets=target or (), timeout_s=timeout_s
+            source,
+            kernel,
+            python=python,
+            targets=target or (),
+            timeout_s=timeout_s,
+            pass_env=handed_on(pass_env),
         )
         output.result(found.to_json(), "\n".join(found.lines()))
         raise typer.Exit(0 if found.ok else FAILED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,8 @@ import typer
 
 from agent.cli import output
 from agent.cli.capture import COMMAND_FAILED, NO_LAUNCH
-from agent.cli.shared_options import Json
+from agent.cli.shared_options import Json, PassEnv, handed_on
+from agent.suggesting import passing
 
 if TYPE_CHECKING:
     from agent.profiled import CommandProfile, KernelShare
@@ -32,6 +34,7 @@ def profile(
             metavar="-- COMMAND", help="What to run: pytest, a script, a training step."
         ),
     ],
+    pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
     """Run a command, and rank the kernels of its files by their share of the time on the GPU.
@@ -46,15 +49,16 @@ def profile(
     from agent.errors import CommandFailed, NothingCaptured
     from agent.profiled import profile_command
 
+    passed = handed_on(pass_env)
     try:
         found = profile_command(command, Path.cwd())
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
-    output.result(_as_json(found), _as_text(found))
+    output.result(_as_json(found, passed), _as_text(found, passed))
 
 
-def run_lines(found: CommandProfile) -> list[str]:
+def run_lines(found: CommandProfile, pass_env: Sequence[str] = ()) -> list[str]:
     """How to make the kernels of each of the user's files faster, the most expensive file first.
 
     They are to be run where the command was. Files of whose calls no tests can be made have none.
@@ -63,7 +67,8 @@ def run_lines(found: CommandProfile) -> list[str]:
         os.path.relpath(found.root / file) for file in found.files if file not in found.uncaptured
     ]
     return [
-        f"tile-agent run --kernel {shlex.quote(file)} --capture {shlex.quote(found.command)}"
+        f"tile-agent run --kernel {shlex.quote(file)}{passing(pass_env)} --capture "
+        f"{shlex.quote(found.command)}"
         for file in files
     ]
 
@@ -72,7 +77,7 @@ def _notes(found: CommandProfile) -> list[str]:
     return [*found.notes, *(f"{file} {why}" for file, why in found.uncaptured.items())]
 
 
-def _as_json(found: CommandProfile) -> dict[str, object]:
+def _as_json(found: CommandProfile, pass_env: Sequence[str]) -> dict[str, object]:
     return {
         "clock": found.clock,
         "processes": found.processes,
@@ -91,12 +96,12 @@ def _as_json(found: CommandProfile) -> dict[str, object]:
             for kernel in found.kernels
         ],
         "others": [{"name": name, "share": share} for name, share in found.others],
-        "run": run_lines(found),
+        "run": run_lines(found, pass_env),
         "notes": _notes(found),
     }
 
 
-def _as_text(found: CommandProfile) -> str:
+def _as_text(found: CommandProfile, pass_env: Sequence[str]) -> str:
     several = "" if found.processes == 1 else f" in {found.processes} processes"
     lines = [
         f"{found.command}: {found.total_ms:.3f} ms{several} ({found.clock})",
@@ -117,7 +122,7 @@ def _as_text(found: CommandProfile) -> str:
     lines += [f"note: {note}" for note in _notes(found)]
     if any(not kernel.own for kernel in found.kernels):
         lines.append("note: what has its whole path is not of this repository: clone its project")
-    return "\n".join([*lines, *run_lines(found)])
+    return "\n".join([*lines, *run_lines(found, pass_env)])
 
 
 def _row(kernel: KernelShare) -> str:

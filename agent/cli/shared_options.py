@@ -45,6 +45,18 @@ DryRun = Annotated[
 ]
 
 
+def handed_on(pass_env: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of variables to hand on, each of which is set.
+
+    Raises:
+        UsageError: one is not.
+    """
+    from agent.harness.processes.variables import insist_set
+
+    insist_set(pass_env or ())
+    return tuple(pass_env or ())
+
+
 def confined(sandbox: Sandbox, pass_env: Sequence[str] | None) -> Options:
     """The options of a run that say how a process is confined."""
     return Options(sandbox=sandbox, command=CommandOptions(pass_env=tuple(pass_env or ())))

@@ -14,10 +14,16 @@ from agent.backends import BACKENDS
 from agent.errors import UsageError, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.processes.collection import Collection, Item
-from agent.harness.processes.collection_errors import fault, importable, with_remedy
+from agent.harness.processes.collection_errors import (
+    end_of,
+    fault,
+    importable,
+    read_in_vain,
+    with_remedy,
+)
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import Checkout, WorkerSession
-from agent.target import or_captured
+from agent.suggesting import or_captured
 from tile_agent_pytest.bench_command import BenchCommand
 
 CORRECTNESS, PERF = "correctness", "perf"
@@ -44,6 +50,9 @@ class Selection:
     """What may be benchmark scripts, to be named where there is no perf test."""
     captured: str = ""
     """A test file whose perf tests are judged by in place of others, unless `perf_k` names some."""
+
+    pass_env: tuple[str, ...] = ()
+    """Variables that are handed on: what is suggested says so, too."""
 
     @property
     def bench_ids(self) -> tuple[str, ...]:
@@ -115,7 +124,8 @@ def discover(
             with log.open("a", encoding="utf-8") as file:
                 file.write(f"{text}\n")  # the worker may have been ended before it printed it
             said = f"{fault(text, checkout.root, nodeid)} (see {log})"
-            told = with_remedy(said, checkout)
+            held = read_in_vain(text, checkout.root, selection.pass_env)
+            told = with_remedy(said, checkout, held, selection.pass_env)
             raise UsageError(f"the tests cannot be collected: {told}")
         if not everything.items:
             whys = (f"{nodeid}: {why}" for nodeid, why in everything.skipped)
@@ -127,7 +137,8 @@ def discover(
             raise UsageError(f"the tests cannot be collected again: {said} (see {log})")
         items_by_k = {k: found.items for k, found in by_k.items()}
     except WorkerError as problem:
-        raise UsageError(_uncollected(str(problem), selection.files, checkout)) from problem
+        held = read_in_vain(end_of(log), checkout.root, selection.pass_env)
+        raise UsageError(_uncollected(str(problem), selection.files, checkout, held)) from problem
     scripts = selection.bench_ids
     tests = [item for item in everything.items if item.nodeid not in scripts]
     perf = _perf(tests, selection, framework, items_by_k)
@@ -156,7 +167,8 @@ def discover(
             raise UsageError(
                 f"no {kind} tests among the {len(everything.items)} collected from "
                 f"{', '.join(selection.files)}: choose them with {option} or --tests, "
-                f"{or_captured(checkout.kernel, run)}" + (f" ({notes[-1]})" if notes else "")
+                f"{or_captured(checkout.kernel, run, pass_env=selection.pass_env)}"
+                + (f" ({notes[-1]})" if notes else "")
             )
     notes += _timed_through(everything.items, perf)
     return replace(plan, correctness=correctness, perf=perf, notes=tuple(notes))
@@ -166,12 +178,14 @@ _TOO_LONG = re.compile(r"a message of \d+ bytes")
 """How a worker's channel refuses a list of some hundred thousand tests."""
 
 
-def _uncollected(problem: str, files: Sequence[str], checkout: Checkout) -> str:
+def _uncollected(
+    problem: str, files: Sequence[str], checkout: Checkout, held: Sequence[str]
+) -> str:
     """Why the tests cannot be collected, and what to do."""
     if _TOO_LONG.search(problem):
         held = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
         return f"{held} more tests than can be listed: choose some with --tests FILE::TEST"
-    return f"the tests cannot be collected: {with_remedy(problem, checkout)}"
+    return f"the tests cannot be collected: {with_remedy(problem, checkout, held)}"
 
 
 def default_perf_k(framework: str) -> str:

@@ -78,6 +78,7 @@ def counters_of(
                 variables=variables,
                 scratch=scratch,
                 timeout_s=timeout_s,
+                passed=wanted.pass_env,
             )
         except (UsageError, OSError) as problem:
             return NoCounters(f"Nsight Compute cannot be run: {problem}")

@@ -53,7 +53,7 @@ def softmax(tmp_path: Path) -> Path:
 
 
 def capture(repo: Path, kernel: str, *command: str) -> Outcome:
-    given = ("capture", "--kernel", kernel, "--", *command)
+    given = ("capture", "--kernel", kernel, *(() if "--" in command else ("--",)), *command)
     return tile_agent(repo, *given, env=dict(os.environ))
 
 
@@ -95,7 +95,29 @@ def test_tests_that_could_not_be_tried_are_not_to_be_committed(tmp_path: Path) -
     assert "could not be found out" in done.out and "module_that_is_not_there" in done.out
     *_, last = done.out.splitlines()
     assert last == (
-        "not tried yet, no run can rest on them: mend what the note tells, run them: "
-        "python -m pytest test_scale_captured.py -k 'not test_perf'; then: "
+        "not tried yet, no run can rest on them: mend what the note tells, commit them "
+        "and run them: tile-agent verify --kernel scale.py --tests test_scale_captured.py; then: "
         "tile-agent run --kernel scale.py"
     )
+
+
+def test_what_is_named_next_runs_here_with_the_variables_that_were_handed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = "import torch\nfrom scale import scale\nscale(torch.ones(9))\n"
+    asks = "import os\n\nassert os.environ['PROJECT_FLAVOUR']\n"
+    repo = make_repo(tmp_path, {"scale.py": asks + SCALE, "call.py": call})
+    monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
+    done = capture(repo, "scale.py", PYTHON, "call.py")
+    assert "not tried yet" in done.out and "'PROJECT_FLAVOUR'" in done.out
+    passing = ("--pass-env", "PROJECT_FLAVOUR")
+    done = capture(repo, "scale.py", "--force", *passing, "--", PYTHON, "call.py")
+    assert done.code == 0, done.err
+    *_, last = done.out.splitlines()
+    run = "tile-agent run --kernel scale.py --pass-env PROJECT_FLAVOUR"
+    assert last == f"commit them, then: {run}"
+    git(repo, "add", ".")
+    git(repo, "commit", "--quiet", "--message", "captured")
+    tests = ("--tests", "test_scale_captured.py")  # as is said where the trying failed
+    right = tile_agent(repo, "verify", "--kernel", "scale.py", *tests, *passing)
+    assert right.out.startswith("right: "), right.err

@@ -106,12 +106,16 @@ def test_in_no_repository_the_test_beside_the_kernel_is_run(tmp_path: Path) -> N
 
 
 @triton
-def test_what_is_left_out_is_told_with_its_kernels(tmp_path: Path) -> None:
+def test_what_is_left_out_is_told_with_its_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
+    asks = "import os\n\nassert os.environ['PROJECT_FLAVOUR']\n"
     other = TRITON[TRITON.index("@triton.jit") :].replace("def run", "def run_other")
     text = TRITON + "\n\n" + other.replace("scale_kernel", "other_kernel")
     test = "\n\ndef test_right():\n    from kernel import run_other\n\n    run_other()\n"
-    repo = make_repo(tmp_path, {"kernel.py": text, "tests/test_kernel.py": TEST + test})
-    assert explain(repo).out.splitlines()[:3] == [
+    repo = make_repo(tmp_path, {"kernel.py": text, "tests/test_kernel.py": asks + TEST + test})
+    assert explain(repo, "--pass-env", "PROJECT_FLAVOUR").out.splitlines()[:3] == [
         "1 other launch is left out, which no perf test makes: see --all",
         "no launch is shown of other_kernel",
         "scale_kernel(BLOCK=1024), grid 1024",

@@ -93,15 +93,21 @@ def test_kernels_are_ranked_over_all_processes_and_each_file_gets_its_run(repo: 
     assert snapshot(repo) == before
 
 
-def test_a_run_is_named_as_it_is_to_be_typed_in_a_folder_below(repo: Path) -> None:
+def test_a_run_is_named_as_it_is_to_be_typed_in_a_folder_below(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     below = repo / "scripts"
     below.mkdir()
     script = f"import sys; sys.path.insert(0, {str(repo)!r})\n"
     script += "import torch\nfrom kernels.one import add\nadd(torch.ones(9))"
-    done = profile(below, sys.executable, "-c", script)
+    monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
+    options = ("--json", "--pass-env", "PROJECT_FLAVOUR")
+    done = profile(below, sys.executable, "-c", script, options=options)
     assert done.code == 0, done.err
     assert done.json["kernels"][0]["file"] == "kernels/one.py"
-    assert done.json["run"][0].startswith("tile-agent run --kernel ../kernels/one.py --capture")
+    (run,) = done.json["run"]
+    passing = "--pass-env PROJECT_FLAVOUR --capture"
+    assert run.startswith(f"tile-agent run --kernel ../kernels/one.py {passing}")
 
 
 @pytest.mark.full

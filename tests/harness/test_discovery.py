@@ -407,6 +407,26 @@ def test_a_module_of_the_checkout_is_not_to_be_installed(
     assert refusal(project, server, IMPORTING).endswith("): mend and commit it")
 
 
+@pytest.mark.parametrize("by", ["the file", "another"])
+def test_a_variable_of_the_shell_that_did_not_reach_the_code_is_named(
+    project: Project, server: ForkServer, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setenv("PROJECT_LIGHT_ONLY", "1")
+    monkeypatch.setenv("PROJECT_SECRET", "hush")  # cannot be handed on
+    monkeypatch.setenv("PROJECT_UNREAD", "1")
+    reads = (
+        "import os\nlight = os.environ.get('PROJECT_LIGHT_ONLY') and os.environ['PROJECT_SECRET']\n"
+    )
+    refuses = "if not light:\n    raise RuntimeError('version file not found')\n"
+    settings = "" if by == "the file" else reads
+    project.write("settings.py", settings)
+    project.write("kernel.py", f"{'' if settings else reads}from settings import *\n{refuses}")
+    assert refusal(project, server, IMPORTING).endswith(
+        "): PROJECT_LIGHT_ONLY is a variable of this shell that the repository reads, not handed "
+        "on without --pass-env PROJECT_LIGHT_ONLY"
+    )
+
+
 def test_a_file_that_is_not_there(project: Project, server: ForkServer) -> None:
     message = refusal(project, server, PLAIN, files=("missing.py",))
     assert message.startswith(

@@ -77,6 +77,8 @@ class Wanted:
     most_at_once: int = MOST_AT_ONCE
     ahead: int = 0
     """How many launches more are compiled and not read, where what compiles them keeps them."""
+    pass_env: tuple[str, ...] = ()
+    """Variables that the tests get although they are not known to be needed."""
 
     @property
     def at_once(self) -> int:
@@ -167,6 +169,7 @@ def collect(checkout: Checkout, tests: Sequence[str], wanted: Wanted, timeout_s:
             variables=variables,
             scratch=scratch,
             timeout_s=timeout_s,
+            passed=wanted.pass_env,
         )
         kept, notes = importable(tuple(tests), collection_errors(ended), checkout)
         if not notes:
@@ -184,7 +187,7 @@ def read(checkout: Checkout, wanted: Wanted, ended: ScriptEnd, deadline: float) 
     tested = next((a for a in ended.answers if a["event"] == "tested"), None)
     if tested is None:
         raise UsageError(f"the tests of {checkout.kernel} cannot be run: {ended.fate}")
-    failures = failures_of(checkout, tested, ended)
+    failures = failures_of(checkout, tested, ended, wanted.pass_env)
     if not any(answer["event"] == "launch" for answer in ended.answers):
         raise NothingLaunched(why_nothing(checkout, tested, failures, ended))
     results = tuple(_results(checkout, wanted, ended, deadline))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,13 @@ def only_compiles(backend: str, environment: Environment) -> bool:
 
 
 def compile_file(
-    source: Source, file: Path, *, python: str, targets: Sequence[str] = (), timeout_s: float
+    source: Source,
+    file: Path,
+    *,
+    python: str,
+    targets: Sequence[str] = (),
+    timeout_s: float,
+    pass_env: Collection[str] = (),
 ) -> Compilation:
     """Compile each kernel that the file launches, as it lies on disk.
 
@@ -97,6 +103,7 @@ def compile_file(
         python: the interpreter that has cuda-tile and what the file imports.
         targets: GPU architectures such as 'sm_90'; `TARGETS` when empty.
         timeout_s: for all of it together; what is not done by then is killed, and is an error.
+        pass_env: names of the variables that the file gets besides.
 
     Raises:
         UsageError: a target is no architecture, or the interpreter lacks what is needed.
@@ -106,7 +113,7 @@ def compile_file(
         raise UsageError(f"--target {wrong}: name an architecture such as sm_90")
     wanted = signatures(source)
     with tempfile.TemporaryDirectory(prefix="tile-agent-compile-") as scratch:
-        ended = _run(wanted, file.resolve(), python, targets, timeout_s, Path(scratch))
+        ended = _run(wanted, file.resolve(), python, targets, timeout_s, Path(scratch), pass_env)
     return _read(wanted, file, python, targets, ended)
 
 
@@ -117,6 +124,7 @@ def _run(
     targets: Sequence[str],
     timeout_s: float,
     scratch: Path,
+    pass_env: Collection[str],
 ) -> ScriptEnd:
     roots = import_roots(file)
     job = {
@@ -139,6 +147,7 @@ def _run(
         variables=variables,
         scratch=scratch,
         timeout_s=timeout_s,
+        passed=pass_env,
     )
 
 

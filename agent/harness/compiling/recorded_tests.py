@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.errors import UsageError
-from agent.harness.processes.collection_errors import fault_of_log, with_remedy
+from agent.harness.processes.collection_errors import end_of, fault, read_in_vain, with_remedy
 from agent.harness.processes.script import ScriptEnd
 from agent.harness.processes.worker_session import Checkout
 
@@ -23,14 +23,17 @@ def collection_errors(ended: ScriptEnd) -> list[tuple[str, str]]:
     return [(str(nodeid), str(text)) for nodeid, text in tested["errors"]]
 
 
-def failures_of(checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd) -> tuple[str, ...]:
+def failures_of(
+    checkout: Checkout, tested: Mapping[str, Any], ended: ScriptEnd, passed: Sequence[str]
+) -> tuple[str, ...]:
     """What the tests failed for; pytest names the fault of a session that ran none in its log."""
-    said = fault_of_log(ended.log, checkout.root) if tested["uncollected"] and ended.log else ""
+    log = end_of(ended.log) if tested["uncollected"] and ended.log else ""
+    said = fault(log, checkout.root)
     if not said:
         why = "; launches are collected with tensors that hold no values, and it asks for one"
         return tuple(f"{f}{why if 'meta tensors' in f else ''}" for f in tested["failures"])
-    told = f"the tests cannot be collected: {with_remedy(said, checkout)}"
-    return (told,)
+    told = with_remedy(said, checkout, read_in_vain(log, checkout.root, passed), passed)
+    return (f"the tests cannot be collected: {told}",)
 
 
 def why_nothing(

@@ -7,12 +7,17 @@ import os
 import sys
 import tempfile
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from agent import environment as machine
 from agent.backends import BACKENDS
-from agent.harness.processes.collection_errors import fault_of_log
+from agent.harness.processes.collection_errors import (
+    end_of,
+    fault,
+    not_handed_on,
+    read_in_vain,
+)
 from agent.harness.processes.script import run_script
 
 TIMEOUT_S = 180.0
@@ -21,7 +26,12 @@ MOST_SHOWN = 160
 
 
 def failing_cases(
-    test: Path, cwd: Path, backend: str, sys_path: Sequence[Path] = (), suffix: str = ""
+    test: Path,
+    cwd: Path,
+    backend: str,
+    sys_path: Sequence[Path] = (),
+    suffix: str = "",
+    passed: Collection[str] = (),
 ) -> dict[tuple[str, str], str] | str:
     """The correctness tests of a captured file that fail.
 
@@ -31,6 +41,7 @@ def failing_cases(
         backend: of its kernel.
         sys_path: what comes first there.
         suffix: behind the names of its tests, which is left out of what is returned.
+        passed: names of variables that the user hands on, as a run's workers get them.
 
     Returns:
         (test, case) -> why, in a line; or why pytest did not come to its end.
@@ -56,13 +67,18 @@ def failing_cases(
             variables=variables,
             scratch=Path(folder),
             timeout_s=TIMEOUT_S,
+            passed=passed,
         )
         found = None
         with contextlib.suppress(OSError, ET.ParseError):
             found = _failing(report.read_text(encoding="utf-8"), suffix)
         if found is not None:
             return found
-        return (fault_of_log(ended.log, cwd) if ended.log else "") or ended.fate
+        told = end_of(ended.log) if ended.log else ""
+        if not (said := fault(told, cwd)):
+            return ended.fate
+        held = read_in_vain(told, cwd, passed)
+        return f"{said}; {not_handed_on(held)}" if held else said
 
 
 def _failing(report: str, suffix: str) -> dict[tuple[str, str], str] | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shlex
-from collections.abc import Sequence
-from itertools import groupby, takewhile
+from collections.abc import Collection, Sequence
+from itertools import groupby, islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
-from agent.target import or_captured
+from agent.harness.processes.variables import held_back
+from agent.suggesting import or_captured, passing
 
 LOG_BYTES = 2**20
 """As much of a log as a person would read."""
+MOST_FILES = 5000
+"""Looked at for what the code reads: a second."""
+MOST_NAMED = 3
+"""Variables, in a line."""
 _PLACE = re.compile(
     r"^(?:(?!E |INTERNALERROR>)(\S.*?\.py):(\d+): "
     r'|(?:E|INTERNALERROR>)? +File "(.+?)", line (\d+))',
@@ -137,28 +144,68 @@ def _off_the_path(path: str) -> str:
     return f"{why}: PYTHONPATH={folder} puts it there"
 
 
-def with_remedy(said: str, modules: Modules) -> str:
+def read_in_vain(account: str, root: Path, passed: Collection[str]) -> tuple[str, ...]:
+    """Variables of the shell that code reads which cannot be imported, and that it does not get.
+
+    Args:
+        account: what is told of an exception. The files of its traceback are looked at, and where
+            they name none the others: a module that decides by a variable has returned by then.
+        root: of the checkout.
+        passed: names that are handed on.
+    """
+    if not (names := held_back(os.environ, passed)):
+        return ()
+    named = re.compile(rf"""['"]({"|".join(map(re.escape, names))})['"]""")
+    told = _COLOR.sub("", account).replace(f"{root}/", "")
+    chain = [root / (a or c) for a, _, c, _ in _PLACE.findall(told) if not (a or c).startswith("/")]
+    for files in (chain, islice(root.rglob("*.py"), MOST_FILES)):
+        found: dict[str, None] = {}
+        for path in files:
+            with contextlib.suppress(OSError):
+                found |= dict.fromkeys(named.findall(path.read_text("utf-8", "replace")))
+        if found:
+            return tuple(found)[:MOST_NAMED]
+    return ()
+
+
+def not_handed_on(names: Sequence[str]) -> str:
+    """That variables of the shell did not reach the code that reads them, and how they do."""
+    are = "are variables" if len(names) > 1 else "is a variable"
+    return (
+        f"{', '.join(names)} {are} of this shell that the repository reads, not handed on without"
+        f"{passing(names)}"
+    )
+
+
+def with_remedy(
+    said: str, modules: Modules, held: Sequence[str] = (), passed: Sequence[str] = ()
+) -> str:
     """What was said of a fault, and how to mend it, where that is to be done in a file.
 
     Args:
         said: what `fault` found, and perhaps where the log is.
         modules: what the checkout has: that is not to be installed.
+        held: what `read_in_vain` found.
+        passed: names of the variables that are handed on.
     """
     if lacking := _LACKING.search(said):
         place = _IN_A_FILE.match(said)
-        return said + _found(lacking[1], place[0] if place else "", modules)
+        return said + _found(lacking[1], place[0] if place else "", modules, passed)
     if _NO_GPU.search(said):
         what = "it asks for a GPU when it is imported, and there is none"
         return f"{said}: {what}: ask when a kernel is launched, or run where there is one"
     if unset := _UNSET.search(said):
         return f"{said}: set it, and hand it on with --pass-env {unset[1]}"
+    if held:
+        return f"{said}: {not_handed_on(held)}"
     return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
 
 
-def _found(name: str, file: str, modules: Modules) -> str:
+def _found(name: str, file: str, modules: Modules, passed: Sequence[str]) -> str:
     """What lets a module be found that a file imports, or does without: other tests may."""
     needed = file == modules.kernel or file.rpartition("/")[2] == "conftest.py"
-    others = ["choose other tests with --tests", or_captured(modules.kernel)] * (not needed)
+    captured = or_captured(modules.kernel, pass_env=passed)
+    others = ["choose other tests with --tests", captured] * (not needed)
     if modules.has_module(name):
         return f": {', '.join(['mend and commit it', *others])}"
     if off := _off_the_path(modules.beside(file, name) if file else ""):
@@ -170,12 +217,17 @@ def _found(name: str, file: str, modules: Modules) -> str:
 
 
 def fault_of_log(log: Path, root: Path) -> str:
-    """The same of a session's log, if there is one; what a test prints may be a gigabyte."""
+    """What `fault` finds in a session's log, if there is one."""
+    return fault(end_of(log), root)
+
+
+def end_of(log: Path) -> str:
+    """The end of a session's log, if there is one; what a test prints may be a gigabyte."""
     if not log.exists():
         return ""
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - LOG_BYTES))
-        return fault(file.read().decode("utf-8", "replace"), root)
+        return file.read().decode("utf-8", "replace")
 
 
 def _exception(lines: Sequence[str]) -> str:

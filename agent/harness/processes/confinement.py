@@ -89,6 +89,8 @@ def remedy(options: Options, reason: str) -> str:
     """What to add to the reason for which a baseline fails; empty where we had no part in it."""
     lost = _LOST.search(reason)
     if lost and lost[1] in os.environ and lost[1] not in options.command.pass_env:
+        if f"--pass-env {lost[1]}" in reason:
+            return ""
         return f" ({lost[1]} was not handed on: --pass-env {lost[1]})"
     refused = options.sandbox is Sandbox.STRICT and _REFUSED.search(reason)
     return f" ({_REMEDY})" if refused else ""

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ def run_script(
     variables: Mapping[str, str],
     scratch: Path,
     timeout_s: float,
+    passed: Collection[str] = (),
 ) -> ScriptEnd:
     """Hand a job to a program and read what it answers, line by line, into a file.
 
@@ -51,6 +52,7 @@ def run_script(
         variables: on top of this process's environment without its secrets.
         scratch: folder for the job, the answers and the log; also its temporary folder.
         timeout_s: then it is killed with all its descendants.
+        passed: names of variables that the user hands on.
 
     Raises:
         UsageError: the interpreter cannot be run.
@@ -62,7 +64,7 @@ def run_script(
             process = subprocess.Popen(
                 list(command),
                 cwd=cwd,
-                env=worker_environment(os.environ, {"TMPDIR": str(scratch), **variables}),
+                env=worker_environment(os.environ, {"TMPDIR": str(scratch), **variables}, passed),
                 stdin=stdin,
                 stdout=output,
                 stderr=output,

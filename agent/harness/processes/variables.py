@@ -58,6 +58,12 @@ def worker_environment(
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", **extra}
 
 
+def held_back(base: Mapping[str, str], passed: Collection[str] = ()) -> tuple[str, ...]:
+    """The names of what a process that runs code under judgement could get, and does not."""
+    given = worker_environment(base, {}, passed)
+    return tuple(n for n, value in base.items() if n not in given and not holds_secret(n, value))
+
+
 def insist_set(names: Iterable[str]) -> None:
     """Look whether there is something to hand on.
 

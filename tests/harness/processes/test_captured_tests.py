@@ -35,6 +35,29 @@ def test_modules_are_those_of_the_project_and_of_the_users_path(
     assert failing_cases(test, tmp_path, "triton", roots) != {}
 
 
+HANDED_ON = """
+import os
+
+import pytest
+
+FLAVOUR = os.environ["PROJECT_FLAVOUR"]
+
+
+@pytest.mark.parametrize("n", [1])
+def test_it(n):
+    assert FLAVOUR == "sweet"
+"""
+
+
+def test_variables_are_handed_on_as_to_the_workers_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (test := tmp_path / "test_it.py").write_text(HANDED_ON)
+    monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
+    assert failing_cases(test, tmp_path, "triton", passed=("PROJECT_FLAVOUR",)) == {}
+    assert "PROJECT_FLAVOUR" in str(failing_cases(test, tmp_path, "triton"))
+
+
 def test_what_cannot_be_collected_says_why(tmp_path: Path) -> None:
     (test := tmp_path / "test_it.py").write_text(TEST)
     assert failing_cases(test, tmp_path, "triton") == (

@@ -1,0 +1,28 @@
+"""Command lines that a message suggests; what the user gave is in them, or they would fail."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+
+def passing(names: Iterable[str]) -> str:
+    """The end of a command that hands variables on; empty where there are none."""
+    return "".join(f" --pass-env {shlex.quote(name)}" for name in names)
+
+
+def or_captured(kernel: str, test: str = "", script: str = "", pass_env: Iterable[str] = ()) -> str:
+    """The end of a refusal for want of tests: how they are made of what a script calls.
+
+    Args:
+        kernel: the file.
+        test: a file of tests whose calls would do too; empty where there is none.
+        script: one that calls the kernel; empty where none is known.
+        pass_env: names of the variables that are handed on.
+    """
+    given = f"--kernel {shlex.quote(kernel)}{passing(pass_env)}"
+    caller = f"`python {script}`" if script else "a script"
+    capture = f"{caller}: tile-agent capture {given} -- python {shlex.quote(script or 'SCRIPT')}"
+    command = shlex.quote(f"python -m pytest {shlex.quote(test)}")
+    run = f", or of these tests: tile-agent run {given} --capture {command}" if test else ""
+    return f"or have some made of the calls of {capture}{run}"
