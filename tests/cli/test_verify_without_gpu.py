@@ -215,6 +215,17 @@ def test_a_file_that_cannot_be_imported(line: str, told: str, tmp_path: Path) ->
     assert told in end.json["kernels"][0]["error"]
 
 
+def test_a_file_that_asks_for_a_gpu_is_told_once_with_the_remedy(tmp_path: Path) -> None:
+    asks = "raise AssertionError('Torch not compiled with CUDA enabled')"
+    end = verify(tmp_path, f"{KERNEL}\n{asks}\n")
+    assert end.code == FAILED, end.err
+    assert end.out.splitlines() == [
+        "kernel.py cannot be imported: AssertionError: Torch not compiled with CUDA enabled: it "
+        "asks for a GPU when it is imported, and there is none: ask when a kernel is launched, or "
+        "run where there is one"
+    ]
+
+
 def test_a_kernel_that_only_a_function_makes(tmp_path: Path) -> None:
     inside = "".join(f"    {line}\n" for line in KERNEL.partition("\n\n\n")[2].splitlines())
     text = f"import cuda.tile as ct\n\n\ndef make():\n{inside}    return copy_kernel\n"

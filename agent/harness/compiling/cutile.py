@@ -19,6 +19,7 @@ from agent.backends.cutile import CuTileBackend, lacks_gpu
 from agent.environment import Environment
 from agent.errors import UsageError
 from agent.harness.compiling.missing import missing_in_words
+from agent.harness.processes.collection_errors import with_remedy
 from agent.harness.processes.script import ScriptEnd, run_script
 from agent.syntax import Source
 
@@ -49,6 +50,8 @@ class Compilation:
 
     results: tuple[CompiledKernel, ...]
     assumptions: tuple[str, ...]
+    refusal: str = ""
+    """Why the file cannot be imported, and so no kernel of it be compiled; empty where it can."""
 
     @property
     def ok(self) -> bool:
@@ -60,12 +63,16 @@ class Compilation:
         return {
             "compiled": self.ok,
             "ran": False,
+            "refusal": self.refusal,
             "kernels": [asdict(result) for result in self.results],
             "assumptions": list(self.assumptions),
         }
 
     def lines(self) -> Iterator[str]:
         """The same for a person."""
+        if self.refusal:  # it holds for all kernels alike, and nothing was assumed
+            yield self.refusal
+            return
         failed = [result for result in self.results if not result.ok]
         bad = f"{len(failed)} of {len(self.results)} do not compile, assuming what is below"
         yield CAVEAT if self.ok else bad
@@ -173,7 +180,7 @@ def _read(
     targets: Sequence[str],
     ended: ScriptEnd,
 ) -> Compilation:
-    answers, fate = ended.answers, ended.fate
+    answers, fate, refusal = ended.answers, ended.fate, ""
     for answer in answers:
         if answer["event"] == "missing":
             raise UsageError(missing_in_words(python, answer))
@@ -184,6 +191,7 @@ def _read(
             )
         if answer["event"] == "import-failed":
             fate = f"{file.name} cannot be imported: {answer['type']}: {answer['text']}"
+            refusal = with_remedy(fate, lambda _name: False)
     done = {(a["kernel"], a["target"]): a for a in answers if a["event"] == "done"}
     begun = [(a["kernel"], a["target"]) for a in answers if a["event"] == "begun"]
     results: list[CompiledKernel] = []
@@ -199,8 +207,9 @@ def _read(
                 is_next = not begun or (signature.kernel, target) == begun[-1]
                 error = fate if is_next else f"not begun; before it: {fate}"
                 results.append(CompiledKernel(signature.kernel, target, ok=False, error=error))
-        assumptions += signature.variants[variant].assumptions
-    return Compilation(tuple(results), tuple(assumptions))
+        if not refusal:
+            assumptions += signature.variants[variant].assumptions
+    return Compilation(tuple(results), tuple(assumptions), refusal)
 
 
 def _compiled(answer: dict[str, Any]) -> CompiledKernel:
