@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -122,6 +123,11 @@ def read_file(path: Path) -> str:
     Raises:
         UsageError: there is no such file, or it cannot hold a kernel.
     """
+    if path.suffix == ".ipynb":
+        raise UsageError(
+            f"{shown(path)} is a notebook: export it to a Python file with `jupyter nbconvert --to "
+            f"script {shlex.quote(str(path))}`, and have a function of it launch the kernel"
+        )
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -63,16 +63,32 @@ def check_unfinished(workspace: Workspace, kernel: str, branch: str) -> None:
     Raises:
         UsageError: there is such a run; how to go on with it.
     """
+    if problem := unfinished(workspace, kernel, branch):
+        raise UsageError(problem)
+
+
+def unfinished(workspace: Workspace, kernel: str, branch: str) -> str:
+    """That a branch is that of a run on this kernel which can go on; empty where it is not."""
     if not workspace.has_branch(branch):
-        return
+        return ""
     for name, run in runs_on(workspace.repository, kernel):
         if run.phase is not Phase.DONE and run.started and run.started.branch == branch:
             led = ASSISTANT in run.options.proposers
             how = f"`tile-agent {'status' if led else 'resume'} {name}`{' says how' if led else ''}"
-            raise UsageError(
+            return (
                 f"branch {branch} is that of run {name}, which is not done: go on with it ({how}), "
-                f"or begin another on --branch {workspace.free_branch(branch)}"
+                f"abandon it (`git branch -D {branch}`), or begin another on --branch "
+                f"{workspace.free_branch(branch)}"
             )
+    return ""
+
+
+def is_abandoned(repository: Repository, run: Run) -> bool:
+    """Whether a run that is not done has lost its branch, which is there when it begins."""
+    started = run.started
+    if started is None or run.phase is Phase.DONE:
+        return False
+    return not Workspace(repository, started.run_id).has_branch(started.branch)
 
 
 def slug(kernel: Path) -> str:

@@ -61,6 +61,7 @@ def resume(
     from agent.assistant.turn import is_led, pending
     from agent.report.result import next_command
     from agent.repository import Repository
+    from agent.runs import is_abandoned
     from agent.session import reopened
 
     repository = Repository.open(Path.cwd())
@@ -69,6 +70,12 @@ def resume(
         if is_led(state):
             raise UsageError(
                 f"an assistant leads this run: {next_command(state, pending(state)[0])}"
+            )
+        if is_abandoned(repository, state):
+            output.progress(
+                f"note       branch {session.branch} is gone, and what is kept stands at "
+                f"refs/tile-agent/{session.workspace.run_id}/best: the branch comes back by "
+                f"`git branch {session.branch} {state.incumbent_sha[:12]}`"
             )
         output.progress(f"resuming {session.workspace.run_id} in iteration {state.iteration}")
         _drive(session, state, journal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable
@@ -121,7 +122,7 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
     from agent.errors import JournalError, TransitionError
     from agent.journal import read, replay
     from agent.report.result import iteration_of, next_command, to_result
-    from agent.runs import runs_folder
+    from agent.runs import is_abandoned, runs_folder
 
     path = runs_folder(repository) / name / "journal.jsonl"
     try:
@@ -141,6 +142,13 @@ def state_of(repository: Repository, name: str) -> dict[str, Any]:
         standing = "waiting for the assistant"
         do, why = pending(state)
         command = next_command(state, do, whole=True)  # who asks may have forgotten everything
+    elif state.started and is_abandoned(repository, state):
+        branch, kernel = state.started.branch, shlex.quote(state.started.kernel)
+        standing, command = "abandoned", f"tile-agent run --kernel {kernel}"
+        back = f"git branch {branch} {state.incumbent_sha[:12]} && tile-agent resume {name}"
+        why = f"its branch {branch} is gone; `{back}` goes on with it"
+    elif state.started and not done:
+        why = f"`git branch -D {state.started.branch}` abandons it"
     summary = f"{standing}, iteration {iteration_of(state)}, {len(state.kept)} kept"
     return to_result(state) | {
         "run": name,

@@ -27,7 +27,7 @@ from agent.playbook import ordered
 from agent.preflight import Preflight, preflight, target_on
 from agent.proposers import build
 from agent.proposers.playbook import PlaybookProposer
-from agent.runs import branch_of, check_unfinished, new_run_id
+from agent.runs import branch_of, new_run_id, unfinished
 from agent.state import Run
 from agent.store.experience import Experience
 from agent.store.judgements import Seen
@@ -98,16 +98,16 @@ def make_plan(request: Request) -> Plan:
     with ExitStack() as stack:
         workspace = stack.enter_context(throwaway(found.repository))
         branch = branch_of(workspace, request, target.kernel)
-        check_unfinished(workspace, target.kernel, branch)
+        if going_on := unfinished(workspace, target.kernel, branch):
+            branch = workspace.free_branch(branch)  # nothing is begun: what it would do is told
         workspace.check_free(branch)
         logs = state_dir() / "logs" / f"plan-{new_run_id(Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
         refusal = BACKENDS[target.backend].refusal(collecting.environment) or ""
         refusal = f"{refusal}; and {missing}" if missing else refusal
         tests, notes = _tests(collecting, request, target, workspace, found.head_sha, refusal)
-        return _planned(
-            request, found, target, branch, collecting, tests, refusal, (*found.notes, *notes)
-        )
+        notes = (*([going_on] if going_on else []), *found.notes, *notes)
+        return _planned(request, found, target, branch, collecting, tests, refusal, notes)
 
 
 def _tests(

@@ -176,8 +176,16 @@ def test_a_branch_of_that_name(repo: Path) -> None:
 @pytest.mark.parametrize(
     ("kernel", "proposer", "said"),
     [
-        ("double.py", PLAYBOOK, "is not done: go on with it (`tile-agent resume first`), or begin"),
-        ("double.py", ASSISTANT, "go on with it (`tile-agent status first` says how), or begin"),
+        (
+            "double.py",
+            PLAYBOOK,
+            "go on with it (`tile-agent resume first`), abandon it (`git branch -D mine`), or",
+        ),
+        (
+            "double.py",
+            ASSISTANT,
+            "go on with it (`tile-agent status first` says how), abandon it (`git ",
+        ),
         ("other/double.py", PLAYBOOK, "branch mine exists: give another, such as --branch mine-2"),
     ],
 )
@@ -204,8 +212,32 @@ def test_the_branch_of_the_day_is_refused_only_for_a_run_that_can_go_on(repo: Pa
     journal.append(replace(STARTED, run_id="first", kernel="double.py", branch=f"{usual}-2"))
     journal.close()
     said = f"branch {usual}-2 is that of run first, which is not done"
-    assert said in tile_agent(repo, *plan).json["error"]
+    planned = tile_agent(repo, *plan).json
+    assert planned["notes"][0].startswith(said)
+    assert planned["notes"][0].endswith(f"or begin another on --branch {planned['branch']}")
     refused(repo, "--kernel", "double.py", saying=said, json=False)
+
+
+def test_a_run_without_its_branch_is_abandoned(repo: Path) -> None:
+    (repo / "sandbox" / "runs" / "first").mkdir(parents=True)
+    journal = Journal(repo / "sandbox" / "runs" / "first" / "journal.jsonl")
+    looping = replace(STARTED, run_id="first", kernel="double.py", branch="gone", options=Options())
+    journal.append(looping)
+    journal.close()
+    (run,) = tile_agent(repo, "status", "--json").json["runs"]
+    assert (run["standing"], run["next"]) == ("abandoned", "tile-agent run --kernel double.py")
+    assert "its branch gone is gone; `git branch gone " in run["reason"]
+    git(repo, "branch", "gone")
+    (run,) = tile_agent(repo, "status", "--json").json["runs"]
+    assert (run["standing"], run["next"]) == ("interrupted", "tile-agent resume first")
+    assert run["summary"].endswith("; `git branch -D gone` abandons it")
+
+
+@pytest.mark.parametrize("name", ["nb.ipynb", "never/nb.ipynb"])
+def test_a_notebook(repo: Path, name: str) -> None:
+    write(repo, {"nb.ipynb": "{}"})
+    said = f"{name} is a notebook: export it to a Python file with"
+    refused(repo, "--kernel", name, saying=said, json=False)
 
 
 @pytest.mark.parametrize("name", others_full(["-x", "a..b", "a b", ""]))
