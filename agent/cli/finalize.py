@@ -124,10 +124,12 @@ def _lines(found: Finalized, path: Path) -> Iterator[str]:
         yield f"  {found.commits.start[:12]:<12} tests that the run captured: {names}"
     for step in found.replay.steps:
         sha = found.commits.steps.get(step.iteration, "")[:12]
-        yield f"  {sha or 'left out':<12} iteration {step.iteration}: {step.title}"
+        why = f": {step.dropped}" if step.dropped else ""
+        yield f"  {sha or 'left out':<12} iteration {step.iteration}: {step.title}{why}"
     if found.comparison is not None:
         yield from _measured(found.comparison)
-    yield from (f"note: {note}" for note in found.notes)
+    told = {step.left_out_in_words for step in found.replay.steps}
+    yield from (f"note: {note}" for note in found.notes if note not in told)
     if found.applied:
         yield f"{found.replay.kernel} in your checkout is as at its end, not committed"
     yield f"look at it    git log -p {found.onto.base[:12]}..{found.branch}"

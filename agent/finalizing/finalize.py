@@ -327,12 +327,17 @@ def _told(onto: Onto, chosen: KeptSteps, *, measured: bool, each_step: bool) -> 
     yield from chosen.notes
     for step in chosen.steps:
         if step.dropped:
-            yield f"{step.title} (iteration {step.iteration}) is left out: {step.dropped}"
+            yield step.left_out_in_words
     best = repository.read(run.incumbent_sha, chosen.kernel).decode()
     if not measured and chosen.end != best:
         yield (
             "The figures are those of the run's best, with the steps that are left out here: "
             "without them it was not measured."
+        )
+    elif not measured and len(chosen.replayed) < len(chosen.steps):
+        yield (
+            "The figures are those of the run's best, which is the code at the end of the branch; "
+            "each step's are over the step before it in the run, with those that are left out here."
         )
     listed = ("diff", "--name-only", "-z", "--no-renames", run.started.origin_sha, onto.base)
     names = repository.git(*listed).text.split("\0")

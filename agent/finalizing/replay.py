@@ -37,6 +37,12 @@ class KeptStep:
     contains: tuple[int, ...] = ()
     """Places of earlier steps that it replaced, and whose change its own holds."""
 
+    @property
+    def left_out_in_words(self) -> str:
+        """That it is not replayed, and why; empty where it is."""
+        said = f"{self.title} (iteration {self.iteration}) is left out: {self.dropped}"
+        return said if self.dropped else ""
+
 
 @dataclass(frozen=True)
 class KeptSteps:

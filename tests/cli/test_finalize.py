@@ -203,6 +203,18 @@ def test_steps_that_contribute_nothing_are_left_out_and_told(repo: Path) -> None
     assert "| 1 | `blocks" not in found["text"]
     assert "**warps (n=0)** (iteration 2, dropped): its gain did not show" in found["text"]
     assert "without them it was not measured" in found["text"]
+    git(repo, "branch", "--delete", "--force", branch)
+    told = tile_agent(repo, "finalize").out
+    assert f"left out     iteration 1: blocks (n=0): {replaced['reason']}" in told
+    assert told.count(replaced["reason"]) == told.count(faded["reason"]) == 1
+
+
+@pytest.mark.full
+def test_figures_of_fewer_steps_say_what_they_are_of(repo: Path) -> None:
+    run_in(repo, (*STEPS, Step("rewritten", (REWRITTEN,))))
+    found = tile_agent(repo, "finalize", "--json").json
+    assert [step["reason"] for step in found["dropped"]]
+    assert "which is the code at the end of the branch" in found["text"]
 
 
 @pytest.mark.full
