@@ -73,7 +73,7 @@ def resume(
             )
         if is_abandoned(repository, state):
             output.progress(
-                f"note       branch {session.branch} is gone, and what is kept stands at "
+                f"note       branch {session.branch} is gone, and what is kept goes to "
                 f"refs/tile-agent/{session.workspace.run_id}/best: the branch comes back by "
                 f"`git branch {session.branch} {state.incumbent_sha[:12]}`"
             )

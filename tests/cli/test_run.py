@@ -132,7 +132,12 @@ def test_a_polite_end_is_an_interruption(repo: Path, number: signal.Signals) -> 
     process.send_signal(number)
     assert "tile-agent resume" in finish(process)
     assert process.returncode == ExitCode.STOPPED
-    assert only_run(repo)["standing"] == "interrupted"
+    run = only_run(repo)
+    assert run["standing"] == "interrupted"
+    git(repo, "branch", "--delete", "--force", run["branch"])
+    process = until_said(command("resume", run["run"]), repo, f"branch {run['branch']} is gone")
+    process.send_signal(number)
+    assert "interrupted" in finish(process)
 
 
 @pytest.mark.full
