@@ -423,8 +423,10 @@ def test_a_variable_of_the_shell_that_did_not_reach_the_code_is_named(
     project.write("kernel.py", f"{'' if settings else reads}from settings import *\n{refuses}")
     assert refusal(project, server, IMPORTING).endswith(
         "): PROJECT_LIGHT_ONLY is a variable of this shell that the repository reads, not handed "
-        "on without --pass-env PROJECT_LIGHT_ONLY"
+        "on without --pass-env PROJECT_LIGHT_ONLY; if that is not why, mend and commit it"
     )
+    project.write("kernel.py", "import settings\ndef f(:\n")  # is wrong whatever is set
+    assert refusal(project, server, IMPORTING).endswith("): mend and commit it")
 
 
 def test_a_file_that_is_not_there(project: Project, server: ForkServer) -> None:

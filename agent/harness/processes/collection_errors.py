@@ -6,8 +6,8 @@ import contextlib
 import os
 import re
 import shlex
-from collections.abc import Collection, Sequence
-from itertools import groupby, islice, takewhile
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -16,8 +16,8 @@ from agent.suggesting import or_captured, passing
 
 LOG_BYTES = 2**20
 """As much of a log as a person would read."""
-MOST_FILES = 5000
-"""Looked at for what the code reads: a second."""
+MOST_FILES = 20_000
+"""Of a project that is looked through for what its code reads: a second."""
 MOST_NAMED = 3
 """Variables, in a line."""
 _PLACE = re.compile(
@@ -32,6 +32,7 @@ _NO_GPU = re.compile(
     r"RuntimeError: (?:0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver)"
     r"|AssertionError: Torch not compiled with CUDA enabled"
 )
+_SYNTAX = re.compile(r": (?:SyntaxError|IndentationError|TabError): ")
 _UNSET = re.compile(r"Error: .*?\b([A-Z][A-Z0-9_]+) environment variable\b.* not set")
 """What PyTorch says of CUDA_HOME, and other packages of theirs."""
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -158,7 +159,7 @@ def read_in_vain(account: str, root: Path, passed: Collection[str]) -> tuple[str
     named = re.compile(rf"""['"]({"|".join(map(re.escape, names))})['"]""")
     told = _COLOR.sub("", account).replace(f"{root}/", "")
     chain = [root / (a or c) for a, _, c, _ in _PLACE.findall(told) if not (a or c).startswith("/")]
-    for files in (chain, islice(root.rglob("*.py"), MOST_FILES)):
+    for files in (chain, _sources(root)):
         found: dict[str, None] = {}
         for path in files:
             with contextlib.suppress(OSError):
@@ -166,6 +167,21 @@ def read_in_vain(account: str, root: Path, passed: Collection[str]) -> tuple[str
         if found:
             return tuple(found)[:MOST_NAMED]
     return ()
+
+
+def _sources(root: Path) -> Iterator[Path]:
+    """The Python files of a project, without environments; not all of one that is huge."""
+    seen = 0
+    for folder, folders, files in os.walk(root):
+        folders[:] = [
+            name
+            for name in folders
+            if not (name.startswith(".") or (Path(folder) / name / "pyvenv.cfg").exists())
+        ]
+        seen += len(files)
+        if seen > MOST_FILES:
+            return
+        yield from (Path(folder) / name for name in files if name.endswith(".py"))
 
 
 def not_handed_on(names: Sequence[str]) -> str:
@@ -196,8 +212,9 @@ def with_remedy(
         return f"{said}: {what}: ask when a kernel is launched, or run where there is one"
     if unset := _UNSET.search(said):
         return f"{said}: set it, and hand it on with --pass-env {unset[1]}"
-    if held:
-        return f"{said}: {not_handed_on(held)}"
+    if held and not _SYNTAX.search(said):
+        mend = "; if that is not why, mend and commit it" if _IN_A_FILE.match(said) else ""
+        return f"{said}: {not_handed_on(held)}{mend}"
     return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
 
 
