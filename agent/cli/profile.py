@@ -12,7 +12,7 @@ import typer
 
 from agent.cli import output
 from agent.cli.capture import COMMAND_FAILED, NO_LAUNCH
-from agent.cli.shared_options import Json, PassEnv, handed_on
+from agent.cli.shared_options import SEVERAL, Json, handed_on
 from agent.suggesting import passing
 
 if TYPE_CHECKING:
@@ -34,7 +34,14 @@ def profile(
             metavar="-- COMMAND", help="What to run: pytest, a script, a training step."
         ),
     ],
-    pass_env: PassEnv = None,
+    pass_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pass-env",
+            help=f"A variable that the runs which are named hand to their tests; {SEVERAL}. The "
+            "command gets all.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a command, and rank the kernels of its files by their share of the time on the GPU.
