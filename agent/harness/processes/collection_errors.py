@@ -213,7 +213,9 @@ def with_remedy(
     if unset := _UNSET.search(said):
         return f"{said}: set it, and hand it on with --pass-env {unset[1]}"
     if held and not _SYNTAX.search(said):
-        mend = "; if that is not why, mend and commit it" if _IN_A_FILE.match(said) else ""
+        sure = any(f"KeyError: {name!r}" in said for name in held)
+        unsure = _IN_A_FILE.match(said) and not sure
+        mend = "; if that is not why, mend and commit it" if unsure else ""
         return f"{said}: {not_handed_on(held)}{mend}"
     return f"{said}: mend and commit it" if _IN_A_FILE.match(said) else said
 
