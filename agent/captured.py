@@ -244,7 +244,7 @@ def _nothing(kernel: Path, seen: Capture) -> str:
     if seen.as_script:
         return (
             f"{kernel} launches {', '.join(seen.outside)} in no function of it that was seen to be "
-            f"called: run it as `python {kernel.name}`, and launch in a function that it defines"
+            "called: launch in a function that it defines"
         )
     if seen.outside:
         return (

@@ -191,7 +191,7 @@ def _read(
             )
         if answer["event"] == "import-failed":
             fate = f"{file.name} cannot be imported: {answer['type']}: {answer['text']}"
-            refusal = with_remedy(fate, lambda _name: False)
+            refusal = with_remedy(fate, None)
     done = {(a["kernel"], a["target"]): a for a in answers if a["event"] == "done"}
     begun = [(a["kernel"], a["target"]) for a in answers if a["event"] == "begun"]
     results: list[CompiledKernel] = []

@@ -194,17 +194,17 @@ def not_handed_on(names: Sequence[str]) -> str:
 
 
 def with_remedy(
-    said: str, modules: Modules, held: Sequence[str] = (), passed: Sequence[str] = ()
+    said: str, modules: Modules | None, held: Sequence[str] = (), passed: Sequence[str] = ()
 ) -> str:
     """What was said of a fault, and how to mend it, where that is to be done in a file.
 
     Args:
         said: what `fault` found, and perhaps where the log is.
-        modules: what the checkout has: that is not to be installed.
+        modules: what the checkout has, which is not to be installed; None where no module lacks.
         held: what `read_in_vain` found.
         passed: names of the variables that are handed on.
     """
-    if lacking := _LACKING.search(said):
+    if modules is not None and (lacking := _LACKING.search(said)):
         place = _IN_A_FILE.match(said)
         return said + _found(lacking[1], place[0] if place else "", modules, passed)
     if _NO_GPU.search(said):
