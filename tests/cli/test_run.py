@@ -77,9 +77,7 @@ def test_a_run_to_its_end(clocked: Path) -> None:
     assert end.code == ExitCode.DONE, end.err
     result = end.json
     assert [row["status"] for row in result["rows"]] == ["keep", "keep"]
-    # How much faster a clock finds it depends on what else the machine does; a count would not.
-    assert result["speedup"] == pytest.approx(result["origin_ms"] / result["best_ms"])
-    assert result["speedup"] > 1 < result["rows"][0]["latency_ms"] / result["rows"][1]["latency_ms"]
+    assert result["speedup"] > 1  # by the clock; where it is counted, how much is tested below
     differing = changed(before, snapshot(clocked))
     ours = {key for key in differing if key.startswith(("sandbox", "refs/tile-agent/"))}
     assert differing - ours == {f"refs/heads/{result['branch']}", "git info/exclude"}
@@ -101,6 +99,8 @@ def test_a_second_run_that_keeps_nothing_keeps_the_table_of_the_first(repo: Path
     first = tile_agent(repo, *run, "--max-iterations", "1")
     second = tile_agent(repo, *run, "--branch", "again", "--only", "loop-stages")
     assert (first.code, second.code) == (ExitCode.STOPPED, ExitCode.NO_IMPROVEMENT)
+    # Programs and lanes of blocks of 256, and of 1024 elements.
+    assert first.json["speedup"] == pytest.approx(0.08256 / 0.03024, rel=0.01)
     runs = repo / "sandbox" / "runs"
     for end in (first, second):
         kept = (runs / end.json["run"] / "perf_results.md").read_text()

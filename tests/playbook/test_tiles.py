@@ -22,6 +22,7 @@ def copy(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 """
 GRID = "    grid = (triton.cdiv(n, block),)\n"
+SECOND = COPY.replace("def copy", "def second").replace("BLOCK", "B")
 
 
 def variants(text: str, entry: str = "block-size") -> list[Params]:
@@ -125,6 +126,17 @@ def test_a_default_is_changed_and_who_gives_another_size_keeps_it() -> None:
             "def run(x, y, n):\n    block = 1024\n" + GRID
             + "    grid = (triton.cdiv(n, 1024),)\n    copy[grid](x, y, n, BLOCK=block)\n",
             "neither the grid nor a loop is computed from it",
+        ),
+        (
+            SECOND + "def run(x, y, z, n):\n    block = 1024\n" + GRID
+            + "    copy[grid](x, y, n, BLOCK=block)\n    second[grid](x, z, n, B=1024)\n",
+            "the grid of second uses it, and its tiles do not",
+        ),
+        (
+            SECOND + "def run(x, y, z, n):\n    block = 1024\n" + GRID
+            + "    copy[grid](x, y, n, BLOCK=block)\n" + GRID
+            + "    second[grid](x, z, n, B=1024)\n",
+            "the grid of second uses it, and its tiles do not",
         ),
         (
             "def run(x, y, n):\n    block = 1000\n" + GRID

@@ -163,7 +163,6 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
     Raises `NotApplicable` when one of the uses is neither a tile size nor part of a grid.
     """
     kernels = dialect.kernels(source)
-    launches = [launch for kernel in kernels for launch in kernel.launches]
     given = {
         value: Flow(dialect, source, kernel, name)
         for kernel in kernels
@@ -171,7 +170,8 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
         for name, value in launch.arguments.items()
         if name in kernel.constants
     }
-    grids = [node for launch in launches for node in grid_nodes(source, launch)]
+    by_launch = [(k, x, grid_nodes(source, x)) for k in kernels for x in k.launches]
+    grids = [node for _, _, nodes in by_launch for node in nodes]
     grows = True
     for assignment in literal.assignments:
         for use in source.uses(assignment):
@@ -186,10 +186,26 @@ def _only_tiles(dialect: Dialect, source: Source, literal: Literal) -> bool:
                     raise NotApplicable(f"{flow.kernel.name} shares it, and there {refusal}")
                 grows &= may_grow(flow) and _checks_follow(flow, (literal,))
             elif any(node in grids for node in around):
+                for kernel, launch, nodes in by_launch:
+                    if any(node in nodes for node in around):
+                        _check_sized(source, kernel, launch, literal)
                 check_grid_use(source, use, grids, set())
             elif use not in literal.names and not _decides_checks(source, use, kernels):
                 raise NotApplicable(f"line {line} uses `{use.value}` for more than tiles and grid")
     return grows
+
+
+def _check_sized(source: Source, kernel: Kernel, launch: Launch, literal: Literal) -> None:
+    """Raise `NotApplicable` for a grid that goes by an integer by which no tile of its kernel does.
+
+    Another integer of the same value, say, which would stay as it is.
+    """
+    named = (
+        *(value for value in launch.arguments.values() if isinstance(value, cst.Name)),
+        *descendants(kernel.function.node, cst.Name),
+    )
+    if not any(_carries(source, name, (literal,)) for name in named):
+        raise NotApplicable(f"the grid of {kernel.name} uses it, and its tiles do not")
 
 
 def _checks_follow(flow: Flow, literals: tuple[Literal, ...]) -> bool:
