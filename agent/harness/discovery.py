@@ -183,8 +183,8 @@ def _uncollected(
 ) -> str:
     """Why the tests cannot be collected, and what to do."""
     if _TOO_LONG.search(problem):
-        held = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
-        return f"{held} more tests than can be listed: choose some with --tests FILE::TEST"
+        they_hold = f"{', '.join(files)} {'hold' if len(files) > 1 else 'holds'}"
+        return f"{they_hold} more tests than can be listed: choose some with --tests FILE::TEST"
     return f"the tests cannot be collected: {with_remedy(problem, checkout, held)}"
 
 
