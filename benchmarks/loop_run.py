@@ -106,10 +106,11 @@ def make_repository(spec: Spec, work: Path) -> Path:
 
 
 def commit_all(folder: Path) -> None:
-    """Put a folder under git as it is."""
+    """Put a folder under git as it is, or what has come to it since."""
     identity = ["-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    begin = [] if (folder / ".git").exists() else [["init", "--quiet", "--initial-branch=main"]]
     for command in (
-        ["init", "--quiet", "--initial-branch=main"],
+        *begin,
         ["add", "--all"],
         [*identity, "commit", "--quiet", "--no-gpg-sign", "--message", "As first written"],
     ):
