@@ -176,16 +176,36 @@ def runs_on(repository: Repository, kernel: str) -> Iterator[tuple[str, Run]]:
 
 def keep_foreign_table(repository: Repository, run_id: str) -> None:
     """Copy a table that no run of ours wrote to where a run of that name does not overwrite it."""
+    if not _has_foreign_table(repository):
+        return
+    copy = _foreign_table_copy(repository, run_id)
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.write_bytes(table_path(repository).read_bytes())
+
+
+def replaced_table(repository: Repository, run_id: str) -> tuple[str, ...]:
+    """What is said before a run where its table takes the place of one that it keeps a copy of."""
+    if not _has_foreign_table(repository):
+        return ()
+    table, copy = (
+        path.relative_to(repository.root)
+        for path in (table_path(repository), _foreign_table_copy(repository, run_id))
+    )
+    return (f"{table} is there and of no run: the run's table replaces it, and {copy} keeps it",)
+
+
+def _has_foreign_table(repository: Repository) -> bool:
+    """Whether the table is one that no run of ours wrote, or that a person went on with."""
     table = table_path(repository)
     if not table.exists():
-        return
+        return False
     text = table.read_bytes()
     ours = runs_folder(repository).glob("*/perf_results.md")
-    if any(path.read_bytes() == text for path in ours):
-        return
-    kept = runs_folder(repository) / f"before-{run_id}"
-    kept.mkdir(parents=True, exist_ok=True)
-    (kept / "perf_results.md").write_bytes(text)
+    return not any(path.read_bytes() == text for path in ours)
+
+
+def _foreign_table_copy(repository: Repository, run_id: str) -> Path:
+    return runs_folder(repository) / f"before-{run_id}" / table_path(repository).name
 
 
 # --- what a run is at, between two events -------------------------------------------------------

@@ -135,6 +135,7 @@ def _plan(session: Session) -> list[str]:
     """What is going to happen, in a few lines."""
     from agent.environment import describe, describe_sandbox
     from agent.options import Sandbox
+    from agent.runs import replaced_table
 
     kinds = session.classification
     tests = session.plan
@@ -144,6 +145,7 @@ def _plan(session: Session) -> list[str]:
     launched = [kernel.name for kernel in kernels if kernel.launched_from]
     named = launched or [kernel.name for kernel in kernels]
     budget = f", {options.time_budget_s:.0f} s in all" if options.time_budget_s else ""
+    replaced = replaced_table(session.workspace.repository, session.workspace.run_id)
     return [
         f"kernel     {session.target.kernel} ({session.target.backend}: {', '.join(named)}; "
         f"{kinds.kernel_class.value}, about {kinds.flop_per_byte:.3g} FLOP/B)",
@@ -156,7 +158,7 @@ def _plan(session: Session) -> list[str]:
         f"limits     {options.max_iterations} iterations of at most "
         f"{options.iteration_timeout_s:.0f} s{budget}",
         *_remembered(session),
-        *(f"note       {note}" for note in session.notes),
+        *(f"note       {note}" for note in (*session.notes, *replaced)),
     ]
 
 

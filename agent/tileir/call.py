@@ -128,8 +128,13 @@ def _launching(source: Source, by_name: Mapping[str, Function]) -> Function:
     if "kernel_fn" in by_name:
         return by_name["kernel_fn"]
     if len(launching) != 1:
-        found = ", ".join(launching) or "none"
-        raise UsageError(f"--function: say which to call ({found} of {source.path} launches)")
+        raise UsageError(
+            f"--function: name the one to call of {', '.join(launching)}, which launch kernels of "
+            f"{source.path}"
+            if launching
+            else f"--function: name the one to call; none of {source.path} launches its kernels by "
+            "name"
+        )
     return by_name[next(iter(launching))]
 
 

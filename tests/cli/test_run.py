@@ -108,6 +108,8 @@ def test_a_second_run_that_keeps_nothing_keeps_the_table_of_the_first(repo: Path
     assert (repo / "sandbox" / "perf_results.md").read_text() == kept
     by_hand = runs / f"before-{first.json['run']}" / "perf_results.md"
     assert by_hand.read_text() == "| by hand |\n"
+    assert f"and {by_hand.relative_to(repo)} keeps it" in first.err
+    assert "keeps it" not in second.err
     state = tile_agent(repo, "status", "--json").json["runs"][-1]
     assert state["run"] == second.json["run"]
     show, table = state["next"].split()
