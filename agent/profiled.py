@@ -39,6 +39,10 @@ from agent.syntax.source import Source
 
 MANGLED = "_K"
 """What cuda.tile puts between the name of a kernel and what it was compiled for."""
+WITHOUT_GPU = (
+    " where no GPU is visible, so that what asks for one fails (Triton is interpreted here, and "
+    "cuTile runs under `pytest --tile-cpu`)"
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     launched = any(message["launches"] for message in told)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
     if failed and not launched:
-        raise CommandFailed(f"{failed}: mend it: {shown}{other_python(command)}")
+        without = "" if gpu else WITHOUT_GPU
+        raise CommandFailed(f"{failed}{without}: mend it: {shown}{other_python(command)}")
     if not launched:
         raise NothingCaptured(
             "the command launched no kernel of Triton's or cuTile's: run one that does, "

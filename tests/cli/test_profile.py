@@ -133,6 +133,7 @@ def test_files_of_others_are_told_and_get_no_run(repo: Path) -> None:
 def test_a_command_that_fails_or_launches_nothing_is_told_so(repo: Path) -> None:
     failed = profile(repo, "sh", "-c", "exit 7")
     assert (failed.code, "exit code 7" in failed.json["error"]) == (COMMAND_FAILED, True)
+    assert "where no GPU is visible" in failed.json["error"]
     code = "import torch; from kernels.one import add; add(torch.ones(64)); raise SystemExit(1)"
     half = profile(repo, sys.executable, "-c", code)
     assert (half.code, [kernel["launches"] for kernel in half.json["kernels"]]) == (0, [1])
