@@ -37,8 +37,8 @@ STOP_AFTER_S = 60.0
 """A script that times for longer is content with the calls it made until then."""
 CAPTURE_S = 150.0
 """A capture past it is ended: its tests have been tried by then, or hang."""
-LEAST_S = 60.0
-"""With less left, no run is begun: it would not come to its first comparison."""
+LEAST_S = 110.0
+"""With less left, no run is begun: it would come to one comparison at most."""
 HEAD = (
     "| kernel | capture, s | exit | to the baseline, s | calibration, s (configs) | iterations, s "
     "| kept | gain | last line |"
