@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.examining.arrays import as_tensor, library_of
+
 Message = dict[str, Any]
 
 
@@ -47,6 +49,8 @@ def _tensors(name: str, value: Any) -> Iterator[RecordedTensor]:
         for index, item in enumerate(value):
             yield from _tensors(f"{name}[{index}]", item)
         return
+    if library_of(value):
+        value = as_tensor(value)
     tensor = getattr(value, "base", value)  # Triton's host descriptors hold theirs so
     if not (hasattr(tensor, "untyped_storage") and hasattr(tensor, "storage_offset")):
         return  # a stand-in of a library's own

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.examining.arrays import as_tensor, library_of
 from tile_agent_pytest.launch_functions import Given, LaunchFunction, evaluated, wrapped
 from tile_agent_pytest.observed_tunings import TuningLog
 
@@ -98,11 +99,13 @@ class LaunchObserver:
 
 
 def _described(kernel: str, given: Given) -> Message:
+    arguments = given.arguments.items()
+    tensors = {n: as_tensor(v) if library_of(v) else v for n, v in arguments}
     return {
         "kernel": kernel,
         "grid": list(evaluated(given.grid, given.arguments)),
         "integers": _integers(given.arguments),
-        "tensors": {n: _tensor(v) for n, v in given.arguments.items() if _is_tensor(v)},
+        "tensors": {n: _tensor(v) for n, v in tensors.items() if _is_tensor(v)},
         "options": _integers(given.options),
     }
 

@@ -39,6 +39,8 @@ class ArgumentWriter:
     helpers: set[str] = field(default_factory=set)
     imports: set[str] = field(default_factory=set)
     """Modules."""
+    arrays: set[str] = field(default_factory=set)
+    """Libraries whose arrays are among them."""
     kept: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     """Name -> dtype, shape, values."""
     drawn: int = 0
@@ -56,6 +58,8 @@ class ArgumentWriter:
             match fact["kind"]:
                 case "tensor":
                     text = memories.code(fact, self)
+                    if "array" in fact:
+                        return self.array(text, fact["array"])
                     return f"{text}.cpu()" if fact["on_cpu"] and some_on_gpu else text
                 case "tuple" | "list":
                     parts = [code(part) for part in fact["items"]]
@@ -118,6 +122,14 @@ class ArgumentWriter:
         self.helpers.add("integers")
         self.drawn += 1
         return f"integers({shape}, {dtype}, low={contents['low']}, high={contents['high']})"
+
+    def array(self, tensor: str, library: str) -> str:
+        """An array on a tensor's memory, or on a copy of it that lies on the CPU."""
+        self.arrays.add(library)
+        if library == "numpy":
+            return f"{tensor}.numpy(force=True)"
+        self.imports.add(library)
+        return f"{library}.asarray({tensor})"
 
     def cumulative(self, fact: Fact) -> str:
         """A new tensor, contiguous, that rises or falls along a dimension as the one seen did."""

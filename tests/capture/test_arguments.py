@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -101,6 +102,15 @@ def test_a_tensor_is_made_with_the_same_layout(kind: str) -> None:
     told = seen(DRAWN[kind])
     args, kwargs = made(told)
     assert layout(seen(*args, **kwargs)) == layout(told)
+
+
+def test_an_array_is_made_again_as_one() -> None:
+    drawn = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    told = seen(np.array([3, 1, 2]), drawn[:, :4], torch.ones(3))
+    args, kwargs = made(told, keeps=True)
+    assert [type(arg) for arg in args] == [np.ndarray, np.ndarray, torch.Tensor]
+    assert layout(seen(*args, **kwargs)) == layout(told)
+    assert args[0].tolist() == [3, 1, 2]
 
 
 def test_what_shares_memory_shares_it_again() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tile_agent_pytest.capture.contents import contents
+from tile_agent_pytest.examining.arrays import as_tensor, library_of
 from tile_agent_pytest.examining.tensors import is_tensor, torch
 
 Message = dict[str, Any]
@@ -30,12 +31,23 @@ class ArgumentFacts:
         """What is told of a value, without what is in its tensors."""
         if is_tensor(value):
             return self._tensor(value)
+        if library := library_of(value):
+            return self._array(value, library)
         if type(value) is dict and all(type(key) in (str, int) for key in value):
             return {"kind": "dict", "items": [[repr(k), self.of(v)] for k, v in value.items()]}
         if type(value) in _CONTAINERS or isinstance(value, torch().Size):
             kind = "list" if isinstance(value, list) else "tuple"
             return {"kind": kind, "items": [self.of(part) for part in value]}
         return self._noting(_plain(value))
+
+    def _array(self, array: Any, library: str) -> Message:
+        """As the tensor that it is made of, but for arrays that lie in one memory."""
+        tensor = as_tensor(array)
+        if tensor is None:
+            return self._noting(_unknown(array))
+        fact = self._tensor(tensor)
+        fact["array"] = library
+        return fact
 
     def _noting(self, fact: Message) -> Message:
         self._unknown |= fact["kind"] == "unknown"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tile_agent_pytest.examining.arrays import is_fixed
 from tile_agent_pytest.examining.tensors import torch
 
 Message = dict[str, Any]
@@ -45,6 +46,8 @@ def hand_out(tensors: Mapping[str, Any], folder: Path) -> list[Message]:
             "shape": list(plain.shape),
             "device": plain.device.type,
         }
+        if is_fixed(tensor):  # CuPy's memory is not torch's to hand out
+            plain = plain.cpu()
         if plain.numel() and plain.device.type == "cuda":
             described |= _handle(plain)
         elif plain.numel():

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tile_agent_pytest.examining.arrays import is_fixed
 from tile_agent_pytest.examining.monotone import monotone
 from tile_agent_pytest.examining.other_steps import with_other_steps
 from tile_agent_pytest.examining.tensors import CHUNK, overlap, torch
@@ -80,8 +81,8 @@ class Inputs:
                 self._look_at(name)
 
     def to_be_moved(self) -> list[Any]:
-        """All of them, or none where one holds the addresses of others or a graph does."""
-        return list(self.tensors.values()) if self.may_move else []
+        """Those that can lie elsewhere; none where one holds the addresses of others or a graph."""
+        return [t for t in self.tensors.values() if not is_fixed(t)] if self.may_move else []
 
     def save(self, names: Iterable[str]) -> None:
         """Keep the bytes of those that the callable writes: they cannot be computed back."""
@@ -212,7 +213,8 @@ class Inputs:
 
     def _put(self, name: str, made: Any, *, moves: bool) -> None:
         tensor = self.tensors[name]
-        if moves and name not in self._aliased and tensor.is_contiguous():
+        fixed = name in self._aliased or is_fixed(tensor)
+        if moves and not fixed and tensor.is_contiguous():
             self._left.setdefault(name, tensor.data)
             tensor.data = made
         else:

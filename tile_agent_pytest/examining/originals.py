@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 WATCHED = {
-    "torch": "allclose isclose equal all any eq ne sub isnan isfinite compile",
+    "torch": "allclose isclose equal all any eq ne sub isnan isfinite compile as_tensor from_numpy",
     "torch.testing": "assert_close assert_allclose",
     "torch.testing._comparison": "assert_close assert_equal not_close_error_metas",
     "torch.Tensor": "__eq__ __ne__ __sub__ __bool__ abs all allclose any equal isclose isnan item "
@@ -71,7 +71,8 @@ WATCHED = {
     "tile_agent_pytest.launch_functions": "wrapped unwrapped launch_functions",
     "tile_agent_pytest.wire.Channel": "send receive",
     "tile_agent_pytest.examining.examination.Examination": "call first examine pick show _unseen",
-    "tile_agent_pytest.examining.tensors": "reachable within digest",
+    "tile_agent_pytest.examining.tensors": "reachable within digest as_fixed as_tensor is_fixed "
+    "library_of",
     "tile_agent_pytest.examining.inputs.Inputs": "refresh restore save",
     "tile_agent_pytest.examining.exchange": "hand_out",
 }

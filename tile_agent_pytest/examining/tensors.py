@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from tile_agent_pytest.examining.arrays import as_fixed, as_tensor, is_fixed, library_of
+
 MOST_TENSORS = 256
 _DEEPEST = 6
 CHUNK = 1 << 24
@@ -88,6 +90,9 @@ def is_tensor(value: Any) -> bool:
 def reachable(function: Callable[..., Any], but_of: str) -> dict[str, Any]:
     """Path -> tensor, of those that a callable has at hand before it is called.
 
+    So are arrays of CuPy. NumPy's are left alone: few are inputs of a kernel, and many a table of
+    the host's.
+
     Args:
         function: a lambda of a test, a partial, a bound method.
         but_of: name of the kernel's file. What its functions have at hand is the candidate's own.
@@ -95,13 +100,14 @@ def reachable(function: Callable[..., Any], but_of: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     seen: set[int] = set()
     for path, tensor in _walk("", function, but_of, seen, 0):
-        if len(found) < MOST_TENSORS:
+        is_of_numpy = is_fixed(tensor) and tensor.device.type == "cpu"
+        if len(found) < MOST_TENSORS and not is_of_numpy:
             found.setdefault(path, tensor)
     return found
 
 
 def within(value: Any, name: str) -> dict[str, Any]:
-    """Path -> tensor, of those in a value: what a call returned, or its arguments."""
+    """Path -> tensor, of those in a value: what a call returned, or its arguments. Arrays count."""
     return dict(_walk(name, value, "", set(), 0))
 
 
@@ -115,6 +121,10 @@ def _walk(
     seen.add(id(value))
     if is_tensor(value):
         yield path, value
+        return
+    if library_of(value):
+        if (tensor := as_tensor(value)) is not None:
+            yield path, as_fixed(tensor)
         return
     for name, part in _parts(value, but_of):
         yield from _walk(f"{path}{name}", part, but_of, seen, depth + 1)
