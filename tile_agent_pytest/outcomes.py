@@ -11,6 +11,8 @@ from tile_agent_pytest.wire import Message
 
 MAX_TEXT = 20_000
 """Characters of a test's output that travel; the whole is in the worker's log."""
+_OUT_OF_MEMORY = "OutOfMemoryError"
+_MOST_CAUSES = 8
 
 
 def outcome_of(nodeid: str, reports: list[pytest.TestReport]) -> Message:
@@ -28,6 +30,21 @@ def outcome_of(nodeid: str, reports: list[pytest.TestReport]) -> Message:
         "properties": [list(pair) for pair in call.user_properties] if call else [],
         "stdout": clipped(call.capstdout) if call else "",
     }
+
+
+def exception_of(error: BaseException) -> str:
+    """Type name of what a test raised; of the want of memory, where it raised that because of one.
+
+    `torch.testing.assert_close` does: a RuntimeError takes the place of whatever ends a comparison.
+    """
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if cause is None:
+            break
+        if type(cause).__name__ == _OUT_OF_MEMORY:
+            return _OUT_OF_MEMORY
+        cause = cause.__cause__
+    return type(error).__name__
 
 
 def account(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -52,7 +52,7 @@ from tile_agent_pytest.examining.programs import StartedPrograms
 from tile_agent_pytest.examining.tensors import give_back_all, give_back_cached
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.observed_launches import LaunchObserver
-from tile_agent_pytest.outcomes import account, clipped, described, outcome_of
+from tile_agent_pytest.outcomes import account, clipped, described, exception_of, outcome_of
 from tile_agent_pytest.preloading import InstalledImports
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.stepper import Stepper, seed_generators
@@ -392,7 +392,7 @@ class PytestSession:
         """Take pytest-benchmark's samples while the fixture still holds them."""
         yield
         if call.excinfo is not None and call.when != "teardown":
-            self._exception = call.excinfo.typename
+            self._exception = exception_of(call.excinfo.value)
         if call.when == "call":
             fixture = (getattr(item, "funcargs", None) or {}).get("benchmark")
             data = getattr(getattr(getattr(fixture, "stats", None), "stats", None), "data", None)
