@@ -17,6 +17,12 @@ from tile_agent_pytest.examining.arrays import (  # noqa: E402
     is_fixed,
     library_of,
 )
+from tile_agent_pytest.examining.calls import (  # noqa: E402
+    ArgumentLayout,
+    RecordedCall,
+    _copied,
+    _mapped,
+)
 from tile_agent_pytest.examining.examination import Examination  # noqa: E402
 from tile_agent_pytest.examining.exchange import hand_out, take  # noqa: E402
 from tile_agent_pytest.examining.inputs import Inputs  # noqa: E402
@@ -79,6 +85,20 @@ def test_an_input_that_is_an_array_gets_other_bytes_where_it_lies() -> None:
     inputs.restore()
     assert torch.equal(x, before)
     assert that_can_lie_elsewhere([fixed], 1 << 20) == []
+
+
+def test_a_call_that_takes_one_is_made_with_other_layouts() -> None:
+    given = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+    def strides_of(x: Any, n: int) -> tuple[Any, ...]:
+        assert type(x) is np.ndarray
+        return x.strides, x.shape, n, float(x.sum())
+
+    kept = _mapped((given, 6), _copied)
+    given[:] = 0  # what a test does to it later
+    call = RecordedCall("test_x", "strides_of", strides_of, kept, {})
+    assert call.laid_out(ArgumentLayout(pitch=3, offset=1))() == ((36, 4), (4, 6), 6, 276.0)
+    assert call.laid_out(ArgumentLayout(sizes=((6, 5),)))() == ((20, 4), (4, 5), 5, 220.0)
 
 
 def test_it_is_handed_over_by_its_bytes(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ def as_tensor(array: Any) -> Any | None:
     return None
 
 
+def as_array(tensor: Any, library: str) -> Any:
+    """An array on a tensor's memory.
+
+    Args:
+        tensor: on the CPU for NumPy, on a GPU for CuPy.
+        library: one that `library_of` names.
+    """
+    return tensor.numpy() if library == NUMPY else sys.modules[library].asarray(tensor)
+
+
 def as_fixed(tensor: Any) -> Any:
     """The tensor marked as one that cannot lie elsewhere: an array goes on to use its memory."""
     return tensor.as_subclass(_fixed_type())

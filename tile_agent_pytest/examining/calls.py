@@ -23,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 from tile_agent_pytest.device_functions import device_functions
+from tile_agent_pytest.examining.arrays import as_array, as_tensor, library_of
 from tile_agent_pytest.examining.tensors import is_tensor, torch, within
 
 MOST_CALLS = 8
@@ -71,8 +72,8 @@ class RecordedCall:
         """The same call with the arguments in another layout."""
         guards = _Guards()
         function = self.function
-        arguments = _mapped(self.arguments, lambda value: _changed(value, layout, guards))
-        keywords = _mapped(dict(self.keywords), lambda value: _changed(value, layout, guards))
+        arguments = _mapped(self.arguments, lambda value: _given(value, layout, guards))
+        keywords = _mapped(dict(self.keywords), lambda value: _given(value, layout, guards))
 
         def call() -> Any:
             guards.turn()
@@ -197,13 +198,29 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
+@dataclass(frozen=True)
+class _Array:
+    """An argument that is no tensor of torch, as one that holds the same."""
+
+    library: str
+    tensor: Any
+
+
 def _copied(value: Any) -> Any:
     if is_tensor(value):
         return value.detach().clone()
+    if (library := library_of(value)) and (tensor := as_tensor(value)) is not None:
+        return _Array(library, tensor.clone())
     plain = (int, float, str, type(None), torch().dtype, torch().device, torch().Size)
     if isinstance(value, plain):
         return value
     raise _NotPlain
+
+
+def _given(value: Any, layout: ArgumentLayout, guards: _Guards) -> Any:
+    if isinstance(value, _Array):
+        return as_array(_changed(value.tensor, layout, guards), value.library)
+    return _changed(value, layout, guards)
 
 
 def _changed(value: Any, layout: ArgumentLayout, guards: _Guards) -> Any:
