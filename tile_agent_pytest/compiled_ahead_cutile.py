@@ -17,6 +17,9 @@ from unittest import mock
 
 from tile_agent_pytest.forked_work import done_in_forks, forks
 
+LONGER = 1.5
+"""Times what the search allows: side by side a compiler takes longer than alone."""
+
 
 @dataclass(frozen=True)
 class PendingCompilation:
@@ -28,24 +31,75 @@ class PendingCompilation:
     capability: tuple[int, int]
     """Of the GPU: a fork cannot ask it."""
 
-    def into_cache(self) -> None:
-        """Compile it, by cuda.tile's own function, which leaves the code on disk."""
+    def into_cache(self) -> bool:
+        """Compile it, by cuda.tile's own function, which leaves the code on disk.
+
+        Returns:
+            Whether it takes longer than the search allows: it was given more than that.
+        """
         tile: Any = importlib.import_module("cuda.tile")
-        tile.kernel._compile(self.kernel, self.signature, self.context, self.capability)
+        config = self.context.config
+        allowed_s = config.compiler_timeout_sec
+        if allowed_s is not None:
+            config.compiler_timeout_sec = LONGER * allowed_s
+        try:
+            tile.kernel._compile(self.kernel, self.signature, self.context, self.capability)
+        except tile.TileCompilerTimeoutError:
+            return True
+        finally:
+            config.compiler_timeout_sec = allowed_s
+        return False
+
+    def is_asked_for(self, kernel: Any, signature: Any) -> bool:
+        """Whether a launch of a kernel, which may be another object with the same hints, asks for
+        the same code."""
+        return bool(
+            kernel._pyfunc is self.kernel._pyfunc
+            and kernel._compiler_options == self.kernel._compiler_options
+            and signature == self.signature
+        )
 
 
-def compile_search_first(search: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+def compile_search_first(
+    search: Callable[..., Any], *args: Any, **kwargs: Any
+) -> list[PendingCompilation]:
     """Compile a kernel for each config of a search. What fails is left to the search.
 
     Args:
         search: `cuda.tile.tune.exhaustive_search`.
         args: what it is about to be given.
         kwargs: likewise.
+
+    Returns:
+        Those that take longer than the search allows: in it, they would take as long again.
     """
     with contextlib.suppress(Exception):
         given = inspect.signature(search).bind(*args, **kwargs).arguments
         if forks(len(given["search_space"])) > 1:
-            compile_side_by_side(_compilations(given))
+            return compile_side_by_side(_compilations(given))
+    return []
+
+
+@contextlib.contextmanager
+def ending_at_once(found: Sequence[PendingCompilation]) -> Iterator[None]:
+    """Compilations that take too long end as they have ended ahead, while the block lasts."""
+    if not found:
+        yield
+        return
+    tile: Any = importlib.import_module("cuda.tile")
+    original = tile.kernel._compile
+
+    def compiled(kernel: Any, signature: Any, *rest: Any) -> Any:
+        if any(each.is_asked_for(kernel, signature) for each in found):
+            limit_s = found[0].context.config.compiler_timeout_sec
+            text = (
+                f"`tileiras` compiler exceeded timeout {limit_s}s, in a process ahead of this one"
+            )
+            raise tile.TileCompilerTimeoutError(text, "", None)
+        return original(kernel, signature, *rest)
+
+    with mock.patch.object(tile.kernel, "_compile", compiled):
+        yield
 
 
 def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:
@@ -84,10 +138,16 @@ def _same_random_numbers() -> Iterator[None]:
         yield
 
 
-def compile_side_by_side(wanted: Sequence[PendingCompilation]) -> None:
-    """Have kernels compiled into the cache on disk, where there is one."""
-    if wanted and wanted[0].context.config.cache_dir is not None:
-        done_in_forks([each.into_cache for each in wanted], _with_a_lock_of_its_own)
+def compile_side_by_side(wanted: Sequence[PendingCompilation]) -> list[PendingCompilation]:
+    """Have kernels compiled into the cache on disk, where there is one.
+
+    Returns:
+        Those that take longer than is allowed.
+    """
+    if not wanted or wanted[0].context.config.cache_dir is None:
+        return []
+    done = done_in_forks([each.into_cache for each in wanted], _with_a_lock_of_its_own)
+    return [wanted[place] for place, too_long in sorted(done.items()) if too_long]
 
 
 def _with_a_lock_of_its_own() -> None:

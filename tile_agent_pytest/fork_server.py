@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from tile_agent_pytest import forked_work  # noqa: F401 - its slots are of all workers
 from tile_agent_pytest.facts import facts
 from tile_agent_pytest.preloading import preload, preload_more
 from tile_agent_pytest.process_tree import (

@@ -13,13 +13,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 from tile_agent_pytest.process_tree import children, kill_tree
+from tile_agent_pytest.processor_slots import ProcessorSlots
 from tile_agent_pytest.watchdog import allowed_bytes, memory_of, tree
 
 MOST_S = 60.0
-"""Who has not done its share by then is ended."""
+"""Where no task was done for so long, those that are left are ended."""
+MOST_IN_ALL_S = 300.0
+"""The same since the first of them was begun."""
 MOST_FORKS = 16
 _PROCESSORS = os.sched_getaffinity(0)
 """Those of this process; a thread that is timed stays on one of them."""
+_SLOTS = ProcessorSlots(len(_PROCESSORS))
+"""The server imports this, so that all of its workers share them."""
 _SHARE = 0.5
 """Of the memory that is left to workers: what a fork shares with this process counts as its own."""
 _LOOK_S = 0.01
@@ -45,7 +50,7 @@ def forks(wanted: int) -> int:
 
 def done_in_forks(
     tasks: Sequence[Callable[[], object]], begin: Callable[[], object] = lambda: None
-) -> set[int]:
+) -> dict[int, bool]:
     """Do tasks in forks, where there is room for two at least.
 
     Args:
@@ -53,13 +58,16 @@ def done_in_forks(
         begin: called in each fork before its first task.
 
     Returns:
-        The places of those that were done; none where there is no room.
+        The places of those that were done, with the truth of what they returned; none where there
+        is no room.
     """
     count = forks(len(tasks))
     if count < 2:
-        return set()
+        return {}
     told, telling = os.pipe()
     running: set[int] = set()
+    text = b""
+    ends = time.monotonic() + MOST_IN_ALL_S
     deadline = time.monotonic() + MOST_S
     os.set_blocking(told, False)  # who else holds the other end is nobody to wait for
     with os.fdopen(told, "rb", buffering=0) as answers:
@@ -68,10 +76,13 @@ def done_in_forks(
                 for first in range(count):
                     share = range(first, len(tasks), count)
                     running.add(_fork(tasks, share, begin, telling))
-            while running and time.monotonic() < deadline:
+            while running and time.monotonic() < min(deadline, ends):
                 for pid in list(running):
                     if _has_ended(pid, os.WNOHANG):
                         running.discard(pid)
+                if more := answers.read(MOST_TOLD):
+                    text += more
+                    deadline = time.monotonic() + MOST_S
                 time.sleep(_LOOK_S)
         finally:
             if running:
@@ -79,7 +90,9 @@ def done_in_forks(
             for pid in running:
                 kill_tree(pid)  # with the compiler that it has started
                 _has_ended(pid, 0)
-        return {int(line) for line in (answers.read(MOST_TOLD) or b"").splitlines()}
+        text += answers.read(MOST_TOLD) or b""
+        places = (line.split() for line in text.splitlines())
+        return {int(place): returned == b"1" for place, returned in places}
 
 
 def _processors() -> set[int]:
@@ -107,7 +120,7 @@ def _fork(
     begin: Callable[[], object],
     telling: int,
 ) -> int:
-    """A process that does a share, and tells the place of each task that is done."""
+    """A process that does a share, and tells the place of each task that is done, with its word."""
     if pid := os.fork():
         return pid
     try:
@@ -116,7 +129,8 @@ def _fork(
         begin()
         for place in share:
             with contextlib.suppress(Exception):
-                tasks[place]()
-                os.write(telling, b"%d\n" % place)
+                with _SLOTS.one():
+                    returned = bool(tasks[place]())
+                os.write(telling, b"%d %d\n" % (place, returned))
     finally:
         os._exit(0)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.compiled_ahead import compile_configs_first
-from tile_agent_pytest.compiled_ahead_cutile import compile_search_first
+from tile_agent_pytest.compiled_ahead_cutile import compile_search_first, ending_at_once
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 from tile_agent_pytest.tuning_effort import TuningInLess
 
@@ -123,8 +123,9 @@ def _held(
             chosen[name] = str(best.config)
             return tune.TuningResult(best=best, successes=[best], failures=[])
         with held_tuning.log.tuning():
-            compile_search_first(search, space, *args, **kwargs)
-            result = search(space, *args, **kwargs)
+            too_long = compile_search_first(search, space, *args, **kwargs)
+            with ending_at_once(too_long):
+                result = search(space, *args, **kwargs)
         best = result.best
         chosen[name] = str(best.config)
         index = next(i for i, config in enumerate(space) if config is best.config)

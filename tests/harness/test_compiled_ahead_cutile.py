@@ -112,6 +112,69 @@ def test_without_a_cache_nothing_is_compiled_in_vain(tmp_path: Path) -> None:
     assert compiled_on(tmp_path, [64, 128], "0")["compiled"] == 2
 
 
+TOO_LONG = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+os.sched_getaffinity = lambda _: {0, 1}
+import cuda.tile as ct
+from cuda.tile import _compile
+from cuda.tile._cext import default_tile_context
+from cuda.tile.compilation import KernelSignature
+from tile_agent_pytest.compile_cutile import Compiler
+from tile_agent_pytest import compiled_ahead_cutile as ahead, forked_work
+
+forked_work.children = lambda _: []
+import kernel
+
+compiler = Compiler.installed()
+array = {"kind": "array", "dtype": "float32", "ndim": 1, "index_dtype": "int32"}
+
+
+def pending(tile, **hints):
+    constraints = compiler.constraints(
+        kernel.scale, [array, array, {"kind": "constant", "value": tile}]
+    )
+    signature = KernelSignature(constraints, compiler._convention)
+    scale = kernel.scale.replace_hints(**hints)
+    return ahead.PendingCompilation(scale, signature, default_tile_context, (9, 0))
+
+
+with ct.compiler_timeout(0.001):
+    found = ahead.compile_side_by_side([pending(64), pending(128)])
+assert default_tile_context.config.compiler_timeout_sec != 0.001
+assert len(found) == 2, found
+asked = []
+original = _compile.compile_cubin
+_compile.compile_cubin = lambda *args, **kwargs: asked.append(1) or original(*args, **kwargs)
+with ahead.ending_at_once(found):
+    again = pending(64)  # another object of the same kernel
+    try:
+        ct.kernel._compile(again.kernel, again.signature, again.context, (9, 0))
+        raise SystemExit("it was compiled")
+    except ct.TileCompilerTimeoutError as problem:
+        assert "exceeded timeout" in str(problem), problem
+    assert not asked
+    for other in (pending(256), pending(64, occupancy=2)):
+        ct.kernel._compile(other.kernel, other.signature, other.context, (9, 0))
+    assert len(asked) == 2
+again.into_cache()
+assert len(asked) == 3
+print("[]")
+"""
+
+
+def test_what_took_too_long_ends_at_once_in_the_search(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(textwrap.dedent(KERNEL))
+    ended = run_python(
+        "import os\n" + TOO_LONG,
+        str(tmp_path),
+        environment={"CUDA_TILE_CACHE_DIR": str(tmp_path / "cache")},
+        kind="compiler",
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 ON_GPU = """
 import json
 import sys

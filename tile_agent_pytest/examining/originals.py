@@ -51,7 +51,7 @@ WATCHED = {
     "tile_agent_pytest.input_sets.Turns": "__init__ end look_at spread take",
     "tile_agent_pytest.input_sets": "OVERFLOW _is_plain _memories _placed _spans span_bytes",
     "tile_agent_pytest.compiled_ahead_cutile": "compile_search_first compile_side_by_side "
-    "_compilations",
+    "_compilations ending_at_once",
     "tile_agent_pytest.forked_work": "done_in_forks forks _fork",
     "tile_agent_pytest.compiled_ahead": "compile_configs_first _compile _begin",
     "tile_agent_pytest.compiled_apart": "asking for_another_process is_plain",
