@@ -144,7 +144,7 @@ class OriginsTests:
         Args:
             arm: a worker that has collected them.
             deadline: for all of it.
-            tell: called as each test of the first worker begins.
+            tell: called as each test of the first worker begins, and before those of several.
 
         Raises:
             WorkerError: as `WorkerSession.run`.
@@ -156,6 +156,8 @@ class OriginsTests:
         left = nodeids[len(first.tests) :]
         if not left:
             return FirstPass(first)
+        if tell is not None:  # those workers are not heard before they are done
+            tell(len(first.tests), f"all of them again, in {count} workers at once")
         begin = time.monotonic()
         try:
             together = self._at_once(count, deadline)

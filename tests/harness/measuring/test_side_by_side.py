@@ -189,9 +189,13 @@ def test_short_ones_run_in_one(server: ForkServer, origin: Checkout, tmp_path: P
 
 def test_the_baseline_tries_whether_they_pass_so(judge: PytestJudge, origin: Checkout) -> None:
     """One runs alone before it is known that they take long, which is at once here."""
-    found = judge.verify(origin, deadline_in(60), may_skip=True)
+    told: list[tuple[int, str]] = []
+    found = judge.verify(
+        origin, deadline_in(60), may_skip=True, tell=lambda *what: told.append(what)
+    )
     assert isinstance(found, Verification)
     assert (found.passed, found.workers, len(found.launching)) == (6, WORKERS, 6)
+    assert told[-1] == (1, f"all of them again, in {WORKERS} workers at once")
     assert found.took_s > 0
     assert found.notes[-1].startswith("the correctness tests run in 3 workers at once, which takes")
     alone, *together = sizes_by_worker(origin.root.parent, "origin").values()
