@@ -206,7 +206,10 @@ def _import_place(module: str, file: Path) -> ImportPlace:
     above, *others = import_roots(file)
     is_package = (file.parent / "__init__.py").exists()
     text = file.read_text(encoding="utf-8", errors="replace")
-    return ImportPlace.of(module, file, text, [*others, *([above] if is_package else [])])
+    roots = [*others, *([above] if is_package else [])]
+    same_name = file.parent / f"{module.partition('.')[0]}.py"
+    is_shadowed = not is_package and same_name.exists()
+    return ImportPlace.of(module, file, text, roots, is_shadowed=is_shadowed)
 
 
 def _named_after(backend: str, test: Path, stem: str) -> bool:

@@ -30,7 +30,15 @@ class ImportPlace:
     """What the test loads as the module, by its path; None where it is imported by its name."""
 
     @classmethod
-    def of(cls, recorded: str, file: Path, text: str, roots: Collection[Path]) -> ImportPlace:
+    def of(
+        cls,
+        recorded: str,
+        file: Path,
+        text: str,
+        roots: Collection[Path],
+        *,
+        is_shadowed: bool = False,
+    ) -> ImportPlace:
         """Of a file, as a command has imported it.
 
         Args:
@@ -39,6 +47,8 @@ class ImportPlace:
             text: what it holds.
             roots: from where a project's modules are imported, without more; that above the file's
                 package is among them, where it is in one.
+            is_shadowed: whether the folder that the module's name begins with is a namespace, and a
+                module beside the file has its name: with both on `sys.path` that one is found.
         """
         place = module_of(str(file))
         parts = tuple(recorded.split("."))
@@ -50,7 +60,8 @@ class ImportPlace:
                 return cls(".".join(place.relative_to(nearest).parts))
         if is_made_up:
             parts = (place.name,)
-        if parts[0] in _TAKEN or (is_made_up and not parts[0].isidentifier()):
+        hidden = is_shadowed and len(parts) > 1 and not _RELATIVE.search(text)
+        if hidden or parts[0] in _TAKEN or (is_made_up and not parts[0].isidentifier()):
             return cls(recorded, file=file)  # no statement imports it
         folder = Path(*place.parts[: -len(parts)])
         return cls(".".join(parts), None if folder in roots else folder)

@@ -35,6 +35,16 @@ def test_how_a_file_is_imported(recorded: str, file: str, text: str, place: Impo
     assert ImportPlace.of(recorded, OPS / file, text, [ROOT]) == place
 
 
+def test_a_file_in_a_folder_of_its_own_name_is_loaded_by_its_path() -> None:
+    """pytest puts the folder on `sys.path`, and a module there goes before a namespace."""
+    file = ROOT / "scale/scale.py"
+    place = ImportPlace.of("scale.scale", file, "", [ROOT], is_shadowed=True)
+    assert place == ImportPlace("scale.scale", file=file)
+    assert ImportPlace.of("scale", file, "", [ROOT], is_shadowed=True) == ImportPlace(
+        "scale", ROOT / "scale"
+    )
+
+
 def test_whose_tests_they_are_that_load_a_file_by_its_path() -> None:
     text = 'captured = load("made_up", "../ops/01-scale.py")\n'
     test = PurePosixPath("tests/test_01-scale_captured.py")

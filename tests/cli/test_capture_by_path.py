@@ -102,3 +102,27 @@ def test_captured_tests_load_the_file_as_the_command_did(
     alone = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(captured)]
     said = subprocess.run(alone, cwd=repo, capture_output=True, text=True, check=False).stdout
     assert "FAILED" in said, said
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("beside", ["scale", "tests"])
+def test_a_file_in_a_folder_of_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    script = "import torch\nfrom scale.scale import double\n\ndouble(torch.ones(40))\n"
+    files = {"scale/scale.py": DOUBLE + LAUNCH, "script.py": script, f"{beside}/x.txt": ""}
+    repo = make_repo(tmp_path, files)
+    given = ("--kernel", "scale/scale.py")
+    done = tile_agent(
+        repo, "capture", *given, "--json", "--", sys.executable, "script.py", env=dict(os.environ)
+    )
+    assert done.code == 0, done.err
+    assert done.json["notes"] == []
+    assert (repo / beside / "test_scale_captured.py").exists()
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "captured")
+    judged = tile_agent(repo, "verify", *given, env=dict(os.environ))
+    assert judged.code == 0, judged.err
