@@ -41,6 +41,11 @@ def install() -> None:
     _installed.append(mode)
 
 
+def stands_in() -> bool:
+    """Whether device "cuda" is the CPU here."""
+    return bool(_installed)
+
+
 def _stand_in_elsewhere(torch: Any) -> None:
     """What modules ask for when they are imported, apart from `torch.cuda`."""
     torch._C._cuda_getCurrentRawStream = _constant(0)

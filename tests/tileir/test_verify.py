@@ -209,9 +209,17 @@ def test_tolerances_can_be_set(tmp_path: Path) -> None:
 def test_a_kernel_that_raises(tmp_path: Path) -> None:
     text = ADD.replace("    out = torch", '    raise ValueError("no")\n    out = torch')
     found = verify(tmp_path, text)
-    assert wrong(found) == "x 130, y 130: ValueError: no"
+    line = 1 + text.splitlines().index('    raise ValueError("no")')
+    assert wrong(found) == f'x 130, y 130: ValueError: no (line {line}: raise ValueError("no"))'
     broken = HEAD.replace("import torch", "import torch, missing_package") + ADD.removeprefix(HEAD)
     assert "missing_package" in wrong(verify(tmp_path, broken))
+
+
+def test_a_function_that_insists_on_a_gpu(tmp_path: Path) -> None:
+    """Of a file that names no device: its arguments are where a GPU's would be."""
+    text = ADD.replace("    out = torch", "    assert x.is_cuda and y.is_cuda\n    out = torch")
+    assert "cuda" not in ADD
+    assert verify(tmp_path, text)["correct"] is True
 
 
 @pytest.mark.full

@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib
 import operator
 import os
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tile_agent_pytest.missing_gpu import stands_in
 from tile_agent_pytest.tile_ir import WANTED_BACKEND
 from tile_agent_pytest.tile_ir.inputs import broken_bands, flattened, make
 from tile_agent_pytest.tile_ir.probe import in_one_line, target
@@ -58,10 +60,10 @@ def insist_on_backend() -> None:
 
 
 def device() -> str:
-    """Where the arguments lie."""
+    """Where the arguments lie; "cuda" is the CPU where it stands in for a GPU."""
     import torch
 
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if torch.cuda.is_available() or stands_in() else "cpu"
 
 
 def run(module: Any, job: Message, number: int, folder: Path) -> Iterator[Message]:
@@ -86,8 +88,16 @@ def run(module: Any, job: Message, number: int, folder: Path) -> Iterator[Messag
             did = _once(function, job["arguments"], job["cases"][number])
             torch.save(did, folder / f"{number}-{index}.pt")
         except Exception as failure:
-            error = in_one_line(failure)
+            error = _with_its_line(failure, module)
         yield {"config": config, "error": error}
+
+
+def _with_its_line(failure: Exception, module: Any) -> str:
+    """What was raised, and the last line of the kernel's file on the way there."""
+    text = in_one_line(failure)
+    frames = traceback.extract_tb(failure.__traceback__)
+    own = [frame for frame in frames if frame.filename == module.__file__]
+    return f"{text} (line {own[-1].lineno}: {own[-1].line})" if own else text
 
 
 def _each_config(module: Any) -> Iterator[str | None]:
