@@ -136,6 +136,7 @@ class Importers:
             between = [path for path, _ in self._taking(ways, sorted(left))]
             origins = {way.module for way in ways}
             ways = [way for path in between for way in self._ways_through(path, origins)]
+            ways += [above for way in ways for above in self._from_above(way)] if far else []
             if found := dict(self._taking(ways, among, by_name=far)):
                 return found
             left -= {*between}
@@ -153,12 +154,30 @@ class Importers:
         source = self._tree.read([path])[path]
         names = None
         if PurePosixPath(path).name == "__init__.py":
-            imported = self._imports(path, source).names
-            given = {a for o, n, a in imported if not {o, o / n}.isdisjoint(origins)} - {"*"}
-            names = _defined(source) | given
+            imports, package = self._imports(path, source), module_of(path)
+            given = {a for o, n, a in imports.names if not {o, o / n}.isdisjoint(origins)} - {"*"}
+            names = (
+                _defined(source)
+                | given
+                | _attributes_of(package, imports.modules.intersection(origins))
+            )
         if names is None or names:
             yield _Way(module_of(path), names, path)
             yield from self._handed_on(path, names)
+
+    def _from_above(self, way: _Way) -> Iterator[_Way]:
+        """The same names by the packages above, as far as each imports the one below it.
+
+        That is `pkg.ops.f` after `import pkg`.
+        """
+        package = way.module.parent
+        init = f"{package}/__init__.py"
+        if way.names is None or init not in self._tree.files:
+            return
+        if way.module in self._imports(init, self._tree.read([init])[init]).modules:
+            above = _Way(package, way.names, way.file)
+            yield above
+            yield from self._from_above(above)
 
     def imported(self, path: str) -> list[str]:
         """The files of the commit that one of it imports from, in order.
@@ -297,6 +316,12 @@ def takes_by_place(text: str, test: PurePosixPath, kernel: PurePosixPath) -> boo
     """Whether a captured test says where its kernel lies; arguments are those of `takes`."""
     says = added_folder(text, test) or loaded_file(text, test) == kernel
     return bool(says) and takes(text, test, kernel)
+
+
+def _attributes_of(package: PurePosixPath, modules: Iterable[PurePosixPath]) -> frozenset[str]:
+    """What a package has by the import of some modules below it, in whatever way."""
+    below = [module.relative_to(package) for module in modules if package in module.parents]
+    return frozenset(module.parts[0] for module in below)
 
 
 def module_of(path: str) -> PurePosixPath:

@@ -88,6 +88,34 @@ def test_a_package_that_hands_on_the_module_in_between(tmp_path: Path) -> None:
     assert found == ("test_a.py", TAKEN.format("pkg/ops/fast.py, which does"))
 
 
+@pytest.mark.parametrize(
+    ("above", "used", "found"),
+    [
+        ("import pkg.ops", "pkg.ops.fast(1)", True),
+        ("from . import ops", "pkg.ops.fast(1)", True),
+        ("import pkg.ops", "pkg.ops.slow(1)", False),
+        ("", "pkg.ops.fast(1)", False),  # nothing has imported it
+    ],
+)
+def test_a_package_has_what_the_one_below_it_hands_on(
+    tmp_path: Path, above: str, used: str, *, found: bool
+) -> None:
+    files = {
+        "pkg/kernels/softmax.py": KERNEL,
+        "pkg/kernels/launch.py": "from .softmax import softmax\n",
+        "pkg/ops/fast.py": "from pkg.kernels import launch\ndef fast(x):\n    pass\n",
+        "pkg/ops/slow.py": "def slow(x):\n    pass\n",
+        "pkg/ops/__init__.py": "from .fast import fast\nfrom .slow import slow\n",
+        "pkg/__init__.py": f"{above}\n",
+        "test_a.py": f"import pkg\n\n\ndef test_it():\n    {used}\n",
+    }
+    repo = make_repo(tmp_path, files)
+    if found:
+        assert target_of(repo, "pkg/kernels/softmax.py").tests == ("test_a.py",)
+    else:
+        assert "or a module that does, or is called" in refusal(repo, "pkg/kernels/softmax.py")
+
+
 def test_several_modules_are_named_in_a_line(tmp_path: Path) -> None:
     files = {f"pkg/ops/{name}.py": OPS for name in "abcd"}
     two = {f"test_{name}.py": f"import pkg.ops.{name}\n" for name in "ab"}
