@@ -38,6 +38,25 @@ def test_after_a_look_at_its_result_the_test_s_own_bytes_are_timed(
     assert after == first
 
 
+def test_what_is_changed_in_place_on_other_bytes_alone_is_a_result_too(tmp_path: Path) -> None:
+    """As a rotary embedding of the first position is, which turns by no angle."""
+    x, cos = torch.randn(100), torch.ones(100)
+    kept = x.clone()
+
+    def turned() -> Any:
+        return x.mul_(cos)
+
+    examination = Examination(
+        turned, LaunchDetector("kernel.py"), "kernel.py", tmp_path, lambda: None
+    )
+    examination.first()
+    seen = [examination.examine({"seed": seed}) for seed in (2, 4, 2)]
+    assert seen[0]["written"] == [" x"] and seen[0]["changed"] == []
+    assert seen[0]["inputs"] == seen[2]["inputs"]
+    examination.close()
+    assert torch.equal(x, kept)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs an NVIDIA GPU, and torch sees none"

@@ -26,6 +26,7 @@ from tile_agent_pytest.examining.tensors import (
     overlap,
     reachable,
     set_aside,
+    spoil,
     synchronize,
     torch,
     within,
@@ -103,30 +104,34 @@ class Examination:
         before = self._fitting(self._copied)
         if before is None:
             inputs.keep_saved(())
-        if self._fitting(self._watched) is None:
+        returned = self._fitting(self._watched)
+        if returned is None:
             before = None  # it may fit, but not beside the copies
             inputs.keep_saved(())
             torch().cuda.empty_cache()
             self._watched()
         launched = len(self._detector.launches)
-        if before is not None:
+        if before is not None and returned is not None:
             written = self._changed_from(before)
-            if self._rebuilt:
+            if self._rebuilt or returned - written:
                 written |= self._written_on_other_bytes()
+            if self._rebuilt:
                 inputs.make_up(written)
             self._written = tuple(name for name in inputs.tensors if name in written)
             inputs.keep_saved(self._written)
         give_back_cached()
         return launched
 
-    def _watched(self) -> bool:
+    def _watched(self) -> set[str]:
+        """Call it; returns the names of inputs in whose memory it returns something."""
         with self._detector.watching():
-            self._function()
+            results = within(self._function(), "result").values()
         synchronize()
-        return True
+        every = self.inputs.tensors.items()
+        return {name for name, tensor in every if any(overlap(tensor, r) for r in results)}
 
     def _written_on_other_bytes(self) -> set[str]:
-        """What a second call writes: an output may have held its own result at the first."""
+        """What a second call writes: the first may have found its own result, or turned by 0."""
         self.inputs.refresh(0)
         before = {name: digest(tensor) for name, tensor in self.inputs.tensors.items()}
         self._function()
@@ -253,7 +258,7 @@ class Examination:
     def show(self) -> Message:
         """Hand out what the picked call computed."""
         if self._lacks_memory:
-            return {"results": []}
+            return {"lacks_memory": True, "results": []}
         synchronize()
         self._keep(self._results_of(self._held))
         return {"results": hand_out(self._results, self._folder)}
@@ -342,10 +347,10 @@ class Examination:
                 self.inputs.refresh(seed)
         for name in poison:
             if name in self._written:
-                _fill(self.inputs.tensors[name])
+                spoil(self.inputs.tensors[name])
         for result in within(self._held, "result").values():  # of a graph: it is written again
             if not any(overlap(result, tensor) for tensor in self.inputs.tensors.values()):
-                _fill(result)
+                spoil(result)
         self._reseed()
         total = sum(size for _, size in self._result_bytes) * _POISONED_BLOCKS
         if total <= MOST_POISON_BYTES:
@@ -393,8 +398,3 @@ class Examination:
             if not any(overlap(result, other) for other in (*known, *counted)):
                 counted.append(result)
         return sum(map(distinct_bytes, counted))
-
-
-def _fill(tensor: Any) -> None:
-    if tensor.is_floating_point() and tensor.element_size() > 1:
-        tensor.data.fill_(float("nan"))

@@ -211,3 +211,9 @@ def span_bytes(tensor: Any) -> int:
         return 0
     last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return int((last + 1) * tensor.element_size())
+
+
+def spoil(tensor: Any) -> None:
+    """Have a result that lies ready be none: NaN, where the type has one of more than a byte."""
+    if tensor.is_floating_point() and tensor.element_size() > 1:
+        tensor.data.fill_(float("nan"))

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from agent.errors import WorkerError
 from agent.frozen_tests import TestPlan
@@ -263,13 +264,27 @@ class Examiner:
                 self._stops = frozenset(stops)
                 return tampering(own, theirs.joined(tested)) or theirs.launches
             if not isinstance(own, Stop) or own != theirs:
+                ended = ours.finish(own, deadline), arm.finish(theirs, deadline)
                 if isinstance(theirs, Pass) and (
-                    tampered := tampering(ours.finish(own, deadline), theirs.joined(tested))
+                    tampered := tampering(ended[0], theirs.joined(tested))
                 ):
                     return tampered
-                raise NotKept("its perf tests time something else than the origin's do")
+                self._out_of_step(*ended)
             stops.add(own.nodeid)
             self._config(ours, arm, own, check, deadline)
+
+    def _out_of_step(self, own: Pass, theirs: Pass) -> NoReturn:
+        """They wait at different timings: a test of one of them has ended before its own."""
+        for end in (own, theirs):
+            self._check_room(end)
+        for test in (*own.not_passed(), *theirs.not_passed()):
+            if test.exception == OUT_OF_MEMORY:
+                raise NotKept(
+                    f"{test.nodeid}: the memory of this GPU does not hold what it takes beside the "
+                    "other version's: leave it out with --perf-k",
+                    Status.CRASH,
+                )
+        raise NotKept("its perf tests time something else than the origin's do")
 
     def _check_room(self, stop: Stop | Pass) -> None:
         bad = stop.not_passed() if isinstance(stop, Pass) else ()

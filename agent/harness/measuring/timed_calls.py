@@ -114,6 +114,11 @@ def check_results(
     Raises:
         WrongResult: it is not.
     """
+    if ours.names and theirs.lacks_memory:  # that is the candidate's word
+        raise WrongResult(
+            f"{name}: nobody could look at what a timed call gave: the memory of this GPU does not "
+            "hold that beside both versions: leave it out with --perf-k"
+        )
     if ours.names and theirs.names != ours.names:
         raise WrongResult(
             f"{name}: a timed call gave other results: {listed(theirs.names)} where "

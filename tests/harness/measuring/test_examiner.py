@@ -400,6 +400,28 @@ def test_what_fits_into_the_memory_once_is_not_kept_unseen(
         assert "CUDA out of memory; both versions hold their tensors at once" in compared.reason
 
 
+def test_what_the_memory_lacks_in_the_middle_of_the_tests_is_told_as_that(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other version waits in a test that this one has left."""
+    monkeypatch.setattr(server, "confinement", Confinement(write=(tmp_path,)))
+    after = "\n\ndef test_perf_small(tile_bench):\n    x = torch.randn(4, 8)\n"
+    after += "    tile_bench(lambda: softmax(x))\n"
+    perf = tuple(f"test_kernel.py::test_perf_{name}" for name in ("softmax", "small"))
+    plan = TestPlan(PLAN.files, PLAN.correctness, perf)
+    arms = []
+    for name in ("origin", "candidate"):
+        arms.append(checkout(tmp_path / name, KERNEL))
+        write(arms[-1].root, {"test_kernel.py": ROOM_FOR_ONE + after})
+    (tmp_path / "logs").mkdir()
+    with closing(
+        PytestJudge(server, plan, framework="triton", rules=Rules(), logs=tmp_path / "logs")
+    ) as judge:
+        outcome = verify(judge, arms[1], arms[0])
+        assert isinstance(outcome, Failure), outcome
+        assert f"{perf[0]}: the memory of this GPU does not hold" in outcome.reason
+
+
 BACKWARD = """
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agent.harness.measuring.timed_calls import FEWEST_FRESH, check_fresh
+from agent.harness.measuring.timed_calls import (
+    FEWEST_FRESH,
+    WrongResult,
+    check_fresh,
+    check_results,
+)
+from agent.harness.processes.results import ExaminedCall, read_call
 from agent.measuring.statistics import ConfigComparison, Effect
 
 
@@ -38,3 +44,14 @@ def test_what_is_remembered_does_not_gain_on_fresh_inputs(
     assert ("remembers" in (reason or "")) is found
     fewer = {arm: times[1:] for arm, times in fresh_ms.items()}
     assert check_fresh(fewer, compared(incumbent_ms, candidate_ms)) is None
+
+
+def test_what_nobody_could_look_at_is_no_wrong_result() -> None:
+    """It is not kept either: that it lacks memory is the candidate's word."""
+    ours = ExaminedCall(({"name": "result", "dtype": "float32", "shape": [4]},))
+    unseen = read_call({"results": [], "lacks_memory": True})
+    with pytest.raises(WrongResult, match="the memory of this GPU does not hold"):
+        check_results("test_x", ours, unseen, [])
+    with pytest.raises(WrongResult, match="gave other results: none"):
+        check_results("test_x", ours, read_call({"results": []}), [])
+    check_results("test_x", unseen, unseen, [])
