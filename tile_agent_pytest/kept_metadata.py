@@ -3,13 +3,17 @@
 At each start pytest reads the entry points of every installed package, twice, and the list of files
 of its plugins: a fifth of what a worker's start takes. A package that was changed since is read
 again.
+
+Triton takes a digest of its own library, by which it knows the kernels in its cache.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.metadata
 import os
+import sys
 from typing import Any
 
 PLUGINS = "pytest11"
@@ -51,3 +55,20 @@ def _key(distribution: Any, name: str) -> tuple[str, str, int] | None:
         return name, path, os.stat(path).st_mtime_ns  # noqa: PTH116 - some hundred times a worker
     except OSError:
         return None
+
+
+# The latter is where it is before Triton 3.5.
+_DIGEST = ("triton.runtime.cache", "triton.compiler.compiler")
+
+
+def keep_digest_of_triton() -> None:
+    """Have Triton, where it is imported and compiles, take the digest that it takes once a process.
+
+    For each worker that would be a second of processor time: its library has 500 MB.
+    """
+    if "triton" not in sys.modules or os.environ.get("TRITON_INTERPRET") == "1":
+        return
+    for module in _DIGEST:
+        with contextlib.suppress(ImportError, AttributeError, OSError):
+            importlib.import_module(module).triton_key()
+            return

@@ -79,6 +79,7 @@ def preload() -> tuple[list[str], dict[str, str]]:
     _import((*EXTRAS, *_plugins_of_pytest()))
     _name_saved_runs()
     kept_metadata.keep()
+    kept_metadata.keep_digest_of_triton()
     return imported, missing
 
 

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.repo import write
+from tests.support.warm_python import run_python
 
 USE = """
 import importlib.metadata as metadata
@@ -74,3 +77,21 @@ def test_a_package_is_read_once_until_it_is_changed(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+DIGEST = """
+from triton.runtime import cache
+
+from tile_agent_pytest.kept_metadata import keep_digest_of_triton
+
+cache.triton_key.cache_clear()
+keep_digest_of_triton()
+print(cache.triton_key.cache_info().currsize)
+"""
+
+
+@pytest.mark.parametrize(("interpreted", "taken"), [("0", "1"), ("1", "0")])
+def test_triton_takes_its_digest_where_it_compiles(interpreted: str, taken: str) -> None:
+    pytest.importorskip("triton.runtime.cache", reason="Triton is not installed")
+    done = run_python(DIGEST, environment={"TRITON_INTERPRET": interpreted})
+    assert done.stdout.strip() == taken, done.stderr

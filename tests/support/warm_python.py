@@ -245,6 +245,7 @@ def _import(names: tuple[str, ...]) -> bool:
                 with contextlib.suppress(ImportError):  # of an optional dependency
                     importlib.import_module(each)
     kept_metadata.keep()  # or every fork server of a test would read all of it
+    kept_metadata.keep_digest_of_triton()
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # 50 ms at each fork's end
     gc.collect()
     gc.freeze()
