@@ -61,6 +61,7 @@ from typing import Any
 from tile_agent_pytest.bench import Gate, Timing
 from tile_agent_pytest.compile_cutile import Compiler, load
 from tile_agent_pytest.compile_processes import CompileTask, in_own_processes
+from tile_agent_pytest.kept_metadata import keep_digest_of_triton
 from tile_agent_pytest.launches import LaunchRecorder, Message, RecordedLaunch
 
 PACKAGES = {
@@ -119,6 +120,8 @@ def main(job: Message) -> None:
         work=[work.describe() for work in recorder.work],
     )
     launches = timed or list(seen) or list(assumed(job))
+    if job["language"] == "triton":
+        keep_digest_of_triton()
     told = chosen(launches, job["most"])
     tasks = _tasks(told, job, tell)
     with closing(in_own_processes(tasks, job["at_once"], job["compile_s"])) as answered:

@@ -389,7 +389,7 @@ def test_what_a_file_launches_while_it_is_imported_is_no_call_from_outside(repo:
 
 @pytest.mark.full
 def test_a_command_may_be_ended_with_what_it_has_called_until_then(repo: Path) -> None:
-    write(repo, {"endless.py": "import use\nwhile True:\n    pass\n"})
+    write(repo, {"endless.py": "import time, use\nwhile True:\n    time.sleep(0.01)\n"})
     done = capture(
         repo, "sh", "-c", f"{PYTHON} endless.py; exit 3", options=["--stop-after-s", "25"]
     )
@@ -421,7 +421,8 @@ def test_a_capture_that_is_interrupted_keeps_what_was_called(
 ) -> None:
     """Where nobody knows how long it would take; nothing is left of the command. Who is killed by
     others has not asked for tests."""
-    write(repo, {"unending.py": "import use\nopen('called', 'w')\nwhile True:\n    pass\n"})
+    unending = "import time, use\nopen('called', 'w')\nwhile True:\n    time.sleep(0.01)\n"
+    write(repo, {"unending.py": unending})
     running = capturing_until(repo, "unending.py", "called")
     if number == signal.SIGTERM:
         running.send_signal(number)
