@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import ExitStack
 from types import ModuleType
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 from tile_agent_pytest.tile_cpu import hook
 from tile_agent_pytest.tile_cpu.errors import (
@@ -129,24 +129,27 @@ def _holders(wanted: Set[int]) -> Iterator[dict[str, Any]]:
     There are hundreds of thousands of names, and a test may open this a dozen times: what is
     installed, and held none of them, is looked at again where it has more names, or fewer.
     """
-    for module in list(sys.modules.values()):
+    for key, module in list(sys.modules.items()):
+        looked_at = _holding_none.get(key)
+        if looked_at is not None and looked_at[0]() is module:
+            if looked_at[1] == len(vars(module)):
+                continue
+            del _holding_none[key]
         namespace = getattr(module, "__dict__", None)
         if not isinstance(namespace, dict):
             continue
         file = getattr(module, "__file__", None)
         stays = type(module) is ModuleType and isinstance(file, str) and file.startswith(_ROOTS)
-        if stays and _holding_none.get(module) == len(namespace):
-            continue
         if not wanted.isdisjoint(map(id, list(namespace.values()))):
             yield namespace
         elif stays:
-            _holding_none[module] = len(namespace)
+            _holding_none[key] = ref(module), len(namespace)
 
 
 _ROOTS = tuple({sysconfig.get_path(kind) for kind in ("stdlib", "purelib", "platlib")})
 """Where what is installed lies."""
-_holding_none: WeakKeyDictionary[ModuleType, int] = WeakKeyDictionary()
-"""Modules, and how many names they had when they were looked at."""
+_holding_none: dict[str, tuple[ref[ModuleType], int]] = {}
+"""Modules by their names, and how many names they had when they were looked at."""
 
 
 def _launch(stream: Any, grid: Any, kernel: Any, kernel_args: Any, /, **options: Any) -> None:
