@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -103,13 +104,17 @@ def _values(environ: Mapping[str, str]) -> list[str]:
     return sorted(found, key=len, reverse=True)
 
 
-def _forms(name: str, value: str) -> Iterator[str]:
+@lru_cache(maxsize=1024)  # asked of every variable again for each of a thousand texts
+def _forms(name: str, value: str) -> tuple[str, ...]:
     """The secrets of a variable, in the forms in which a text could hold them."""
     secrets = {value} if is_secret(name) else set()
     secrets |= {unquote(match["password"]) for match in _IN_URL.finditer(value)}
-    for secret in secrets:
-        if len(secret) >= _SHORTEST:
-            yield from {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+    return tuple(
+        form
+        for secret in secrets
+        if len(secret) >= _SHORTEST
+        for form in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+    )
 
 
 # --- a stream of events -------------------------------------------------------------------------
