@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.cli.conftest import BEGIN
 from tests.cli.test_assistant import journal_of, killed, refused
 from tests.support.project import COUNTED, KERNEL, command, tile_agent
 from tests.support.repo import changed, git, isolate, make_repo, snapshot
+from tests.support.warm_python import warm_interpreter
 
 pytestmark = pytest.mark.full  # each needs a run that has begun
 
@@ -90,7 +90,7 @@ def test_a_run_without_a_baseline_is_taken_back_by_finish(interrupted: Path) -> 
 def test_a_begin_that_captured_is_known_by_its_command(tmp_path: Path) -> None:
     use = "import torch\nfrom double import double\ndouble(torch.ones(1000))\n"
     repo = make_repo(tmp_path, {"double.py": KERNEL, "use.py": use})
-    command = shlex.join([sys.executable, "use.py"])
+    command = shlex.join([warm_interpreter(), "use.py"])
     begun = tile_agent(repo, *BEGIN, "--capture", command)
     assert begun.code == 0, begun.err
     assert "--capture differs" in refused(tile_agent(repo, *BEGIN, "--capture", "python other.py"))

@@ -260,7 +260,7 @@ def test_a_command_calls_the_package_of_the_kernel_where_another_copy_is_install
     write(repo.parent / "installed", package)
     monkeypatch.setenv("PYTHONPATH", str(repo.parent / "installed"))
     kernel = ("--kernel", "src/shop/ops/operators.py")
-    command = (PYTHON, "benchmarks/call.py")
+    command = (warm_interpreter(), "benchmarks/call.py")
     done = tile_agent(repo, "capture", *kernel, "--json", "--", *command, env=dict(os.environ))
     assert done.code == 0, done.err
     assert [entry["name"] for entry in done.json["entries"]] == ["gather"]
@@ -273,7 +273,14 @@ def test_a_script_finds_a_package_below_folders_that_are_none(repo: Path) -> Non
     place = "shop/kernels/copying"
     files = {f"{place}/__init__.py": "", f"{place}/operators.py": OPERATORS}
     write(repo, {**files, "benchmarks/call.py": call})
-    given = ("--kernel", f"{place}/operators.py", "--json", "--", PYTHON, "benchmarks/call.py")
+    given = (
+        "--kernel",
+        f"{place}/operators.py",
+        "--json",
+        "--",
+        warm_interpreter(),
+        "benchmarks/call.py",
+    )
     done = tile_agent(repo, "capture", *given, env=dict(os.environ))
     assert done.code == 0, done.err
     text = (repo / "tests/test_operators_captured.py").read_text()
@@ -296,7 +303,7 @@ def test_a_file_that_is_taken_out_of_its_package(repo: Path, load: str) -> None:
     packages = {f"shop/{name}__init__.py": "import no_such_server\n" for name in ("", "ops/")}
     write(repo, {**packages, "shop/ops/operators.py": OPERATORS, "bench.py": call})
     kernel = ("--kernel", "shop/ops/operators.py")
-    done = tile_agent(repo, "capture", *kernel, "--json", "--", PYTHON, "bench.py",
+    done = tile_agent(repo, "capture", *kernel, "--json", "--", warm_interpreter(), "bench.py",
                       env=dict(os.environ))  # fmt: skip
     assert done.code == 0, done.err
     assert done.json["notes"] == []
@@ -315,7 +322,7 @@ def test_a_benchmark_of_the_files_own_is_no_entry_point(repo: Path) -> None:
     suite += "    assert gather(x, torch.tensor([1, 4])).shape == (2, 5)\n"
     suite += "\n\ndef suite():\n    for n in (6, 9):\n        check(n)\n"
     write(repo, {"suite.py": OPERATORS + suite, "call.py": "import suite\nsuite.suite()\n"})
-    given = ("--kernel", "suite.py", "--json", "--", PYTHON, "call.py")
+    given = ("--kernel", "suite.py", "--json", "--", warm_interpreter(), "call.py")
     done = tile_agent(repo, "capture", *given, env=dict(os.environ))
     assert done.code == 0, done.err
     assert [entry["name"] for entry in done.json["entries"]] == ["gather"]
@@ -326,7 +333,7 @@ def test_a_folder_named_src_may_be_the_package(repo: Path) -> None:
     call = "import torch\nfrom src.operators import gather\n"
     call += "gather(torch.randn(6, 5), torch.tensor([1, 4]))\n"
     write(repo, {"src/__init__.py": "", "src/operators.py": OPERATORS, "call.py": call})
-    given = ("--kernel", "src/operators.py", "--json", "--", PYTHON, "call.py")
+    given = ("--kernel", "src/operators.py", "--json", "--", warm_interpreter(), "call.py")
     done = tile_agent(repo, "capture", *given, env=dict(os.environ))
     assert done.code == 0, done.err
     text = (repo / "tests/test_operators_captured.py").read_text()
@@ -338,7 +345,7 @@ def test_the_tests_are_tried_as_workers_will_run_them(repo: Path) -> None:
     call = "import torch, typed\ntyped.scale_(torch.randn(40), 2.5)\n"
     write(repo, {"typed.py": typed, "call.py": call})
     done = tile_agent(
-        repo, "capture", "--kernel", "typed.py", "--json", "--", PYTHON, "call.py",
+        repo, "capture", "--kernel", "typed.py", "--json", "--", warm_interpreter(), "call.py",
         env=dict(os.environ),
     )  # fmt: skip
     assert done.code == 0, done.err
@@ -348,7 +355,7 @@ def test_the_tests_are_tried_as_workers_will_run_them(repo: Path) -> None:
 def test_a_conftest_that_lets_no_test_run_is_left_behind(repo: Path) -> None:
     call = "import torch\nfrom kernels import operators\noperators.scale_(torch.randn(40), 2.5)\n"
     write(repo, {"tests/conftest.py": "import module_that_is_not_there\n", "call.py": call})
-    command = ("capture", "--kernel", KERNEL, "--", PYTHON, "call.py")
+    command = ("capture", "--kernel", KERNEL, "--", warm_interpreter(), "call.py")
     done = tile_agent(repo, *command, env=dict(os.environ))
     assert done.code == 0, done.err
     alone = "kernels/test_operators_captured.py"
@@ -458,7 +465,7 @@ OPERATIONS = {"abs", "all", "any", "divmod", "max", "min", "pow", "round", "sort
 
 def test_a_sum_may_be_off_by_the_last_digits_of_what_is_typical_of_a_row(repo: Path) -> None:
     """As where a product is added up in another order, and a result near zero is a difference."""
-    assert capture(repo, PYTHON, "use.py").code == 0
+    assert capture(repo, warm_interpreter(), "use.py").code == 0
     body = ast.parse((repo / CAPTURED).read_text()).body
     called = {node.func.id for tree in body for node in ast.walk(tree)
               if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}  # fmt: skip
@@ -516,7 +523,7 @@ def test_what_cannot_begin_is_refused(
 
 @pytest.mark.full
 def test_the_written_tests_pass_and_find_what_is_wrong(repo: Path) -> None:
-    assert capture(repo, PYTHON, "use.py").code == 0
+    assert capture(repo, warm_interpreter(), "use.py").code == 0
     done = pytest_on(repo, CAPTURED)
     assert done.returncode == 0, done.stdout
     wrong = OPERATORS.replace("return dx, None", "return dx + 1e-2, None")
@@ -528,7 +535,7 @@ def test_the_written_tests_pass_and_find_what_is_wrong(repo: Path) -> None:
 
 @pytest.mark.full
 def test_the_written_tests_are_formatted(repo: Path) -> None:
-    assert capture(repo, PYTHON, "use.py").code == 0
+    assert capture(repo, warm_interpreter(), "use.py").code == 0
     for command in (["format", "--check", "--line-length=100"], ["check", "--select=E,F,W,B,UP"]):
         done = subprocess.run(
             [PYTHON, "-m", "ruff", *command, "--isolated", CAPTURED],
@@ -620,7 +627,7 @@ scale_copy(torch.rand(7), 2.0)
 def test_a_call_that_cannot_be_described_is_told_and_takes_no_other_along(repo: Path) -> None:
     """As where a library has replaced operators of torch by its own, which fail."""
     write(repo, {"broken.py": BROKEN})
-    done = capture(repo, PYTHON, "broken.py")
+    done = capture(repo, warm_interpreter(), "broken.py")
     assert done.code == 0, done.err
     assert set(cases(repo)) == {"SCALE_COPY"}
     assert any("takes exactly 25 arguments" in note for note in done.json["notes"]), done.json
@@ -720,7 +727,7 @@ def test_what_no_test_can_call_is_told(repo: Path) -> None:
     hooked = "def hooked(x, hook):\n    scale_kernel[(1,)](x, x, x.numel(), 2.0, BLOCK=128)\n"
     write(repo, {KERNEL: f"{OPERATORS}\n\n{hooked}"})
     odd = "from kernels.operators import hooked; import torch; hooked(torch.ones(3), object())"
-    done = capture(repo, PYTHON, "-c", odd)
+    done = capture(repo, warm_interpreter(), "-c", odd)
     assert (done.code, "builtins.object" in done.json["error"]) == (NO_LAUNCH, True)
 
 
@@ -785,7 +792,7 @@ no_launch(torch.ones(3))
 
 def test_calls_of_another_file_that_launches_become_tests(repo: Path) -> None:
     write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": USE_LAUNCHERS})
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert done.code == 0, done.err
     assert cases(repo) == {
         "SCALED": ["40-float32"],
@@ -807,7 +814,7 @@ def test_calls_of_another_file_that_launches_become_tests(repo: Path) -> None:
 def test_calls_of_the_file_itself_go_before_those_of_another(repo: Path) -> None:
     call = "both(torch.ones(5), torch.ones(5))"
     write(repo, {"kernels/launchers.py": LAUNCHERS, "use.py": f"{USE_LAUNCHERS}{call}\n"})
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert done.code == 0, done.err
     assert set(cases(repo)) == {"SCALE_INTO"}
     left_out = "kernels.launchers: calls that launch kernels of the file are left out"
@@ -826,7 +833,7 @@ def test_what_the_file_launches_for_an_object_is_none_of_another_files_launches(
     text = (repo / KERNEL).read_text()
     files = {KERNEL: text + of_object, "kernels/launchers.py": LAUNCHERS + mixed, "use.py": use}
     write(repo, files)
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert done.code == 0, done.err
     assert set(cases(repo)) == {"MIXED"}
 
@@ -840,7 +847,7 @@ def test_what_a_third_file_launches_is_not_taken_for_a_call_of_the_second(repo: 
     second += "    y = torch.empty_like(x)\n    third.launch(x, y)\n    return y\n"
     use = "import torch\nfrom kernels.second import scaled\nscaled(torch.randn(9))\n"
     write(repo, {"kernels/third.py": third, "kernels/second.py": second, "use.py": use})
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert (done.code, "code outside" in done.json["error"]) == (NO_LAUNCH, True)
     assert not (repo / CAPTURED).exists()
 
@@ -851,7 +858,7 @@ def test_calls_count_for_the_module_that_launches(repo: Path) -> None:
     use = "import torch\nfrom kernels.second import outer\nouter(torch.randn(9))\n"
     files = {"kernels/launchers.py": LAUNCHERS, "kernels/second.py": second, "use.py": use}
     write(repo, files)
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert done.code == 0, done.err
     assert cases(repo) == {"SCALED": ["9-float32"]}
     # a candidate that puts another kernel of its own there is found, whatever that computes
@@ -887,7 +894,7 @@ def test_what_a_decorator_of_another_file_has_made_is_called(repo: Path) -> None
     write(repo, {KERNEL: text, "kernels/wraps.py": WRAPS, "use.py": USE_DISPATCHED})
     git(repo, "add", "--all")
     git(repo, "commit", "--quiet", "--message", "Dispatched")
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert done.code == 0, done.err
     assert cases(repo) == {"SCALE_INTO": ["30-float32"]}
     assert pytest_on(repo, CAPTURED).returncode == 0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -87,7 +86,7 @@ def test_captured_tests_load_the_file_as_the_command_did(
     test = {"tests/test_ops.py": TEST.format(file=called)}
     repo = make_repo(tmp_path, {**package, **files, **test})
     given = ("--kernel", f"shop/{kernel}")
-    command = (sys.executable, "-m", "pytest", "-q", "tests")
+    command = (warm_interpreter(), "-m", "pytest", "-q", "tests")
     done = tile_agent(repo, "capture", *given, "--json", "--", *command, env=dict(os.environ))
     assert done.code == 0, done.err
     assert done.json["notes"] == []

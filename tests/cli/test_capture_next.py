@@ -11,6 +11,7 @@ import pytest
 from agent.cli.capture import COMMAND_FAILED
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import git, isolate, make_repo, write
+from tests.support.warm_python import warm_interpreter
 
 pytest.importorskip("cuda.tile", reason="cuTile kernels are captured here")
 
@@ -90,7 +91,7 @@ def test_tests_that_could_not_be_tried_are_not_to_be_committed(tmp_path: Path) -
     call = "import torch\nfrom scale import scale\nscale(torch.ones(9))\n"
     repo = make_repo(tmp_path, {"scale.py": SCALE, "call.py": call})
     write(repo, {"conftest.py": "import module_that_is_not_there\n"})
-    done = capture(repo, "scale.py", PYTHON, "call.py")
+    done = capture(repo, "scale.py", warm_interpreter(), "call.py")
     assert done.code == 0, done.err
     assert "could not be found out" in done.out and "module_that_is_not_there" in done.out
     *_, last = done.out.splitlines()
@@ -108,10 +109,10 @@ def test_what_is_named_next_runs_here_with_the_variables_that_were_handed_on(
     asks = "import os\n\nassert os.environ['PROJECT_FLAVOUR']\n"
     repo = make_repo(tmp_path, {"scale.py": asks + SCALE, "call.py": call})
     monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
-    done = capture(repo, "scale.py", PYTHON, "call.py")
+    done = capture(repo, "scale.py", warm_interpreter(), "call.py")
     assert "not tried yet" in done.out and "'PROJECT_FLAVOUR'" in done.out
     passing = ("--pass-env", "PROJECT_FLAVOUR")
-    done = capture(repo, "scale.py", "--force", *passing, "--", PYTHON, "call.py")
+    done = capture(repo, "scale.py", "--force", *passing, "--", warm_interpreter(), "call.py")
     assert done.code == 0, done.err
     *_, last = done.out.splitlines()
     run = "tile-agent run --kernel scale.py --pass-env PROJECT_FLAVOUR"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,7 @@ def python(repo: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_decays_that_fall_in_chunks_do_so_again(repo: Path) -> None:
-    given = ("capture", "--kernel", KERNEL, "--json", "--", sys.executable, "use.py")
+    given = ("capture", "--kernel", KERNEL, "--json", "--", warm_interpreter(), "use.py")
     done = tile_agent(repo, *given, env=dict(os.environ))
     assert done.code == 0, done.err
     text = (repo / CAPTURED).read_text()

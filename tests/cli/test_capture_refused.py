@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from agent.captured_trial import not_checked, without_failing
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
+from tests.support.warm_python import warm_interpreter
 
 SCATTER = '''\
 """Writes rows where an index says, and other ways to give another result each time."""
@@ -75,7 +75,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def capture(repo: Path, script: str) -> Outcome:
-    given = ("capture", "--kernel", KERNEL, "--json", "--", sys.executable, "-c", script)
+    given = ("capture", "--kernel", KERNEL, "--json", "--", warm_interpreter(), "-c", script)
     return tile_agent(repo, *given, env=dict(os.environ))
 
 
@@ -91,7 +91,7 @@ def test_places_are_drawn_distinct_and_what_differs_all_the_same_is_left_out(rep
     assert distinct.startswith("1 kind of calls differed from the same one again")
     assert left_out.startswith("1 kind of calls left out, which fail on the code itself: ")
     assert "test_counted[40x6-40-float32]: AssertionError: Tensor-likes are not close!" in left_out
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", CAPTURED]
+    command = [warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", CAPTURED]
     passed = subprocess.run(command, cwd=repo, capture_output=True, text=True, check=False)
     assert passed.returncode == 0, passed.stdout  # NaN, where the origin has it
     assert re.search(r"\b4 passed", passed.stdout)
@@ -138,7 +138,7 @@ def test_what_could_not_be_run_again_is_not_called_mended(tmp_path: Path) -> Non
 
 @pytest.mark.full
 def test_a_run_begins_with_what_is_left(repo: Path) -> None:
-    command = f"{sys.executable} -c '{BEGIN}{OTHER}{TWICE}{NAN}'"
+    command = f"{warm_interpreter()} -c '{BEGIN}{OTHER}{TWICE}{NAN}'"
     given = ("run", "--kernel", KERNEL, "--capture", command, "--time-budget-s", "1", "--json")
     end = tile_agent(repo, *given, "--yes", env=dict(os.environ))
     assert end.code == ExitCode.NO_IMPROVEMENT, end.err  # nothing of the playbook applies here

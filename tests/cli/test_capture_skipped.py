@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.support.project import tile_agent
 from tests.support.repo import isolate, make_repo
 from tests.support.tiers import others_full
+from tests.support.warm_python import warm_interpreter
 
 KERNEL = """\
 import triton
@@ -63,7 +63,7 @@ def test_that_all_tests_are_skipped_is_told(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     files, told = CASES[case]
     repo = make_repo(tmp_path, {"kernel.py": KERNEL, **files})
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    command = (warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider")
     given = ("--kernel", "kernel.py", "--json", "--", *command)
     done = tile_agent(repo, "capture", *given, env=dict(os.environ))
     assert done.code == 4, done.err

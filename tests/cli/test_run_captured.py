@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from double import double
 for n in (1000, 1000):
     assert double(torch.ones(n)).sum() == 2 * n
 """
-USING = f"{sys.executable} use.py"
+USING = "{python} use.py"
 BARE = {"double.py": KERNEL, "use.py": USE}
 
 
@@ -30,7 +29,9 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(repo: Path, command: str, *options: str) -> Outcome:
-    given = ("run", "--kernel", "double.py", "--capture", command, "--python", warm_interpreter())
+    python = warm_interpreter()
+    command = command.replace("{python}", python)
+    given = ("run", "--kernel", "double.py", "--capture", command, "--python", python)
     return tile_agent(repo, *given, *options, "--json")
 
 
@@ -129,8 +130,8 @@ def test_a_conftest_that_lets_no_test_run_is_left_behind(
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (f"{sys.executable} -c 'raise SystemExit(7)'", "the command failed (exit code 7)"),
-        (f"{sys.executable} -c 'import double'", "made no call that launches a kernel"),
+        ("{python} -c 'raise SystemExit(7)'", "the command failed (exit code 7)"),
+        ("{python} -c 'import double'", "made no call that launches a kernel"),
         ("no-such-program", "no-such-program cannot be run"),
         ("python 'use.py", "cannot be split into words"),
     ],
@@ -163,7 +164,8 @@ def test_nothing_is_run_for_a_branch_that_exists(tmp_path: Path) -> None:
 @pytest.mark.full
 def test_an_assistant_begins_with_what_is_captured_and_goes_on(tmp_path: Path) -> None:
     repo = make_repo(tmp_path, BARE)
-    given = ("--kernel", "double.py", "--capture", USING, "--python", warm_interpreter())
+    python = warm_interpreter()
+    given = ("--kernel", "double.py", "--capture", f"{python} use.py", "--python", python)
     begun = tile_agent(repo, "begin", *given, "--json", "--yes")
     assert begun.code == ExitCode.DONE, begun.err
     offered = tile_agent(repo, "next", "--json")

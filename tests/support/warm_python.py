@@ -1,11 +1,12 @@
 """Pythons that have made their imports already, and run each program in a fork of themselves.
 
 Importing torch and Triton takes three seconds, and what the command line needs takes one; a small
-kernel in the interpreter, or a refused command, takes a tenth of one. Three processes wait: one for
+kernel in the interpreter, or a refused command, takes a tenth of one. Four processes wait: one for
 the command line, one for Triton's interpreter and one for its compiler, which Triton chooses
-between when it is imported; all processes of a test session share them. Run as a script, this file
-is such a process: it makes its imports at the first call, and answers each with the exit code of
-its fork.
+between when it is imported, and one without Triton for commands that are recorded, since the
+recorder has to be there before; all processes of a test session share them. Run as a script, this
+file is such a process: it makes its imports at the first call, and answers each with the exit code
+of its fork.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import types
 import weakref
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -50,6 +52,7 @@ IMPORTS = {
     "command-line": ("agent.*", "git", "pandas", "scipy.special"),
     "interpreter": (*preloading.PRELOADED, *preloading.EXTRAS),
     "compiler": (*preloading.PRELOADED, *preloading.EXTRAS),
+    "recorded": ("numpy", "torch"),
 }
 """What each has imported; `package.*` stands for all of a package but what runs it."""
 READS_ITS_VARIABLES = "cuda.tile"
@@ -69,7 +72,7 @@ of_agent = program == "-m" and first.partition(".")[0] in ("agent", "benchmarks"
 if of_agent or program.startswith(({agent!r}, {fleet!r})):
     kind = "command-line"
 elif "TILE_AGENT_RECORDER" in os.environ:
-    pass  # the recorder has to be there before Triton is imported
+    kind = "recorded" if program in ("-c", "-m") or program.endswith(".py") else ""
 elif "TRITON_INTERPRET" in os.environ if program == "-m" else is_program:
     kind = "interpreter" if os.environ.get("TRITON_INTERPRET") == "1" else "compiler"
     files += [int(first)] if first.isdigit() else []
@@ -246,6 +249,10 @@ def _import(names: tuple[str, ...]) -> bool:
                     importlib.import_module(each)
     kept_metadata.keep()  # or every fork server of a test would read all of it
     kept_metadata.keep_digest_of_triton()
+    if journal := sys.modules.get("agent.journal"):  # it writes code for each kind of event
+        for event in vars(journal)["EVENTS"]:
+            vars(journal)["_converter"].get_structure_hook(event)
+            vars(journal)["_converter"].get_unstructure_hook(event)
     weakref.finalize._registry.clear()  # type: ignore[attr-defined]  # 50 ms at each fork's end
     gc.collect()
     gc.freeze()
@@ -289,6 +296,8 @@ def _do(job: dict[str, Any], files: list[int]) -> NoReturn:
     sys.argv = job["argv"]
     sys.path[:1] = _path_of(sys.argv[0])
     _prefer(os.environ.get("PYTHONPATH", ""))
+    if "TILE_AGENT_RECORDER" in os.environ:
+        _switch_recorder_on()
     code = 0
     try:
         _run(job)
@@ -310,12 +319,25 @@ def _path_of(program: str) -> list[str]:
     """What Python puts first on its path, but for a folder, where `runpy` does."""
     if program in ("-c", "-m"):
         return [""]
+    if "TILE_AGENT_RECORDER" in os.environ:
+        return [str(Path(program).resolve().parent)]
     return [PACKAGE] if Path(program).parent == Path(PACKAGE) else []
+
+
+def _switch_recorder_on() -> None:
+    """As Python does when it starts, with a package of ours that nobody has imported."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "tile_agent_pytest"]:
+        del sys.modules[name]
+    sys.modules.pop("sitecustomize", None)
+    importlib.import_module("sitecustomize")
 
 
 def _run(job: dict[str, Any]) -> None:
     if "program" in job:
         exec(compile(job["program"], "<string>", "exec"), {"__name__": "__main__"})
+    elif job["argv"][0] == "-c":
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(sys.argv.pop(1), "<string>", "exec"), vars(main))
     elif job["argv"][0] == "-m":
         sys.argv = job["argv"][1:]
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -55,7 +55,7 @@ def installed(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(installed: Path, tmp_path: Path) -> Iterator[ForkServer]:
     log, path = tmp_path / "server.log", str(installed)
-    with start_server(log, python=sys.executable, PYTHONPATH=path, HEAVY_MODE="1") as server:
+    with start_server(log, PYTHONPATH=path, HEAVY_MODE="1") as server:
         yield server
 
 
@@ -121,9 +121,7 @@ def test_another_server_of_the_run_imports_it_once(
         log, path = tmp_path / f"{tried}.log", str(installed)
         own = tmp_path / f"{tried}.imports.json"
         shutil.copyfile(file, own)
-        with start_server(
-            log, python=sys.executable, PYTHONPATH=path, HEAVY_MODE="1", COUNTS="1"
-        ) as other:
+        with start_server(log, PYTHONPATH=path, HEAVY_MODE="1", COUNTS="1") as other:
             other.preload_again(own, tried=tried)
             assert counted.read_text() == "." * times
             assert passed(project, other) == {"before": True, "projects": True}
