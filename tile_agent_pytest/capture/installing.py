@@ -28,6 +28,9 @@ from tile_agent_pytest.recording.launch_watch import LAUNCHING_MODULES, watch_la
 from tile_agent_pytest.recording.loading import when_loaded
 from tile_agent_pytest.recording.script import when_script
 
+ARRAYS = frozenset({"cupy", "numpy", "torch"})
+"""Packages with what a kernel is launched on; before one is imported, nothing can be."""
+
 
 def install(setting: Mapping[str, Any]) -> None:
     """Record from here on.
@@ -76,7 +79,7 @@ class _OwnScript:
     def begins(self, module: types.ModuleType, statement: ast.stmt) -> None:
         """Before a statement that may call what those above it define, that is watched."""
         self._launches = self._recorder.launches
-        if "torch" not in sys.modules or not _may_call(module, statement):
+        if not (ARRAYS & sys.modules.keys() and _may_call(module, statement)):
             return
         with contextlib.suppress(Exception):  # the script is to go on as it would without us
             if self._points is None:
