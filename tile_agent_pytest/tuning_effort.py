@@ -99,6 +99,19 @@ class TuningInLess:
                 tuner.cache.pop(tuning_key, None)
             del self._chosen[before:]
 
+    def first_choice(self, described: list[str]) -> int | None:
+        """Of cuTile's search, for a short look: the place of what was chosen for the run's first
+        text; None where that is not known, or not enough.
+
+        Args:
+            described: the search, as its choices are kept.
+        """
+        if self._effort not in (TuningEffort.SHORT, TuningEffort.NONE):
+            return None
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            return int(json.loads(file_of(self._first, described).read_text())["index"])
+        return None
+
     def around(self, check_disk_cache: Callable[..., bool]) -> Callable[..., bool]:
         """Triton's look for a choice on disk; where it has none, it may take less to choose."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def test_captured_tests_make_arrays_and_judge_those_that_come_back(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     repo = make_repo(tmp_path, {"scale.py": KERNEL, "script.py": SCRIPT, "tests/x.txt": ""})
     given = ("--kernel", "scale.py")
-    command = (sys.executable, "script.py")
+    command = (warm_interpreter(), "script.py")
     done = tile_agent(repo, "capture", *given, "--json", "--", *command, env=dict(os.environ))
     assert done.code == 0, done.err
     assert done.json["notes"] == []

@@ -116,7 +116,14 @@ def test_a_file_in_a_folder_of_its_own_name(
     repo = make_repo(tmp_path, files)
     given = ("--kernel", "scale/scale.py")
     done = tile_agent(
-        repo, "capture", *given, "--json", "--", sys.executable, "script.py", env=dict(os.environ)
+        repo,
+        "capture",
+        *given,
+        "--json",
+        "--",
+        warm_interpreter(),
+        "script.py",
+        env=dict(os.environ),
     )
     assert done.code == 0, done.err
     assert done.json["notes"] == []

@@ -18,6 +18,7 @@ from agent.harness.measuring.pairs import WorkerPairs
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.measurement import Failure
+from tests.support.warm_python import run_python
 from tests.support.workers import Project, start_server
 
 pytest.importorskip("cuda.tile")
@@ -112,3 +113,54 @@ def test_one_worker_tunes_and_the_others_are_handed_its_choice(
 def chosen_of(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(file.read_text())["chosen"]
     return {str(whose).capitalize(): configs for whose, configs in found.items()}
+
+
+LOOKS = """
+import sys
+from pathlib import Path
+
+import cuda.tile as ct
+import cuda.tile.tune as tune
+from tile_agent_pytest import tuned
+from tile_agent_pytest.tuning_effort import TuningEffort
+
+asked = []
+
+
+def search(search_space, *args, **kwargs):
+    space = list(search_space)
+    asked.append(space)
+    if space == [128] and "broken" in args:
+        raise ValueError("no valid config")
+    best = tune.Measurement(config=space[-1], mean_us=1.0, num_samples=5, error_margin_us=0.1)
+    return tune.TuningResult(best=best, successes=[best], failures=[])
+
+
+def tuning(folder, effort):
+    tune.exhaustive_search = search
+    held = tuned.hold(Path(sys.argv[1], folder), lambda: "test_perf", Path(sys.argv[1], "origin"))
+    held.in_less.begin(effort)
+    return held
+
+
+tuning("origin", TuningEffort.WHOLE)
+assert ct.tune.exhaustive_search([64, 128]).best.config == 128
+for effort in (TuningEffort.SHORT, TuningEffort.NONE, TuningEffort.ROUGH, TuningEffort.WHOLE):
+    held = tuning(f"candidate {effort.value}", effort)
+    assert ct.tune.exhaustive_search([64, 128]).best.config == 128
+    assert list(held.chosen.values()) == ["128"]
+whole = [64, 128]
+assert asked == [whole, [128], [128], whole, whole], asked
+tuning("candidate short", TuningEffort.WHOLE)  # what a look was content with is no choice
+ct.tune.exhaustive_search([64, 128])
+tuning("other space", TuningEffort.SHORT)
+ct.tune.exhaustive_search([64, 128, 256])
+tuning("broken", TuningEffort.SHORT)
+ct.tune.exhaustive_search([64, 128], "broken")
+assert asked[5:] == [whole, [64, 128, 256], [128], whole], asked
+"""
+
+
+def test_a_short_look_takes_what_the_search_chose_for_the_first_text(tmp_path: Path) -> None:
+    ended = run_python(LOOKS, str(tmp_path), kind="compiler")
+    assert ended.returncode == 0, ended.stderr
