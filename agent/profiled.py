@@ -10,7 +10,7 @@ import math
 import os
 import shlex
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -92,6 +92,8 @@ class CommandProfile:
     """What the user's own files are named from."""
     uncaptured: Mapping[str, str]
     """Of the user's own files those of whose calls no tests can be made, and why."""
+    stopped_after_s: float | None = None
+    """When the command was ended, as it was asked for."""
 
     @property
     def files(self) -> Mapping[str, float]:
@@ -103,12 +105,19 @@ class CommandProfile:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
+def profile_command(
+    command: Sequence[str],
+    folder: Path,
+    stop_after_s: float | None = None,
+    when_interrupted: Callable[[], None] | None = None,
+) -> CommandProfile:
     """Run a command, and rank the kernels that it launches.
 
     Args:
         command: a program and its arguments; without a GPU Triton interprets in it.
         folder: in whose repository the user's own files are.
+        stop_after_s: when to end the command, and be content with what it launched until then.
+        when_interrupted: has the first interruption do so, too; tells the user.
 
     Raises:
         UsageError: there is no such program, or its Triton is too old.
@@ -120,11 +129,26 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     interpreting = BACKENDS["triton"].worker_environment(machine.probe())
     root = _root_of(folder)
     variables = interpreting if gpu is None else {}
-    end = run_recorded(command, LAUNCHES, {}, variables, also_on_path=(root, root / "src"))
+    end = run_recorded(
+        command,
+        LAUNCHES,
+        {},
+        variables,
+        stop_after_s,
+        also_on_path=(root, root / "src"),
+        when_interrupted=when_interrupted,
+    )
     shown = redact(shlex.join(command), os.environ)
     told = [messages[-1] for messages in end.records if messages]
     launched = any(message["launches"] for message in told)
     failed = f"the command failed ({how_it_ended(end.code)})" if end.code else ""
+    if end.stopped_s is not None:
+        how = "interrupted" if end.interrupted else "ended"
+        failed = f"the command was {how} after {end.stopped_s:.0f} s"
+        if not launched:
+            raise NothingCaptured(
+                f"{failed}, with no kernel launched, or no time to tell of it: give it longer"
+            )
     if failed and not launched:
         without = "" if gpu else WITHOUT_GPU
         raise CommandFailed(f"{failed}{without}: mend it: {shown}{other_python(command)}")
@@ -136,7 +160,7 @@ def profile_command(command: Sequence[str], folder: Path) -> CommandProfile:
     found = profile_of(told, shown, root, peaks_of(gpu.name) if gpu else None)
     if failed:  # as a test does that is off for want of a GPU
         notes = (*found.notes, f"{failed}: what it launched until then is ranked")
-        return replace(found, notes=notes)
+        return replace(found, notes=notes, stopped_after_s=stop_after_s if end.stopped_s else None)
     return found
 
 

@@ -42,6 +42,13 @@ def profile(
             "command gets all.",
         ),
     ] = None,
+    stop_after_s: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            help="End the command after so many seconds, and rank what it launched until then.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run a command, and rank the kernels of its files by their share of the time on the GPU.
@@ -58,11 +65,15 @@ def profile(
 
     passed = handed_on(pass_env)
     try:
-        found = profile_command(command, Path.cwd())
+        found = profile_command(command, Path.cwd(), stop_after_s, _interrupted)
     except (CommandFailed, NothingCaptured) as problem:
         code = COMMAND_FAILED if isinstance(problem, CommandFailed) else NO_LAUNCH
         raise typer.Exit(output.failed(str(problem), code)) from None
     output.result(_as_json(found, passed), _as_text(found, passed))
+
+
+def _interrupted() -> None:
+    output.progress("interrupted: what was launched until now is ranked; once more ends it")
 
 
 def run_lines(found: CommandProfile, pass_env: Sequence[str] = ()) -> list[str]:
@@ -73,8 +84,10 @@ def run_lines(found: CommandProfile, pass_env: Sequence[str] = ()) -> list[str]:
     files = [
         os.path.relpath(found.root / file) for file in found.files if file not in found.uncaptured
     ]
+    stopped_s = found.stopped_after_s
+    stopping = f" --capture-stop-after-s {stopped_s:g}" if stopped_s else ""
     return [
-        f"tile-agent run --kernel {shlex.quote(file)}{passing(pass_env)} --capture "
+        f"tile-agent run --kernel {shlex.quote(file)}{passing(pass_env)}{stopping} --capture "
         f"{shlex.quote(found.command)}"
         for file in files
     ]

@@ -232,3 +232,15 @@ def test_what_cannot_be_captured_is_said_in_place_of_its_run(repo: Path) -> None
     done = profile(repo, sys.executable, "itself.py", options=())
     assert "tile-agent run" not in done.out
     assert "note: itself.py is itself what Python runs, and launches in no function" in done.out
+
+
+def test_a_command_that_goes_on_for_long_is_ended_and_what_it_launched_is_ranked(
+    repo: Path,
+) -> None:
+    endless = "import time\nimport torch\nfrom kernels.many import add\n\nadd(torch.ones(64))\n"
+    (repo / "endless.py").write_text(f"{endless}time.sleep(600)\n")
+    done = profile(repo, sys.executable, "endless.py", options=("--json", "--stop-after-s", "12"))
+    assert [kernel["launches"] for kernel in done.json["kernels"]] == [1]
+    assert "the command was ended after 12 s" in done.json["notes"][0]
+    (line,) = done.json["run"]
+    assert " --capture-stop-after-s 12 --capture " in line
