@@ -29,8 +29,13 @@ class ProcessorSlots:
 
     @contextlib.contextmanager
     def one(self) -> Iterator[None]:
-        """Wait for a slot, and have it while the block lasts; in forks only."""
-        place = self._taken()
+        """Wait for a slot, and have it while the block lasts; in forks only. Where the system locks
+        nothing, nobody waits."""
+        try:
+            place = self._taken()
+        except OSError:
+            yield
+            return
         try:
             yield
         finally:
@@ -40,7 +45,7 @@ class ProcessorSlots:
         while True:
             for number in range(self._count):
                 place = (os.getpid() + number) % self._count
-                with contextlib.suppress(BlockingIOError, PermissionError):
+                with contextlib.suppress(BlockingIOError):
                     fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
                     return place
             time.sleep(_LOOK_S)

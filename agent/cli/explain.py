@@ -267,6 +267,6 @@ def _notes(evidence: Evidence) -> list[str]:
         notes.append(f"no launch is shown of {', '.join(unseen)}")
     if evidence.failures:
         rest = len(evidence.failures) - 1
-        more = f" (and {rest} more)" if rest else ""
+        more = f" (and so did {rest} more)" if rest else ""
         notes.append(f"a test ended early, launches may be missing: {evidence.failures[0]}{more}")
     return notes

@@ -145,6 +145,9 @@ def recording_launches(
     begin = time.monotonic()
 
     def tell() -> None:
+        if not tests:
+            output.progress(f"still compiling, {time.monotonic() - begin:.0f} s")
+            return
         output.progress(
             f"still running {in_brief(tests, MOST_NAMED)} to see what is launched, "
             f"{time.monotonic() - begin:.0f} s; after half of {timeout_s:g} s what was seen counts"
