@@ -148,7 +148,22 @@ COPY = "    ct.store(y, (row, 0), ct.load(x, (row, 0), (1, TILE)))\n"
         (
             "    for j in range(row, 9, ct.num_blocks(0)):\n        pass\n" + COPY,
             "(m,)",
-            "strides by the grid already",
+            "k is persistent already: its loop at line 12",
+        ),
+        (
+            "    n = ct.num_blocks(0)\n    for j in range(row, 9, n):\n        pass\n" + COPY,
+            "(m,)",
+            "k is persistent already: its loop at line 13",
+        ),
+        (
+            "    n = ct.num_blocks(0)\n    while row < 9:\n        row += 2 * n\n" + COPY,
+            "(m,)",
+            "k is persistent already: its loop at line 13",
+        ),
+        (
+            "    for j in range(row, 9, 4):\n        pass\n" + COPY,
+            "(m,)",
+            "k is persistent already: its loop at line 12",
         ),
         (COPY, "make_grid(m)", "is no tuple: `make_grid(m)`"),
         (COPY, "(m,) + (1,)", "is no tuple"),
@@ -157,6 +172,16 @@ COPY = "    ct.store(y, (row, 0), ct.load(x, (row, 0), (1, TILE)))\n"
 def test_kernels_that_keep_their_blocks(body: str, grid: str, reason: str) -> None:
     text = file(ONE.format(body=body), ROWS, grid=grid)
     assert reason in refusal("persistent-blocks", text)
+
+
+@pytest.mark.parametrize(
+    "loop", ["range(ct.num_blocks(0))", "range(row, 9)", "range(row, 9, TILE)"]
+)
+def test_loops_over_something_else_than_blocks_are_not_taken_for_persistent(loop: str) -> None:
+    text = file(ONE.format(body=f"    for j in {loop}:\n        pass\n{COPY}"), ROWS, grid="(m,)")
+    text = text.replace("def k(x, y)", "def k(x, y, TILE: ct.Constant[int])")
+    text = text.replace("(x, y))", "(x, y, 64))")
+    assert playbook.get("persistent-blocks").variants(subject(text))
 
 
 def test_a_kernel_that_is_handed_on_keeps_its_blocks() -> None:

@@ -9,10 +9,11 @@ import libcst as cst
 
 from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.reaching_definitions import traced
+from agent.analysis.common.provenance import tile_names
+from agent.analysis.common.reaching_definitions import traced, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.cutile.dialect import CT, CUTILE, grid_axis
-from agent.syntax import Source
+from agent.syntax import Source, descendants, positional
 
 BID, NUM_BLOCKS = f"{CT}bid", f"{CT}num_blocks"
 
@@ -51,6 +52,41 @@ def block_indices(
 def block_counts(source: Source, kernel: Kernel) -> tuple[BlockIndex, ...]:
     """Where a kernel asks for an extent of its grid."""
     return _along(source, kernel, NUM_BLOCKS)
+
+
+def over_blocks(source: Source, kernel: Kernel) -> cst.For | cst.While | None:
+    """A loop in which a block does what others would, were there more of them; None: no such.
+
+    Its steps are `ct.num_blocks`, under a name or not; or it counts from the number of the block,
+    along the only axis that the kernel asks for, by something else than one or a tile's length.
+    """
+    body = kernel.function.node.body
+    asked = CUTILE.find(source, body, (BID,))
+    one_axis = len({grid_axis(call) for call in asked}) == 1
+    tiles = tile_names(CUTILE, source, kernel)
+    for loop in descendants(body, cst.For):
+        given = positional(loop.iter) if isinstance(loop.iter, cst.Call) else []
+        if len(given) != 3:
+            continue
+        begin, step = (value_of(source, given[place]) for place in (0, 2))
+        by_one = source.code(step) == "1" or source.code(step) in tiles
+        counts = isinstance(begin, cst.Call) and source.name(begin.func) == BID
+        if _is_count(source, step) or (counts and one_axis and not by_one):
+            return loop
+    for waiting in descendants(body, cst.While):
+        if any(_is_count(source, s.value) for s in descendants(waiting.body, cst.AugAssign)):
+            return waiting
+    return None
+
+
+def _is_count(source: Source, expression: cst.BaseExpression) -> bool:
+    """Whether an expression is an extent of the grid, or a product with one."""
+    match value_of(source, expression):
+        case cst.Call() as call:
+            return source.name(call.func) == NUM_BLOCKS
+        case cst.BinaryOperation(operator=cst.Multiply()) as product:
+            return any(_is_count(source, side) for side in (product.left, product.right))
+    return False
 
 
 def _along(source: Source, kernel: Kernel, function: str) -> tuple[BlockIndex, ...]:

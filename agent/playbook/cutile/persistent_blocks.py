@@ -27,12 +27,12 @@ from agent.analysis.common.module_names import reached_as
 from agent.analysis.common.reaching_definitions import binds
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.blocks import (
-    NUM_BLOCKS,
     BlockIndex,
     block_counts,
     block_indices,
     grid_of,
     launches,
+    over_blocks,
 )
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.index_ranges import holds_at
@@ -245,12 +245,10 @@ def _asked(source: Source, kernel: Kernel) -> tuple[tuple[BlockIndex, ...], tupl
 
     One that strides over its tiles by the number of blocks is persistent already.
     """
-    for loop in descendants(kernel.function.node.body, cst.For):
-        for call in CUTILE.find(source, loop.iter, (NUM_BLOCKS,)):
-            raise NotApplicable(
-                f"line {source.line(call)} of {kernel.name} strides by the grid already: "
-                f"`{source.code(call)}`"
-            )
+    if (loop := over_blocks(source, kernel)) is not None:
+        raise NotApplicable(
+            f"{kernel.name} is persistent already: its loop at line {source.line(loop)}"
+        )
     return block_indices(source, kernel, may_count=True), block_counts(source, kernel)
 
 
