@@ -270,3 +270,32 @@ def scale(x):
     rows = text.replace("first, n_rows, N_PROGRAMS", "first, first + 1, 1")
     rows = rows.replace(loop, "range(first, first + 1)")
     assert ENTRY.variants(Subject(Source(rows), KernelClass.MEMORY, Hardware((9, 0))))
+
+
+def test_a_loop_over_tiles_right_of_the_diagonal_is_none_over_programs(tmp_path: Path) -> None:
+    from tests.support.triton_numbers import disagreement
+
+    old = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def upper_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    for start in range(row, n, BLOCK):
+        cols = start + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + row * n + cols, mask=cols < n)
+        tl.store(y_ptr + row * n + cols, x, mask=cols < n)
+
+
+def upper(x):
+    y = torch.zeros_like(x)
+    n = x.shape[0]
+    upper_kernel[(n,)](x, y, n, BLOCK=16)
+    return y
+"""
+    new = ENTRY.apply(subject(old), {"programs_per_sm": 1})
+    assert "in tl.range(tl.program_id(0), n, tl.num_programs(0)" in new
+    assert disagreement("upper", [[[50, 50]]], old, [new], False, tmp_path) == ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.provenance import tile_names
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import RANGES
@@ -61,9 +62,11 @@ def over_programs(source: Source, kernel: Kernel) -> cst.For | None:
     """A loop in which a program does what others would, were there more of them; None: no such.
 
     It counts in steps of `tl.num_programs`, or from the number of the program, along the only axis
-    that the kernel asks for, by something else than one: how many programs there are.
+    that the kernel asks for, by something else than one: how many programs there are. By what a
+    tile is as long as, it goes over tiles: `range(row, n, BLOCK)`, right of a diagonal.
     """
     body = kernel.function.node.body
+    tiles = tile_names(TRITON, source, kernel)
     numbers = list(TRITON.find(source, body, (PROGRAM_ID,)))
     one_axis = len({source.code(call.args[0].value) for call in numbers if call.args}) == 1
     for loop in descendants(body, cst.For):
@@ -72,7 +75,8 @@ def over_programs(source: Source, kernel: Kernel) -> cst.For | None:
         if not (isinstance(loop.iter, cst.Call) and source.name(loop.iter.func) in RANGES):
             continue
         given = positional(loop.iter)
-        if one_axis and len(given) == 3 and source.code(value_of(source, given[2])) != "1":
+        step = source.code(value_of(source, given[2])) if len(given) == 3 else "1"
+        if one_axis and step != "1" and step not in tiles:
             begin = value_of(source, given[0])
             if isinstance(begin, cst.Call) and source.name(begin.func) == PROGRAM_ID:
                 return loop
