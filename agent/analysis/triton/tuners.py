@@ -200,16 +200,23 @@ def check_restored(
     listed = keyword(tuner, "restore_value")
     told = listed.elements if isinstance(listed, cst.List | cst.Tuple) else ()
     restored = {source.code(element.value)[1:-1] for element in told}
-    for name in rewritten(source, kernel, possibly=possibly):
+    for name in rewritten(source, kernel):
         if name not in restored:
             raise NotApplicable(f"{kernel.name} reads and writes {name}, which no tuner restores")
+    for name in rewritten(source, kernel, possibly=True) if possibly else ():
+        if name not in restored:
+            raise NotApplicable(
+                f"{kernel.name} writes {name}, which may be a tensor that it reads, and no tuner "
+                "restores it"
+            )
 
 
 def check_may_try(source: Source, kernel: Kernel) -> None:
     """Raise `NotApplicable` where more configs make a tuner try any, which leaves other results.
 
-    A tuner of one config runs none twice. One of several does already: where it restores nothing,
-    its author knows the tensors to be apart, or has a hook reset them.
+    A tuner of one config runs none twice. One of several does already, at each launch that tunes,
+    and does no more than that with others: where it restores nothing, its author knows the tensors
+    to be apart or a second run to change nothing, or has a hook reset them.
     """
     for tuner in _tuners(source, kernel):
         if _count(source, tuner) == 1:

@@ -2,7 +2,8 @@
 
 When: a Triton kernel under `@triton.autotune` or a tuner of a library's own that is given configs
     as that is, however they are made: a list, a comprehension, a function of the package. Not the
-    one config of a kernel that may work in place without `restore_value`: it was never tried.
+    one config of a kernel that may work in place without `restore_value`: it was never tried,
+    where a tuner of several runs the kernel again and again as it is.
 Do: `configs=MADE` -> each of them as it is and with one more number of warps, or of stages for a
     kernel with `tl.dot`; sweep that number. Nothing need be known of the constants.
 Risk: none to results. Tuning takes up to twice as long, once for each key.
