@@ -28,6 +28,8 @@ SCANS = frozenset(f"{TL}{name}" for name in ("associative_scan", "cumprod", "cum
 """Run along an axis, and leave it."""
 METHODS = frozenset({"cast", "to"})
 """Methods of tiles that leave their dimensions."""
+NUMBERS = frozenset({"builtins.float", "builtins.int"})
+"""What `-float("inf")` calls: it makes no tile."""
 
 
 Begins = Callable[[cst.CSTNode], bool]
@@ -105,7 +107,8 @@ def _plain(dialect: Dialect, source: Source, body: cst.BaseSuite) -> bool:
         if called in TURNING:
             return False
         method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-        if not called.startswith(TL) and called not in dialect.ranges and method not in METHODS:
+        known = called in dialect.ranges or source.name(call.func) in NUMBERS or method in METHODS
+        if not called.startswith(TL) and not known:
             return False
     return not any(attribute.attr.value == "T" for attribute in descendants(body, cst.Attribute))
 

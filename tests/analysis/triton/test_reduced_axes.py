@@ -43,6 +43,7 @@ def refused(constant: str, body: str) -> str | None:
         "tl.store(y_ptr + at, x - tl.max(x, axis=1, keep_dims=True))",
         "top = tl.max(x, axis=1)\ntl.store(y_ptr + at, x.to(tl.float32) - top[:, None])",
         "tl.store(y_ptr + rows, tl.sum(x, 1))",
+        "tl.store(y_ptr + rows, tl.max(tl.where(x > 0, x, -float('inf')), 1))",
     ],
 )
 def test_rows_are_independent_of_what_is_reduced_in_each(body: str) -> None:
