@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.analysis.common.each_kernel import of_each
+from agent.analysis.common.each_kernel import of_constants, of_each
 from agent.analysis.common.subject import NotApplicable
 
 
@@ -34,3 +34,12 @@ def test_many_reasons_are_cut() -> None:
 
 def test_where_there_is_nothing_to_ask() -> None:
     assert refusal() == refusal(0) == "nothing is asked"
+
+
+def test_constants_that_share_a_reason_are_counted() -> None:
+    assert of_constants("k", {"A": "no"}) == ["A of k: no"]
+    assert of_constants("k", {"A": "no", "B": "odd", "C": "no"}) == [
+        "A and C of k: no",
+        "B of k: odd",
+    ]
+    assert of_constants("k", dict.fromkeys("ABCD", "no")) == ["A, B and 2 more of k: no"]

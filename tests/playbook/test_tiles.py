@@ -317,6 +317,23 @@ def test_autotuned_kernels_are_left_alone() -> None:
     assert "copy is autotuned" in refusal(text, "warps-and-stages")
 
 
+def test_a_tuner_of_one_of_several_kernels_is_named_once() -> None:
+    tuned = COPY.replace(
+        "@triton.jit", "@triton.autotune([triton.Config({'BLOCK': 64})], ['n'])\n@triton.jit"
+    )
+    tuned = tuned.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr, SIZE: tl.constexpr")
+    tuned = tuned.replace(
+        "    tl.store", "    x += tl.sum(tl.zeros((SIZE,), tl.float32))\n    tl.store"
+    )
+    plain = "\n\n@triton.jit\ndef one(x_ptr):\n    tl.store(x_ptr, tl.program_id(0))\n\n\n"
+    text = f"{tuned}{plain}def run(x, y, n):\n    copy[(1,)](x, y, n)\n    one[(1,)](x)\n"
+    for entry in ("block-size", "blocks-and-warps"):
+        assert refusal(text, entry) == "BLOCK and SIZE of copy: chosen by its tuner"
+    assert refusal(text, "add-autotune") == (
+        "copy is autotuned already; one has no block size of its own to tune"
+    )
+
+
 CUTILE = """
 import cuda.tile as ct
 

@@ -16,6 +16,7 @@ import libcst as cst
 from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.constant_flow import Flow
 from agent.analysis.common.dialect import Dialect, Kernel, Launch
+from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.grid_coverage import loop_covers
 from agent.analysis.common.growth import may_grow
 from agent.analysis.common.intensity import in_loop
@@ -45,19 +46,20 @@ def computed_tiles(dialect: Dialect, source: Source, kernel: Kernel) -> Iterator
     Raises:
         NotApplicable: there is none; the message says why, size by size.
     """
-    reasons = []
+    refused: dict[str, str] = {}
     seen: set[str] = set()
     for constant in tile_names(dialect, source, kernel):
         try:
             found = computed_tile(dialect, source, kernel, constant)
         except NotApplicable as refusal:
-            reasons.append(f"{constant} of {kernel.name}: {refusal}")
+            refused[constant] = str(refusal)
             continue
         if found.name not in seen:
             seen.add(found.name)
             yield found
     if not seen:
-        raise NotApplicable("; ".join(reasons) or f"{kernel.name} has no named tile size")
+        reasons = of_constants(kernel.name, refused)
+        raise all_refuse(reasons, f"{kernel.name} has no named tile size")
 
 
 def computed_tile(

@@ -156,6 +156,10 @@ class Dialect(ABC):
         """A product of matrices that puts together elements of one tile of these sizes."""
         return None
 
+    def autotuned(self, source: Source, function: Function) -> bool:  # noqa: ARG002
+        """Whether a tuner above a kernel chooses constants that its launches do not give."""
+        return False
+
     @abstractmethod
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """What a call launches, if it launches a kernel of this file."""

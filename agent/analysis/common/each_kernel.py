@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from agent.analysis.common.subject import NotApplicable
@@ -45,3 +45,19 @@ def all_refuse(reasons: Sequence[str], otherwise: str) -> NotApplicable:
     if len(different) > MOST_REASONS:
         told.append(f"and {len(different) - MOST_REASONS} more reasons")
     return NotApplicable("; ".join(told) or otherwise)
+
+
+def of_constants(kernel: str, refused: Mapping[str, str]) -> list[str]:
+    """Why constants of a kernel stay, each different reason once: two by name, the rest counted.
+
+    Args:
+        kernel: its name.
+        refused: constant -> the reason.
+    """
+    told = []
+    for reason in dict.fromkeys(refused.values()):
+        first, *others = (name for name, given in refused.items() if given == reason)
+        more = [*others[:1], *([f"{len(others) - 1} more"] if len(others) > 1 else [])]
+        listed = ", ".join([first, *more[:-1]]) + (f" and {more[-1]}" if more else "")
+        told.append(f"{listed} of {kernel}: {reason}")
+    return told

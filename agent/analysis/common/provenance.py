@@ -90,7 +90,7 @@ def tile_of(
         defaults: whether an integer counts that is a default of the launching function. Where a
             caller gives another, the kernel has to take that as before.
     """
-    literals = _literals(source, kernel, constant, defaults)
+    literals = _literals(dialect, source, kernel, constant, defaults)
     flow = Flow(dialect, source, kernel, constant)
     if (refusal := _refusal(flow, literals)) is not None:
         raise NotApplicable(refusal)
@@ -118,7 +118,9 @@ def _refusal(flow: Flow, literals: tuple[Literal, ...]) -> str | None:
     return UNCOVERED
 
 
-def _literals(source: Source, kernel: Kernel, constant: str, defaults: bool) -> tuple[Literal, ...]:
+def _literals(
+    dialect: Dialect, source: Source, kernel: Kernel, constant: str, defaults: bool
+) -> tuple[Literal, ...]:
     """The integers that set a constant: one for each launch, or one of the module."""
     if not kernel.launches:
         raise not_launched(source, kernel)
@@ -132,6 +134,8 @@ def _literals(source: Source, kernel: Kernel, constant: str, defaults: bool) -> 
         expression = launch.arguments.get(constant) or _default(kernel, constant)
         if not launch.complete:
             raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
+        if expression is None and dialect.autotuned(source, kernel.function):
+            raise NotApplicable("chosen by its tuner")
         if expression is None or constant in launch.hidden:
             raise NotApplicable(f"the launch at line {line} does not show what it is given")
         try:

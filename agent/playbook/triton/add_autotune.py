@@ -24,7 +24,7 @@ from typing import ClassVar
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
-from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
@@ -161,12 +161,15 @@ def _tiles(source: Source, reasons: list[str]) -> dict[str, tuple[TileConstant, 
     found: dict[str, tuple[TileConstant, ...]] = {}
     for kernel in TRITON.chosen(source):
         tiles = []
-        for constant in tile_names(TRITON, source, kernel):
+        refused: dict[str, str] = {}
+        tuned = TRITON.autotuned(source, kernel.function)
+        for constant in () if tuned else tile_names(TRITON, source, kernel):
             if constant in kernel.constants:
                 try:
                     tiles.append(tile_of(TRITON, source, kernel, constant))
                 except NotApplicable as refusal:
-                    reasons.append(f"{constant} of {kernel.name}: {refusal}")
+                    refused[constant] = str(refusal)
+        reasons += of_constants(kernel.name, refused)
         found[kernel.name] = tuple(tiles)
     return found
 

@@ -14,6 +14,7 @@ from math import prod
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect
+from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params
 from agent.syntax import Source
@@ -51,7 +52,7 @@ class ChangeableTiles:
         """Find them. Raises `NotApplicable`, with the reasons, when there is none."""
         kernels, reasons = _found(dialect, source)
         if not kernels:
-            raise NotApplicable("; ".join(reasons) or "no launched kernel has a named tile size")
+            raise all_refuse(reasons, "no launched kernel has a named tile size")
         return cls(dialect, source, kernels)
 
     def variants(self) -> Sequence[Params]:
@@ -133,11 +134,13 @@ def _found(
     reasons: list[str] = []
     for kernel in dialect.launched(source):
         tiles = []
+        refused: dict[str, str] = {}
         for constant in tile_names(dialect, source, kernel):
             try:
                 tiles.append(tile_of(dialect, source, kernel, constant, defaults=True))
             except NotApplicable as refusal:
-                reasons.append(f"{constant} of {kernel.name}: {refusal}")
+                refused[constant] = str(refusal)
+        reasons += of_constants(kernel.name, refused)
         if tiles and not _shared(tiles, kernels.values()):
             kernels[kernel.name] = tuple(tiles)
     chosen = (kernel.name for kernel in dialect.chosen(source))
