@@ -1019,6 +1019,8 @@ def test_rows_whose_block_is_more_than_a_tile_size(computed: str, reason: str) -
     ("loop", "reason"),
     [
         ("range(n)", "are no constants"),
+        ("range(0, tl.cdiv(BLOCK, TERMS))", "are computed: `tl.cdiv(BLOCK, TERMS)`"),
+        ("range(BLOCK // TERMS)", "has 256 rounds, over 16"),
         ("range(0, 64)", "has 64 rounds, over 16"),
         ("tl.range(4, num_stages=2)", "options of its own"),
         ("tl.static_range(4)", "no plain range"),
@@ -1027,6 +1029,24 @@ def test_rows_whose_block_is_more_than_a_tile_size(computed: str, reason: str) -
 def test_loops_that_stay_loops(loop: str, reason: str) -> None:
     text = playbook.get("static-ranges").before.replace("range(TERMS)", loop)
     assert reason in refusal("static-ranges", text)
+
+
+def test_a_loop_whose_bound_is_computed_of_constants_is_written_out() -> None:
+    text = playbook.get("static-ranges").before.replace(
+        "range(TERMS)", "range(TERMS // 2, 2 * TERMS)"
+    )
+    assert "in tl.static_range(TERMS // 2, 2 * TERMS)" in apply("static-ranges", text)
+
+
+def test_a_loop_of_a_helper_is_said_to_be_one() -> None:
+    text = playbook.get("static-ranges").before
+    loop = "    for _ in range(TERMS):\n        total = total * x + 1.0\n"
+    helper = f"@triton.jit\ndef powers_of(x, total, TERMS: tl.constexpr):\n{loop}    return total\n"
+    text = text.replace(loop, "    total = powers_of(x, total, TERMS)\n")
+    text = text.replace("@triton.jit\n", f"{helper}\n\n@triton.jit\n", 1)
+    assert refusal("static-ranges", text) == (
+        "powers_kernel has no loop of its own; that of powers_of, which it calls, at line 8 stays"
+    )
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,8 @@ def all_refuse(reasons: Sequence[str], otherwise: str) -> NotApplicable:
     different = list(dict.fromkeys(reasons))
     told = different[:MOST_REASONS]
     if len(different) > MOST_REASONS:
-        told.append(f"and {len(different) - MOST_REASONS} more reasons")
+        more = len(different) - MOST_REASONS
+        told.append(f"and {more} more reason{'s' * (more > 1)}")
     return NotApplicable("; ".join(told) or otherwise)
 
 

@@ -40,7 +40,7 @@ def block_indices(
             continue
         for call in CUTILE.find(source, function.node.body, wanted):
             raise NotApplicable(
-                f"line {source.line(call)} of {kernel.name} deals with the grid itself: "
+                f"line {source.line(call)} of {function.name} deals with the grid itself: "
                 f"`{source.code(call)}`"
             )
     found = _along(source, kernel, BID)

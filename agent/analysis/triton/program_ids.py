@@ -48,7 +48,7 @@ def program_indices(
         for call in descendants(function.node.body, cst.Call):
             if _asks_elsewhere(source, call):
                 raise NotApplicable(
-                    f"line {source.line(call)} of {kernel.name} asks through "
+                    f"line {source.line(call)} of {function.name} asks through "
                     f"`{source.code(call.func)}`, which is not followed"
                 )
         asked: tuple[str, ...] = (NUM_PROGRAMS, PROGRAM_ID)
@@ -56,7 +56,7 @@ def program_indices(
             asked = () if counts else (NUM_PROGRAMS,)
         for call in TRITON.find(source, function.node.body, asked):
             raise NotApplicable(
-                f"line {source.line(call)} of {kernel.name} deals with the grid itself: "
+                f"line {source.line(call)} of {function.name} deals with the grid itself: "
                 f"`{source.code(call)}`"
             )
     found = []

@@ -11,6 +11,8 @@ Source: FlagGems and Triton's own kernels use it throughout; Helion searches it 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from operator import add, floordiv, mul, sub
 from typing import ClassVar
 
 import libcst as cst
@@ -19,6 +21,8 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import of_each
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.triton.counting_loops import read
+from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.unrolled import changed_division
 from agent.playbook.base import OfEachKernel
@@ -28,6 +32,13 @@ from agent.syntax import Source, Untraceable, descendants, positional
 
 RANGES = ("builtins.range", "triton.language.range")
 MOST_ROUNDS = 16
+COMBINED: Mapping[type[cst.BaseBinaryOp], Callable[..., int]] = {
+    cst.Add: add,
+    cst.FloorDivide: floordiv,
+    cst.Multiply: mul,
+    cst.Subtract: sub,
+}
+"""What a bound may do with constants: the result is one."""
 
 
 class StaticRanges(OfEachKernel):
@@ -73,9 +84,18 @@ def powers(x):
         ranges = of_each(
             descendants(kernel.function.node.body, cst.For),
             lambda loop: _range(source, kernel, loop),
-            f"{kernel.name} has no loop",
+            _without_loop(source, kernel),
         )
         return {called.func: _static(language(source, kernel)) for called in ranges}
+
+
+def _without_loop(source: Source, kernel: Kernel) -> str:
+    """Why a kernel without a loop of its own stays: it has none, or helpers do."""
+    for helper in TRITON.reached(source, kernel)[1:]:
+        for loop in descendants(helper.node.body, cst.For):
+            where = f"{helper.name}, which it calls, at line {source.line(loop)}"
+            return f"{kernel.name} has no loop of its own; that of {where} stays"
+    return f"{kernel.name} has no loop"
 
 
 def _static(tl: str) -> Edit:
@@ -99,8 +119,13 @@ def _range(source: Source, kernel: Kernel, loop: cst.For) -> cst.Call:
     for launch in launches_in_sight(source, kernel):
         view = HostView(source, launch)
         values = [_value(view, kernel, bound) for bound in positional(call)]
-        if None in values:
-            raise NotApplicable(f"the rounds of the loop at line {line} are no constants")
+        for bound, value in zip(positional(call), values, strict=True):
+            own = {*kernel.constants, language(source, kernel)}
+            if value is None and {name.value for name in read(bound)} <= own:
+                code = source.code(bound)
+                raise NotApplicable(f"the rounds of the loop at line {line} are computed: `{code}`")
+            if value is None:
+                raise NotApplicable(f"the rounds of the loop at line {line} are no constants")
         counts.append(range(*(v for v in values if v is not None)))
         rounds = len(counts[-1])
         if rounds > MOST_ROUNDS:
@@ -121,6 +146,12 @@ def _value(view: HostView, kernel: Kernel, bound: cst.BaseExpression) -> int | N
         if isinstance(bound, cst.Name) and bound.value in kernel.constants:
             given = view.given(bound.value)
             return view.source.trace(given).value if given is not None else None
+        if isinstance(bound, cst.BinaryOperation):
+            sides = [_value(view, kernel, side) for side in (bound.left, bound.right)]
+            combined = COMBINED.get(type(bound.operator))
+            if combined is None or None in sides or min(s for s in sides if s is not None) < 1:
+                return None
+            return combined(*sides)
         return view.source.trace(bound).value if isinstance(bound, cst.Integer) else None
     except Untraceable:
         return None

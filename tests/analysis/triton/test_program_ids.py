@@ -45,8 +45,8 @@ def test_each_question_is_found() -> None:
         ("ext.program_id(0)", "1", "asks through `ext.program_id`, which is not followed"),
         ("program_id(0)", "1", "asks through `program_id`, which is not followed"),
         ("ext.num_programs(0)", "1", "asks through `ext.num_programs`, which is not followed"),
-        ("place(0)", "program_id(axis)", "line 9 of kernel asks through `program_id`"),
-        ("place(0)", "tl.program_id(axis)", "line 9 of kernel deals with the grid itself"),
+        ("place(0)", "program_id(axis)", "line 9 of place asks through `program_id`"),
+        ("place(0)", "tl.program_id(axis)", "line 9 of place deals with the grid itself"),
         ("tl.program_id(n)", "1", "on a computed axis"),
     ],
 )
