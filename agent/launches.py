@@ -192,15 +192,24 @@ def _cost(kernel: str, tunings: Sequence[ObservedTuning]) -> str:
     )
 
 
-def configs_shown(launches: Iterable[ObservedLaunch]) -> dict[str, int]:
+def configs_shown(
+    launches: Iterable[ObservedLaunch], chosen: Mapping[str, Collection[str]] | None = None
+) -> dict[str, int]:
     """Kernel -> how many of its configs it was launched with.
 
     A tuner launches a kernel several times on the same tensors; a call without one does so once.
+
+    Args:
+        launches: what tests were seen to launch.
+        chosen: kernel -> the constants that its tuner sets, where that is known: two calls on the
+            same tensors differ in others.
     """
     found: dict[tuple[str, str, str], set[str]] = {}
     for each in launches:
         key = (each.kernel, each.test, repr(each.tensors))
-        found.setdefault(key, set()).add(repr((each.integers, each.options)))
+        own = (chosen or {}).get(each.kernel, each.integers)
+        integers = {name: value for name, value in each.integers.items() if name in own}
+        found.setdefault(key, set()).add(repr((integers, each.options)))
     counts: dict[str, int] = {}
     for (kernel, *_), configs in found.items():
         counts[kernel] = max(counts.get(kernel, 0), len(configs))

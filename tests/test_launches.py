@@ -114,3 +114,10 @@ def test_a_tuner_shows_as_many_configs_as_it_launches_on_the_same_tensors() -> N
     assert configs_shown([first, second, first, elsewhere]) == {LAUNCH.kernel: 2}
     assert configs_shown([first, elsewhere]) == {LAUNCH.kernel: 1}
     assert configs_shown([]) == {}
+
+
+def test_two_calls_on_the_same_tensors_are_no_two_configs() -> None:
+    calls = [replace(LAUNCH, integers={"BLOCK": 64, "transposed": flag}) for flag in (0, 1)]
+    assert configs_shown(calls, {LAUNCH.kernel: {"BLOCK"}}) == {LAUNCH.kernel: 1}
+    calls.append(replace(LAUNCH, integers={"BLOCK": 128, "transposed": 1}))
+    assert configs_shown(calls, {LAUNCH.kernel: {"BLOCK"}}) == {LAUNCH.kernel: 2}

@@ -58,7 +58,7 @@ def explain(
     read from disk, its tests from the last commit; they run in a worktree.
     """
     output.use_json(as_json)
-    from agent.analysis.triton.tuners import shown_of_tuned
+    from agent.analysis.triton.tuners import left_to_tuners, shown_of_tuned
     from agent.analysis.triton.wrapped import decorated
     from agent.evidence import text
     from agent.harness.diagnostician import multiplying
@@ -71,9 +71,11 @@ def explain(
         if against is not None:
             _, base = compiled(stack, found, tests or [], timeout_s, against)
     seen = by_newest_run(kernel)
+    source = decorated(found.source)
+    shown = configs_shown(evidence.observed, left_to_tuners(source))
     lines = [
         *_notes(evidence),
-        *shown_of_tuned(decorated(found.source), configs_shown(evidence.observed)),
+        *shown_of_tuned(source, shown),
         *text.lines(evidence.results, multiplying(found.source)),
         *seen.tuning(),
     ]

@@ -12,7 +12,7 @@ import pytest
 from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Subject
-from agent.analysis.triton.tuners import shown_of_tuned
+from agent.analysis.triton.tuners import left_to_tuners, shown_of_tuned
 from agent.syntax import Source
 
 KERNEL = """\
@@ -186,7 +186,27 @@ def test_what_is_shown_is_one_of_its_configs(decorator: str, among: str) -> None
     told = f"scale_kernel is shown with 1 of {among} that the tuner at line 11 has"
     assert list(shown_of_tuned(source, {"scale_kernel": 1})) == ([told] if among else [])
     assert not list(shown_of_tuned(source, {"other": 1}))
+    if among[:1].isdigit():
+        assert not list(shown_of_tuned(source, {"scale_kernel": 7}))
     several = told.replace("with 1", "with 2")
     assert list(shown_of_tuned(source, {"scale_kernel": 2})) == (
         [] if among in ("", "2 configs") else [several]
     )
+
+
+def test_a_tuner_sets_what_no_launch_gives() -> None:
+    text = """\
+import triton
+import triton.language as tl
+
+
+@triton.autotune([triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def k(x_ptr, n, BLOCK: tl.constexpr, TURNED: tl.constexpr):
+    pass
+
+
+k[(1,)](x, 4, TURNED=1)
+"""
+    assert left_to_tuners(Source(text)) == {"k": {"BLOCK"}}
+    assert left_to_tuners(Source(text.replace("4, TURNED=1", "*given"))) == {}

@@ -67,9 +67,18 @@ def shown_of_tuned(source: Source, shown: Mapping[str, int]) -> Iterator[str]:
             among = f"{count} configs" if count else "the configs"
             line = source.line(tuner)
             some = shown[kernel.name]
-            if some != count:
+            if not count or some < count:
                 told = f"{kernel.name} is shown with {some} of {among}"
                 yield f"{told} that the tuner at line {line} has"
+
+
+def left_to_tuners(source: Source) -> dict[str, frozenset[str]]:
+    """Kernel -> its constants that no launch gives, of those whose launches show what they give."""
+    return {
+        kernel.name: frozenset(kernel.constants).difference(*(x.arguments for x in kernel.launches))
+        for kernel in TRITON.kernels(source)
+        if kernel.launches and all(x.complete and not x.hidden for x in kernel.launches)
+    }
 
 
 def _count(source: Source, tuner: cst.BaseExpression) -> int:
