@@ -266,3 +266,12 @@ def test_comments_and_kernels_within_functions(tmp_path: Path) -> None:
         + rest
     )
     assert described(both).count("def matmul_matmul_kernel_a_descriptor") == 1
+
+
+@pytest.mark.parametrize("entry", ["host-descriptors", "tile-descriptors"])
+def test_a_load_of_one_number_moves_no_pointer(entry: str) -> None:
+    kernel = "@triton.jit\ndef k(x_ptr, scale_ptr, n, BLOCK: tl.constexpr):\n"
+    kernel += "    tl.store(x_ptr + tl.arange(0, BLOCK), 1.0 / tl.load(scale_ptr))\n\n\n"
+    text = f"{HEAD}{kernel}def run(x, scale):\n    k[(1,)](x, scale, x.numel(), BLOCK=64)\n"
+    with pytest.raises(NotApplicable, match="the load at line 8 is no tile of two dimensions"):
+        playbook.get(entry).variants(subject(text))

@@ -34,6 +34,8 @@ from agent.analysis.triton.reduced_axes import expanded_axis
 from agent.syntax import Source, argument, assigned, descendants
 
 LOAD, STORE = "triton.language.load", "triton.language.store"
+NO_TILE = "is no tile of two dimensions"
+"""It says less than any other reason: numbers and rows are loaded beside tiles."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class _TileReader:
             else:
                 raise self.refusal(f"adds `{self.source.code(term)}` to its address")
         if base is None or found.keys() != {0, 1}:
-            raise self.refusal("is no tile of two dimensions")
+            raise self.refusal(NO_TILE)
         bounds = self._bounds()
         starts = {axis: self._start(term, advance) for axis, term in found.items()}
         dimensions = [self._dimension(axis, found[axis], starts[axis], bounds) for axis in (0, 1)]
@@ -153,7 +155,7 @@ class _TileReader:
     ) -> tuple[cst.BaseExpression, cst.AugAssign | None]:
         """The sum that a pointer is, and the statement that moves it on in each round."""
         behind = value_of(self.source, pointer)
-        if not isinstance(behind, cst.Name):
+        if not isinstance(behind, cst.Name) or behind.value in self._parameters:
             return behind, None
         body = self.kernel.function.node.body
         name, loop = behind.value, self._loop()

@@ -15,7 +15,7 @@ from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.tile_axes import is_broadcast
-from agent.analysis.triton.tiles import LOAD, STORE, Dimension, TileAccess, tile_access
+from agent.analysis.triton.tiles import LOAD, NO_TILE, STORE, Dimension, TileAccess, tile_access
 from agent.rewriting.common.formatting import STEP, NewCall, Place, laid_out
 from agent.rewriting.triton.descriptors import Layout, branching, replaced
 from agent.rewriting.triton.edits import Edit
@@ -93,8 +93,9 @@ def check_kernel(
     found = list(accesses)
     looped = any(isinstance(a, cst.For) for access in found for a in source.ancestors(access.call))
     if not found or (not looped and TRITON.has_dot(source, kernel)):
+        told = sorted(reasons, key=lambda reason: reason.endswith(NO_TILE))
         raise NotApplicable(
-            "; ".join(reasons[:1]) or f"{kernel.name} loads no tiles of two dimensions in a loop"
+            "; ".join(told[:1]) or f"{kernel.name} loads no tiles of two dimensions in a loop"
         )
     same = alike(source, kernel)
     again = {same.get(name, name) for name in rewritten(source, kernel)}
