@@ -1125,6 +1125,33 @@ def test_tf32_is_asked_for_where_it_was_refused() -> None:
     assert "sm_75 has no TF32" in refusal("tf32-dots", text, sm=75)
 
 
+def test_an_epilogue_in_halves_leaves_nothing_unused() -> None:
+    store = "    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc, mask=c_mask)\n"
+    text = playbook.get("epilogue-halves").before.replace(
+        f"    c_mask = (rows[:, None] < M) & (cols[None, :] < N)\n{store}",
+        """\
+    unread = rows + 1
+    out = rows[:, None] * N
+    kept = rows[:, None] < M
+
+    # The result.
+    at = out + cols[None, :]
+    c_mask = kept & (cols[None, :] < N)
+    c_ptrs = c_ptr + at
+    # All of it.
+    tl.store(c_ptrs, acc, mask=c_mask)
+    tl.device_assert(kept)
+""",
+    )
+    before, _, after = apply("epilogue-halves", text).partition(
+        "    # The result.\n    # All of it.\n"
+    )
+    assert before.endswith("    unread = rows + 1\n    kept = rows[:, None] < M\n\n")
+    assert after.startswith("    halves = tl.permute(")
+    assert "c_mask" not in after
+    assert "tl.device_assert(kept)" in after
+
+
 def test_an_epilogue_of_64_bits_stays_whole() -> None:
     text = playbook.get("epilogue-halves").before.replace(
         "tl.program_id(0) *", "tl.program_id(0).to(tl.int64) *"

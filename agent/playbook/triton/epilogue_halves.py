@@ -26,9 +26,9 @@ from agent.analysis.triton.tile_axes import is_broadcast
 from agent.analysis.triton.tiles import STORE, TileAccess, tile_access
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
-from agent.rewriting.common.preceding import preceded
 from agent.rewriting.triton.described import origin
 from agent.rewriting.triton.edits import Edit
+from agent.rewriting.triton.left_over import instead_of
 from agent.syntax import Source, argument, descendants
 
 SPLIT = "triton.language.split"
@@ -79,7 +79,10 @@ def matmul(a, b):
     return c
 """
     after = before.replace(
-        "    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc, mask=c_mask)\n",
+        """\
+    c_mask = (rows[:, None] < M) & (cols[None, :] < N)
+    tl.store(c_ptr + rows[:, None] * N + cols[None, :], acc, mask=c_mask)
+""",
         """\
     halves = tl.permute(tl.reshape(acc, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
     left, right = tl.split(halves)
@@ -131,7 +134,7 @@ def _halved(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     if is_broadcast(source, kernel, value):
         raise NotApplicable(f"line {source.line(call)} stores no whole tile, but broadcasts one")
     lines = _lines(source, kernel, access, value, language(source, kernel))
-    return {statement: lambda updated: preceded(updated, lines, keep=False)}
+    return instead_of(source, statement, lines)
 
 
 def _lines(
