@@ -91,16 +91,20 @@ def test_a_scalar_that_is_declared_divisible(tmp_path: Path) -> None:
     assert "checked = first < 0 or TILE + first > x.shape[1]" in new
 
 
-def test_bounds_of_a_persistent_kernel(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "condition"), [("m", ""), ("m * 2", "m * 2 > x.shape[0] or ")], ids=["all", "more"]
+)
+def test_bounds_of_a_persistent_kernel(rows: str, condition: str, tmp_path: Path) -> None:
+    """Whose rows are those of the array, or else are counted by the host."""
     kernel = (
         "def k(x, y, n_rows):\n    for row in range(ct.bid(0), n_rows, ct.num_blocks(0)):\n"
         "        tile = ct.load(x, (row, 0), (1, TILE), padding_mode=ct.PaddingMode.ZERO)\n"
         "        ct.store(y, (row, 0), tile)\n"
     )
-    text = file(kernel, ROWS, grid="(3,)", arguments="x, y, m")
+    text = file(kernel, ROWS, grid="(3,)", arguments=f"x, y, {rows}")
     calls = (torch.randn(5, 64),), (torch.randn(2, 20),)
     new = rewritten("check-bounds", text, *calls, folder=tmp_path)
-    assert "checked = m > x.shape[0] or TILE > x.shape[1]" in new
+    assert f"checked = {condition}TILE > x.shape[1]" in new
 
 
 @pytest.mark.full

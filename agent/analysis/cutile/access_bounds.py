@@ -145,13 +145,17 @@ class Reach:
         return known
 
     def _is_inside(self, array: cst.Name, place: int, axis: CoveredAxis, edge: str) -> bool:
-        """Whether the code says that there is a block for each element along the axis."""
+        """Whether the code says that each element along the axis has its block, or its round."""
         if len(axis.tiles) != 1 or axis.offsets or edge != "1":
             return False
-        block = value_of(self._source, axis.tiles[0])
-        number = self._block(block)
-        grid = self._sizes.grid(number) if number is not None else None
-        return grid is not None and self._sizes.at_most(grid, self._sizes.extent(array, place))
+        index = value_of(self._source, axis.tiles[0])
+        number = self._block(index)
+        end = self._sizes.grid(number) if number is not None else None
+        if isinstance(index, cst.Name):
+            found = definition(self._source, index.value, index)
+            if found is not None and isinstance(found.node, cst.For):
+                end = self._sizes.size(self._bound(found.node))
+        return end is not None and self._sizes.at_most(end, self._sizes.extent(array, place))
 
     # --- one more than the greatest value -------------------------------------------------------
 
@@ -192,6 +196,10 @@ class Reach:
         return self._source.code(extent)
 
     def _stop(self, loop: cst.For) -> str:
+        """What a loop's variable stays below, for the host."""
+        return self._exact(self._bound(loop))
+
+    def _bound(self, loop: cst.For) -> cst.BaseExpression:
         """What a loop's variable stays below. Its start is an index too, its step goes upwards."""
         call = loop.iter
         if not isinstance(call, cst.Call) or self._source.name(call.func) != "builtins.range":
@@ -206,7 +214,7 @@ class Reach:
                 raise NotBounded("a loop's step may go downwards")
         if len(given) > 1 and self._block(value_of(self._source, given[0])) is None:
             self._end_of(given[0], 0)
-        return self._exact(given[0] if len(given) == 1 else given[1])
+        return given[0] if len(given) == 1 else given[1]
 
     def _block(self, expression: cst.BaseExpression) -> int | None:
         """The axis of `ct.bid(axis)`."""
