@@ -460,6 +460,25 @@ def test_a_grid_that_does_not_fit_keeps_its_masks(grid: str) -> None:
     assert "is not seen to be cdiv(n, BLOCK)" in refusal("even-blocks", text)
 
 
+@pytest.mark.parametrize(
+    ("mask", "relaxed"),
+    [
+        ("(\n        offsets < n\n    )", "(offsets < n) | EVEN_N"),
+        (
+            "(offsets < n\n    ) & (factor > 0\n    )",
+            "((offsets < n) | EVEN_N) & (factor > 0\n    )",
+        ),
+        (
+            "(\n        offsets < n  # each\n    )",
+            "(\n        offsets < n  # each\n    ) | EVEN_N",
+        ),
+    ],
+)
+def test_what_is_relaxed_stands_on_one_line(mask: str, relaxed: str) -> None:
+    text = playbook.get("even-blocks").before.replace("mask = offsets < n", f"mask = {mask}")
+    assert f"    mask = {relaxed}\n" in apply("even-blocks", text)
+
+
 def test_a_row_is_even_where_it_fills_its_block(tmp_path: Path) -> None:
     old = playbook.get("warps-by-row").before
     new = apply("even-blocks", old)
@@ -583,6 +602,16 @@ def test_tiles_in_groups_already() -> None:
     assert split in LINEAR
     told = refusal("grouped-programs", LINEAR.replace(split, lines))
     assert "matmul_kernel groups its programs already: line 15" in told
+
+
+@pytest.mark.parametrize("grid", ["(triton.cdiv(M, 64), 1)", "(triton.cdiv(M, 64),)"])
+def test_one_column_of_tiles_has_no_groups(grid: str) -> None:
+    text = playbook.get("grouped-programs").before
+    whole = "(triton.cdiv(M, 64), triton.cdiv(N, 64))"
+    assert whole in text
+    assert "has one program along axis 1: nothing to group" in refusal(
+        "grouped-programs", text.replace(whole, grid)
+    )
 
 
 @pytest.mark.full
@@ -1186,6 +1215,35 @@ def test_every_config_is_tried_with_the_options_that_were_added() -> None:
     assert len(made) == 12
 
 
+def test_configs_over_several_lines_stay_so() -> None:
+    text = playbook.get("config-options").before.replace(
+        "configs=configs()",
+        """\
+configs=[
+    # The first two.
+    triton.Config({"BLOCK": 512}),
+
+    triton.Config(
+        {"BLOCK": 1024},
+    ),
+]""",
+    )
+    changed = playbook.get("config-options").apply(subject(text), {"num_warps": 8})
+    made = """\
+        for made in [
+            # The first two.
+            triton.Config({"BLOCK": 512}),
+
+            triton.Config(
+                {"BLOCK": 1024},
+            ),
+        ]
+        for warps in sorted({made.num_warps, 8})
+    ], key=["n"])
+"""
+    assert made in changed
+
+
 def test_configs_that_are_chosen_between_stay_one_expression() -> None:
     text = playbook.get("config-options").before
     text = text.replace("configs=configs()", "configs=configs() if torch.version.hip else MADE")
@@ -1245,6 +1303,22 @@ def test_a_square_of_one_constant_is_no_row() -> None:
         params["BLOCK"] for params in playbook.get("blocks-and-warps").variants(subject(SQUARE))
     ]
     assert set(sizes) == {16, 32, 64}
+
+
+def test_a_size_that_stays_is_not_tuned_for_its_warps() -> None:
+    text = f"""{HEAD}
+@triton.jit
+def wrap_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = ((tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) % n)[:, None]
+    tl.atomic_max(y_ptr + at, tl.load(x_ptr + at, mask=at < n))
+
+
+def wrap(x, y, n):
+    wrap_kernel[(triton.cdiv(n, 1),)](x, y, n, BLOCK=1)
+"""
+    text = text.replace("(triton.cdiv(n, 1),)", "lambda meta: (triton.cdiv(n, meta['BLOCK']),)")
+    assert "no other block size of wrap_kernel is safe" in refusal("add-autotune", text)
+    assert "triton.autotune" in apply("add-autotune", text.replace("BLOCK=1)", "BLOCK=2)"))
 
 
 def test_a_pointer_is_no_size() -> None:

@@ -7,6 +7,7 @@ parameters of the kernel. `HostView` knows which host expression a parameter sta
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -52,6 +53,17 @@ def launches_in_sight(
             line = source.line(launch.node)
             raise NotApplicable(f"the launch at line {line} hides arguments behind a `*`")
     return kernel.launches
+
+
+def check_several(source: Source, kernel: Kernel, axes: Sequence[int]) -> None:
+    """Raise `NotApplicable` where every launch has one program along one of these axes."""
+    views = [HostView(source, launch) for launch in kernel.launches]
+    for axis in axes:
+        if views and all(view.is_one(axis) for view in views):
+            line = source.line(views[0].launch.node)
+            raise NotApplicable(
+                f"the grid at line {line} has one program along axis {axis}: nothing to group"
+            )
 
 
 def triton_module(source: Source, kernel: Kernel) -> str:
@@ -135,6 +147,14 @@ class HostView:
         except NotApplicable:
             return None
         return self._behind(extents[axis]) if axis < len(extents) else None
+
+    def is_one(self, axis: int) -> bool:
+        """Whether the grid surely has one program along an axis."""
+        try:
+            extents = self.grid.extents
+        except NotApplicable:
+            return False
+        return axis >= len(extents) or self.source.code(extents[axis]) == "1"
 
     def is_cdiv(self, expression: cst.BaseExpression | None, whole: str, block: str) -> bool:
         """Whether a host expression is `cdiv` of two of the kernel's parameters."""

@@ -192,7 +192,7 @@ def _tuned(
     first = _present(source, kernel, tiles)
     axes = axes_of(tiles)
     found = [first, *(c for c in configs(source, kernel, axes, sm) if not _same(c, first))]
-    if len(found) == 1:
+    if len({config.constants for config in found}) == 1:  # its warps are no matter of a tuner
         raise NotApplicable(f"no other block size of {kernel.name} is safe: an access is unguarded")
     triton = triton_module(source, kernel)
     spelled = f"{triton}.Config"

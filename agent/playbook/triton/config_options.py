@@ -44,6 +44,8 @@ TEXT = """\
         for made in {configs}
         for {name} in sorted({{made.{option}, {value}}})
     ]"""
+INDENT = 8
+"""Of the comprehension's lines."""
 
 
 class ConfigOptions(Optimization):
@@ -157,7 +159,7 @@ def _text(source: Source, given: cst.BaseExpression, option: str, value: int) ->
     if triton is None and not imports_name(source, "triton", "Config"):
         raise NotApplicable("the file does not import triton, whose Config makes the configs")
     check_builtins(source, given, "sorted")
-    configs = source.code(given)
+    configs = _as_laid_out(source, given)
     if isinstance(given, cst.IfExp | cst.Lambda) and not given.lpar:
         configs = f"({configs})"
     chosen = {other: f"made.{other}" for other in CHOICE} | {option: CHOICE[option]}
@@ -170,6 +172,17 @@ def _text(source: Source, given: cst.BaseExpression, option: str, value: int) ->
         value=value,
     )
     return text.replace("triton.Config", f"{triton}.Config" if triton else "Config", 1)
+
+
+def _as_laid_out(source: Source, given: cst.BaseExpression) -> str:
+    """The configs as they stand, over as many lines, so that the last is level with the `for`s."""
+    text = source.module.code_for_node(given)
+    first, *rest = text.splitlines()
+    if not rest or any(quotes in text for quotes in ('"""', "'''", "\\")):
+        return source.code(given)
+    shift = INDENT - (len(rest[-1]) - len(rest[-1].lstrip()))
+    shifted = (" " * max(0, len(x) - len(x.lstrip()) + shift) + x.lstrip() for x in rest)
+    return "\n".join([first, *map(str.rstrip, shifted)])
 
 
 def _own_choices(source: Source, configs: cst.BaseExpression) -> dict[str, cst.Set]:

@@ -30,7 +30,7 @@ from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
-from agent.syntax import Source, argument, descendants
+from agent.syntax import Source, argument, descendants, is_commented
 
 FLAG = "EVEN_"
 
@@ -245,7 +245,15 @@ def _relaxed(source: Source, node: cst.Comparison, flag: str) -> Edit:
 
     def edit(comparison: cst.Comparison) -> cst.BaseExpression:
         paren = {"lpar": [cst.LeftParen()], "rpar": [cst.RightParen()]}
-        own = comparison if comparison.lpar else comparison.with_changes(**paren)
+        spread = any(
+            not isinstance(space, cst.SimpleWhitespace)
+            for space in (
+                *(left.whitespace_after for left in comparison.lpar),
+                *(right.whitespace_before for right in comparison.rpar),
+            )
+        )
+        keeps = comparison.lpar and (not spread or is_commented(comparison))
+        own = comparison if keeps else comparison.with_changes(**paren)
         relaxed = cst.BinaryOperation(own, cst.BitOr(), cst.Name(flag))
         return relaxed.with_changes(**paren) if operand else relaxed
 

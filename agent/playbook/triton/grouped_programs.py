@@ -24,7 +24,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import run_time
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import HostView, language, launches_in_sight
+from agent.analysis.triton.host import HostView, check_several, language, launches_in_sight
 from agent.analysis.triton.program_ids import ProgramIndex, naming, program_indices, unused
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
@@ -203,6 +203,7 @@ def _renumbered(
             f"looks for one tl.program_id for the row and one for the column, and {kernel.name} "
             f"has {len(own)} in all"
         )
+    check_several(source, kernel, (rows.axis, columns.axis))
     first = next(s for s in kernel.function.node.body.body if _holds(s, own))
     if not isinstance(first, cst.SimpleStatementLine):
         raise NotApplicable(f"line {source.line(first)} asks which program it is in a branch")
