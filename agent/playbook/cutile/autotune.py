@@ -168,7 +168,9 @@ def kernel_named(source: Source, name: str | None) -> Kernel:
     named = [k for k in kernels if name in (None, k.name)]
     if len(named) != 1:
         listed = ", ".join(k.name for k in kernels) or "none"
-        raise NotApplicable(f"name one of the kernels that the file launches, with --function: {listed}")
+        raise NotApplicable(
+            f"name one of the kernels that the file launches, with --function: {listed}"
+        )
     return named[0]
 
 
