@@ -1,0 +1,308 @@
+"""A whole file: what is read of it, in which order, and the text that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import libcst as cst
+
+from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.module_names import reached_as
+from agent.analysis.triton.dialect import TRITON
+from agent.porting.context import Context
+from agent.porting.functions import Functions, Translated
+from agent.porting.host import Host
+from agent.porting.layout import laid_out
+from agent.porting.prelude import HELPERS, needed
+from agent.porting.refusal import NotPortable, refusal
+from agent.porting.statements import Edit
+from agent.porting.tuning import JIT, tuning_of
+from agent.syntax import Function, Source
+
+ABOVE = "# Ported from Triton by `tile-agent port`: what the languages do differently"
+
+
+@dataclass(frozen=True)
+class Port:
+    """The cuTile version of a file.
+
+    Attributes:
+        text: the new file.
+        kernels: the kernels that were ported, by name.
+        helpers: the functions that they call.
+        notes: what its reader should know -> the lines of the origin that it is about.
+    """
+
+    text: str
+    kernels: tuple[str, ...]
+    helpers: tuple[str, ...]
+    notes: Mapping[str, tuple[int, ...]]
+
+
+def port(text: str, path: str) -> Port:
+    """Write the cuTile version of a Triton kernel file.
+
+    Args:
+        text: the file, which parses and holds Triton kernels.
+        path: where it is, for messages.
+
+    Raises:
+        NotPortable: something of it has no translation that is known to mean the same.
+    """
+    try:
+        return _port(text, path)
+    except RecursionError:
+        raise NotPortable(
+            path, 1, "an expression that is nested too deeply", "", "split it"
+        ) from None
+
+
+def _port(text: str, path: str) -> Port:
+    source = Source(text, path)
+    context = Context.of(source)
+    kernels, helpers = _sorted(source)
+    if not kernels:
+        first = helpers[0]
+        raise refusal(
+            source, first.node, "a file without a kernel", "name the file of one that is launched",
+            detail=f"{first.name} is called by others only",
+        )  # fmt: skip
+    tunings = {kernel.name: tuning_of(context, kernel.function) for kernel in kernels}
+    for helper in helpers:
+        tuning_of(context, helper)
+    done = Functions(context).translate(kernels)
+    by_name = {each.function.name: each for each in done}
+    context.torch = reached_as(source, "torch", source.module) or "torch"
+    host = Host(context, by_name)
+    device = frozenset(f.node for f in (*(k.function for k in kernels), *helpers))
+    host.functions(device)
+    for kernel in kernels:
+        if not kernel.launches:
+            context.note(
+                kernel.function.node,
+                f"nothing in this file launches {kernel.name}: launch it by `ct.launch`, with each "
+                "array flat",
+            )
+        host.launches(kernel, tunings[kernel.name])
+    host.left_over(device)
+    edits: dict[cst.CSTNode, Edit] = dict(host.edits)
+    names = {kernel.name for kernel in kernels}
+    for each in done:
+        edits |= each.body.edits
+        edits |= _frame(context, each, kernel=each.function.name in names)
+    reached = {each.function for each in done}
+    for helper in helpers:
+        if helper not in reached:
+            edits[helper.node] = lambda _: cst.RemoveFromParent()
+    edits |= _imports(source)
+    changed = source.rewrite(edits)
+    return Port(
+        laid_out(_with_head(context, changed), text),
+        tuple(kernel.name for kernel in kernels),
+        tuple(each.function.name for each in done if each.function.name not in names),
+        {note: tuple(lines) for note, lines in context.notes.items()},
+    )
+
+
+def _sorted(source: Source) -> tuple[tuple[Kernel, ...], tuple[Function, ...]]:
+    """The kernels, and the functions that only they call.
+
+    Raises:
+        NotPortable: a function is both.
+    """
+    found = TRITON.kernels(source)
+    device = {kernel.function.node for kernel in found}
+    called = set()
+    for kernel in found:
+        for name in source.mentions(kernel.function):
+            around = source.enclosing(name)
+            if around is not None and around.node in device:
+                called.add(kernel.function)
+    for kernel in found:
+        if kernel.function in called and kernel.launches:
+            raise refusal(
+                source, kernel.function.node, "a kernel that another one calls",
+                "put what both do into a helper", detail=kernel.name,
+            )  # fmt: skip
+    kernels = tuple(k for k in found if k.function not in called)
+    return kernels, tuple(k.function for k in found if k.function in called)
+
+
+# --- signatures and decorators ---------------------------------------------------------------
+
+
+def _frame(context: Context, done: Translated, *, kernel: bool) -> dict[cst.CSTNode, Edit]:
+    """The edits of a function around its body."""
+    node = done.function.node
+    edits: dict[cst.CSTNode, Edit] = {}
+    for decorator in node.decorators:
+        called = decorator.decorator
+        named = context.source.name(called.func if isinstance(called, cst.Call) else called)
+        if kernel and named == JIT:
+            edits[decorator] = _decorated(f"{context.tile}.kernel")
+        else:
+            edits[decorator] = lambda _: cst.RemoveFromParent()
+    if node.returns is not None:
+        edits[node.returns] = lambda _: None
+    edits[node.params] = _parameters(done)
+    if done.begun:
+        edits[node.body] = _begun(done.begun)
+    return edits
+
+
+def _decorated(text: str) -> Callable[[Any], Any]:
+    return lambda new: new.with_changes(decorator=cst.parse_expression(text))
+
+
+def _parameters(done: Translated) -> Callable[[cst.Parameters], cst.Parameters]:
+    """Every parameter by its place, without a default, and annotated as cuTile wants it."""
+
+    def edit(new: cst.Parameters) -> cst.Parameters:
+        listed: list[cst.Param] = []
+        for param in (*new.posonly_params, *new.params, *new.kwonly_params):
+            said = done.annotations[param.name.value]
+            annotation = cst.Annotation(cst.parse_expression(said)) if said else None
+            changed = param.with_changes(
+                annotation=annotation, default=None, equal=cst.MaybeSentinel.DEFAULT
+            )
+            if param.name.value not in done.offsets:
+                listed.append(changed)
+                continue
+            offset = cst.Param(cst.Name(f"{param.name.value}_offset"), comma=changed.comma)
+            separator = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+            listed += [changed.with_changes(comma=separator), offset]
+        return cst.Parameters(params=listed)
+
+    return edit
+
+
+def _begun(lines: tuple[str, ...]) -> Callable[[cst.IndentedBlock], cst.IndentedBlock]:
+    """Statements at the beginning of a body, behind its docstring."""
+
+    def edit(new: cst.IndentedBlock) -> cst.IndentedBlock:
+        statements = list(new.body)
+        first = statements[0]
+        documented = (
+            isinstance(first, cst.SimpleStatementLine)
+            and isinstance(first.body[0], cst.Expr)
+            and isinstance(first.body[0].value, cst.SimpleString | cst.ConcatenatedString)
+        )
+        added = [cst.parse_statement(line) for line in lines]
+        return new.with_changes(body=[*statements[:documented], *added, *statements[documented:]])
+
+    return edit
+
+
+# --- the head --------------------------------------------------------------------------------
+
+
+def _imports(source: Source) -> dict[cst.CSTNode, Edit]:
+    """The imports of Triton go."""
+    edits: dict[cst.CSTNode, Edit] = {}
+    from agent.syntax import descendants
+
+    for node in descendants(source.module, cst.SimpleStatementLine):
+        if len(node.body) != 1:
+            continue
+        (only,) = node.body
+        if isinstance(only, cst.Import):
+            kept = [a for a in only.names if not _is_triton(a.evaluated_name)]
+            if len(kept) == len(only.names):
+                continue
+            if kept:
+                kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+                names = tuple(kept)
+                edits[only] = lambda new, names=names: new.with_changes(names=names)  # type: ignore[misc]
+            else:
+                edits[node] = _without
+        elif isinstance(only, cst.ImportFrom):
+            named = cst.helpers.get_full_name_for_node(only.module) if only.module else ""
+            if not only.relative and _is_triton(named or ""):
+                edits[node] = _without
+    return edits
+
+
+def _without(old: cst.SimpleStatementLine) -> Any:
+    """Nothing, unless comments stand above it."""
+    del old
+    return cst.RemoveFromParent()
+
+
+def _is_triton(name: str) -> bool:
+    return name.partition(".")[0] == "triton"
+
+
+def _with_head(context: Context, text: str) -> str:
+    """The text with the imports and the small functions that it needs."""
+    lines = [f"import cuda.tile as {context.tile}"]
+    module = cst.parse_module(text)
+    present = Source(text).module
+    if reached_as(Source(text), "torch", present) is None:
+        lines.append(f"import {context.torch}")
+    if context.uses_math and reached_as(Source(text), "math", present) is None:
+        lines.insert(0, "import math")
+    helpers = "\n\n".join(_helper(context, name) for name in needed(context.helpers))
+    added: list[Any] = list(cst.parse_module("\n".join(lines) + "\n").body)
+    place = _behind_imports(module)
+    body: list[Any] = list(module.body)
+    at = _first_import(module)
+    if at < len(body):  # what stood above the first import stands above the new ones
+        added[0] = added[0].with_changes(leading_lines=body[at].leading_lines)
+        body[at] = body[at].with_changes(leading_lines=[])
+    body[at:at] = added
+    place += len(added)
+    if helpers:
+        parsed = cst.parse_module(f"\n{ABOVE}\n\n\n{helpers}")
+        if place < len(body):
+            blank = [cst.EmptyLine(indent=False), cst.EmptyLine(indent=False)]
+            above = [line for line in body[place].leading_lines if line.comment is not None]
+            body[place] = body[place].with_changes(leading_lines=[*blank, *above])
+        body[place:place] = _spaced(parsed)
+    return module.with_changes(body=body).code
+
+
+def _helper(context: Context, name: str) -> str:
+    text = HELPERS[name].text.replace("{ct}", context.tile).replace("{torch}", context.torch)
+    for each, written in context.helpers.items():
+        if each != written:
+            text = text.replace(f"{each}(", f"{written}(")
+    return text
+
+
+def _spaced(module: cst.Module) -> list[Any]:
+    """The statements of a module, with its header above the first."""
+    first, *rest = module.body
+    above = [*module.header, *getattr(first, "leading_lines", ())]
+    return [first.with_deep_changes(first, leading_lines=above), *rest]
+
+
+def _first_import(module: cst.Module) -> int:
+    """Where the first import that is no `from __future__` stands."""
+    place = 0
+    for number, statement in enumerate(module.body):
+        if not isinstance(statement, cst.SimpleStatementLine):
+            break
+        only = statement.body[0]
+        if isinstance(only, cst.Expr) and number == 0:
+            place = 1
+        elif isinstance(only, cst.ImportFrom) and only.module is not None and (
+            cst.helpers.get_full_name_for_node(only.module) == "__future__"
+        ):
+            place = number + 1
+        else:
+            break
+    return place
+
+
+def _behind_imports(module: cst.Module) -> int:
+    """The number of the first statement below the imports at the top."""
+    place = _first_import(module)
+    for number, statement in enumerate(module.body[place:], place):
+        if not isinstance(statement, cst.SimpleStatementLine) or not isinstance(
+            statement.body[0], cst.Import | cst.ImportFrom
+        ):
+            return number
+        place = number + 1
+    return place

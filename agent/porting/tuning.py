@@ -1,0 +1,101 @@
+"""Decorators of a kernel: configs to choose from, and parameters that are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from agent.porting.context import Context
+from agent.syntax import Function, argument
+
+JIT = "triton.jit"
+AUTOTUNE, HEURISTICS = "triton.autotune", "triton.heuristics"
+CONFIG = "triton.Config"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What decorators give to every launch of a kernel.
+
+    Attributes:
+        values: parameter -> its value in the first config.
+        computed: parameter -> the function that computes it of all others.
+    """
+
+    values: Mapping[str, str]
+    computed: Mapping[str, str]
+
+
+def tuning_of(context: Context, function: Function) -> Tuning:
+    """Read the decorators of a kernel.
+
+    Raises:
+        NotPortable: one of them is not known, or does not show what it gives.
+    """
+    values: dict[str, str] = {}
+    computed: dict[str, str] = {}
+    for decorator in function.node.decorators:
+        expression = decorator.decorator
+        call = expression if isinstance(expression, cst.Call) else None
+        named = context.source.name(call.func if call is not None else expression)
+        if named == JIT:
+            continue
+        if named == AUTOTUNE and call is not None:
+            values |= _first_config(context, call)
+        elif named == HEURISTICS and call is not None:
+            computed |= _heuristics(context, call)
+        else:
+            raise context.refuse(
+                decorator, "a decorator that is not Triton's", "take it off the kernel",
+                context.source.code(expression),
+            )  # fmt: skip
+    return Tuning(values, computed)
+
+
+def _first_config(context: Context, call: cst.Call) -> dict[str, str]:
+    source = context.source
+    configs = argument(call, 0, "configs")
+    listed = source.resolve(configs) if configs is not None else None
+    way = "write one config into the launches, and let `tile-agent autotune` search for others"
+    if not isinstance(listed, cst.List | cst.Tuple) or not listed.elements:
+        raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
+    first = listed.elements[0].value
+    if not isinstance(first, cst.Call) or source.name(first.func) != CONFIG:
+        raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
+    given = argument(first, 0, "kwargs")
+    if any(a.keyword and a.keyword.value == "pre_hook" for a in first.args):
+        raise context.refuse(call, "a config with a `pre_hook`", "do what it does at the launch")
+    if not isinstance(given, cst.Dict):
+        raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
+    values = {}
+    for element in given.elements:
+        if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
+            raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
+        values[str(element.key.evaluated_value)] = source.code(element.value)
+    context.note(
+        call,
+        "`@triton.autotune` becomes its first config; `tile-agent autotune` writes cuTile's search",
+    )
+    return values
+
+
+def _heuristics(context: Context, call: cst.Call) -> dict[str, str]:
+    table = call.args[0].value if call.args else None
+    if not isinstance(table, cst.Dict):
+        raise context.refuse(
+            call, "`@triton.heuristics` that are no table", "write the table into the decorator"
+        )
+    found = {}
+    for element in table.elements:
+        if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
+            raise context.refuse(
+                call, "`@triton.heuristics` that are no table", "write the table out"
+            )
+        if not isinstance(element.value, cst.Lambda):
+            raise context.refuse(
+                call, "`@triton.heuristics` with a named function", "write it as a lambda"
+            )
+        found[str(element.key.evaluated_value)] = context.source.code(element.value)
+    return found
