@@ -278,9 +278,7 @@ class Expressions:
         """`x[:, None]` adds axes; `x.shape[0]` is a constant."""
         base = self.read(node.value)
         if base.value == Other("a shape"):
-            code = self.context.source.code(node)
-            index = code[code.rindex("[") :]
-            return atom(f"{base.text}{index}", weak("int32", natural=True))
+            return atom(f"{base.text}{self._index(node)}", weak("int32", natural=True))
         for element in node.slice:
             part = element.slice
             whole = isinstance(part, cst.Slice) and not (part.lower or part.upper or part.step)
@@ -289,11 +287,13 @@ class Expressions:
                 raise self.context.refuse(
                     node, "a subscript that picks elements", "select with `tl.where` and reduce"
                 )
-        code = self.context.source.code(node)
-        index = code[code.rindex("[") :]
         if isinstance(base.value, Pointer) and base.value.offset is None:
             raise self.context.refuse(node, "a subscript of a pointer", "subscript the offsets")
-        return atom(f"{base.within(terms.ATOM)}{index}", base.value)
+        return atom(f"{base.within(terms.ATOM)}{self._index(node)}", base.value)
+
+    def _index(self, node: cst.Subscript) -> str:
+        parts = [self.context.source.code(element.slice) for element in node.slice]
+        return f"[{', '.join(parts)}]"
 
     # --- calls -----------------------------------------------------------------------------------
 

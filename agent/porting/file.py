@@ -145,7 +145,7 @@ def _frame(context: Context, done: Translated, *, kernel: bool) -> dict[cst.CSTN
         else:
             edits[decorator] = lambda _: cst.RemoveFromParent()
     if node.returns is not None:
-        edits[node.returns] = lambda _: None
+        edits[node.returns] = lambda _: cst.RemoveFromParent()
     edits[node.params] = _parameters(done)
     if done.begun:
         edits[node.body] = _begun(done.begun)

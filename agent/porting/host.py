@@ -49,9 +49,9 @@ class Host:
                 elif named == f"{TL}constexpr" and len(node.args) == 1:
                     self.edits[node] = lambda new: new.args[0].value
                 continue
-            if isinstance(node, cst.Annotation):
-                if source.name(node.annotation) == f"{TL}constexpr":
-                    self.edits[node] = lambda _: None
+            if isinstance(node, cst.AnnAssign) and node.value is not None:
+                if source.name(node.annotation.annotation) == f"{TL}constexpr":
+                    self.edits[node] = _unannotated
                 continue
             if not isinstance(node, cst.Attribute | cst.Name):
                 continue
@@ -295,6 +295,12 @@ def _outside(source: Source, kernels: frozenset[cst.FunctionDef]) -> Iterator[cs
             continue
         yield node
         left.extend(reversed(children(node)))
+
+
+def _unannotated(node: cst.AnnAssign) -> cst.Assign:
+    """`X = 3` of `X: tl.constexpr = 3`."""
+    assert node.value is not None
+    return cst.Assign([cst.AssignTarget(node.target)], node.value)
 
 
 def _read_keys(body: cst.BaseExpression, parameter: str) -> Iterator[str | None]:
