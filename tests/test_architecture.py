@@ -28,13 +28,13 @@ TIERS = """
     loop
     watched  scouting  without_choice  diagnosing  planning  finishing  keeping
     sweep  asking  captured_trial
-    candidates  captured  profiled  collecting  compiling  throwaway
+    candidates  captured  profiled  collecting  compiling  throwaway  ported
     proposers
     store
     memory
     attempts  past_looks
     harness  report  preflight  capture  runs
-    playbook  workspace  touched  prompting  lint  tileir
+    playbook  workspace  touched  prompting  lint  tileir  porting
     rewriting  diagnosis
     tuning
     target

@@ -111,6 +111,10 @@ PLACES: Mapping[str, CommandPlace] = {
         "autotune",
         "Let a cuTile kernel search its best config on its first call, and remember it.",
     ),
+    "port": CommandPlace(
+        "port",
+        "Write the cuTile version of a Triton kernel's file, and compare both without a GPU.",
+    ),
     "mcp": CommandPlace(
         "mcp",
         "Serve the loop and its views over MCP, on stdin and stdout, for an assistant to start.",

@@ -32,12 +32,14 @@ class Port:
         text: the new file.
         kernels: the kernels that were ported, by name.
         helpers: the functions that they call.
+        functions: the functions of the module that launch kernels.
         notes: what its reader should know -> the lines of the origin that it is about.
     """
 
     text: str
     kernels: tuple[str, ...]
     helpers: tuple[str, ...]
+    functions: tuple[str, ...]
     notes: Mapping[str, tuple[int, ...]]
 
 
@@ -64,10 +66,9 @@ def _port(text: str, path: str) -> Port:
     context = Context.of(source)
     kernels, helpers = _sorted(source)
     if not kernels:
-        first = helpers[0]
         raise refusal(
-            source, first.node, "a file without a kernel", "name the file of one that is launched",
-            detail=f"{first.name} is called by others only",
+            source, source.module, "a file without a `@triton.jit` kernel", "name one that has some",
+            detail="its functions are called by kernels only" if helpers else "",
         )  # fmt: skip
     tunings = {kernel.name: tuning_of(context, kernel.function) for kernel in kernels}
     for helper in helpers:
@@ -102,8 +103,16 @@ def _port(text: str, path: str) -> Port:
         laid_out(_with_head(context, changed), text),
         tuple(kernel.name for kernel in kernels),
         tuple(each.function.name for each in done if each.function.name not in names),
+        _launching(kernels),
         {note: tuple(lines) for note, lines in context.notes.items()},
     )
+
+
+def _launching(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
+    """The functions of the module, no methods, that launch kernels."""
+    found = [launch.function for kernel in kernels for launch in kernel.launches]
+    names = (each.name for each in found if each is not None)
+    return tuple(dict.fromkeys(name for name in names if "." not in name))
 
 
 def _sorted(source: Source) -> tuple[tuple[Kernel, ...], tuple[Function, ...]]:

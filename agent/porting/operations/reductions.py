@@ -16,8 +16,8 @@ from agent.porting.values import Number, Several, number, possible
 SUM_WIDENS = (dtypes.BOOL, "int8", "int16", "uint8", "uint16")
 MAX_WIDENS = (*SUM_WIDENS, *dtypes.HALVES)
 DOT_ROUNDS = (
-    "fp32 tiles are multiplied in fp32, which no tensor core does: Triton's default there is tf32 "
-    "(cast both to ct.tfloat32 for that)"
+    "products of fp32 tiles are computed in fp32, without tensor cores, where Triton's default is "
+    "tf32"
 )
 
 

@@ -1,0 +1,145 @@
+"""`port`: writes the cuTile version of a Triton kernel's file."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli import output
+from agent.cli.shared_options import Json, Kernel, Python
+
+if TYPE_CHECKING:
+    from agent.ported import Checked
+    from agent.porting import Port
+
+DIFFERS = 3
+"""Exit code when the port does not agree with its origin: an answer, not a fault."""
+Target = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", help="The new file; beside the kernel's, with `_cutile`, by default."
+    ),
+]
+CallingTests = Annotated[
+    list[Path] | None,
+    typer.Option(help="Test files whose calls are compared; may be given several times."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(port)
+
+
+def port(
+    kernel: Kernel,
+    output_file: Target = None,
+    tests: CallingTests = None,
+    check: bool = typer.Option(
+        True, "--check/--no-check", help="Compare it with the origin on the calls of its tests."
+    ),
+    timeout_s: float = typer.Option(600.0, min=1, help="Give the tests so many seconds."),
+    python: Python = sys.executable,
+    as_json: Json = False,
+) -> None:
+    """Write the cuTile version of a Triton kernel's file, and compare both without a GPU.
+
+    What has no translation that is known to mean the same is refused by name and line, and nothing
+    is written.
+
+    Exit code 3: the port does not agree with its origin; nothing is written.
+    """
+    output.use_json(as_json)
+    from agent.errors import UsageError
+    from agent.ported import check as compare
+    from agent.ported import tests_of, write_new
+    from agent.porting import port as translate
+    from agent.preflight import read_file
+    from agent.target import parse
+
+    text = read_file(kernel)
+    _, backend = parse(text, str(kernel))
+    if backend.name != "triton":
+        raise UsageError(
+            f"{kernel} holds {backend.name}'s kernels: port writes cuTile's version of Triton's"
+        )
+    file = output_file or kernel.with_name(f"{kernel.stem}_cutile.py")
+    if file.exists():
+        raise UsageError(f"{file} exists: name another with --output, or remove it")
+    for named in tests or ():
+        if not Path(str(named).partition("::")[0]).exists():
+            raise UsageError(f"{named}: no such file; name the tests of {kernel}")
+    made = translate(text, str(kernel))
+    checked = None
+    if check:
+        found = [path.absolute() for path in tests] if tests else list(tests_of(kernel))
+        if found:
+            output.progress(f"comparing both on the calls of {', '.join(map(str, found))}")
+        checked = compare(
+            made, kernel, found, made.functions, python=python, timeout_s=timeout_s
+        )
+    written = checked is None or not checked.problems
+    if written:
+        write_new(file, made.text)
+    output.result(
+        {
+            "kernel": str(kernel),
+            "output": str(file) if written else None,
+            "kernels": list(made.kernels),
+            "helpers": list(made.helpers),
+            "notes": [{"note": note, "lines": list(at)} for note, at in made.notes.items()],
+            "check": checked.to_json() if checked is not None else None,
+        },
+        "\n".join(_lines(kernel, file, made, checked, written=written)),
+    )
+    raise typer.Exit(0 if written else DIFFERS)
+
+
+def _lines(
+    kernel: Path, file: Path, made: Port, checked: Checked | None, *, written: bool
+) -> list[str]:
+    """What a person is told."""
+    if not written:
+        assert checked is not None
+        return [
+            f"{kernel}: the port does not agree with its origin, nothing was written",
+            *(f"  {problem}" for problem in checked.problems),
+            f"look at it with: tile-agent port --kernel {shlex.quote(str(kernel))} --no-check",
+        ]
+    plural = "s" if len(made.kernels) > 1 else ""
+    lines = [f"{file}: kernel{plural} {', '.join(made.kernels)}"]
+    lines += [
+        f"note: {note} (line{'s' if len(at) > 1 else ''} {', '.join(map(str, at))})"
+        for note, at in made.notes.items()
+    ]
+    lines += _verdict(kernel, checked)
+    named = shlex.quote(str(file))
+    lines.append(
+        f"next: commit it with tests, and `tile-agent run --kernel {named}` goes on from there"
+    )
+    return lines
+
+
+def _verdict(kernel: Path, checked: Checked | None) -> list[str]:
+    """What the check said."""
+    if checked is None or checked.unchecked:
+        why = "--no-check" if checked is None else checked.unchecked
+        named = shlex.quote(str(kernel))
+        return [
+            f"unchecked: {why}",
+            f"  to check it: tile-agent port --kernel {named} --tests TESTS --output OTHER",
+        ]
+    if checked.replaced:
+        said = f"checked: {checked.tests} tests of the origin pass on the port, on the CPU"
+    else:
+        said = (
+            f"checked: {checked.calls} calls of {checked.tests} tests agree with the origin in "
+            "Triton's interpreter, within the tolerances of their types"
+        )
+    for_gpus = ", ".join(checked.compiled)
+    compiled = [f"compiled for {for_gpus}"] if for_gpus else []
+    return [said, *compiled, *(f"note: {note}" for note in checked.notes)]

@@ -1,0 +1,228 @@
+"""Whether a port computes what its origin does: the same calls through both, without a GPU.
+
+The tests of the origin make the calls. They run with `tile_agent_pytest.ported`, which compares the
+origin, in Triton's interpreter, with the port, whose kernels run on the CPU, and compiles what was
+launched for several GPUs.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.errors import UsageError
+from agent.harness.processes.script import run_script
+from agent.porting import Port
+
+TARGETS = ("sm_80", "sm_90", "sm_100")
+VARIABLES = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+"""Both sides run on the CPU, wherever the check does."""
+ROOTS = (".git", "pyproject.toml", "setup.py")
+LEVELS = 4
+"""Folders above the kernel in which its tests are looked for."""
+TOLD = 3
+"""Differences that are told one by one."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found.
+
+    Attributes:
+        calls: how many calls were compared.
+        tests: how many tests passed; with `replaced` on the port in the origin's place.
+        problems: what is wrong with the port, a line each.
+        compiled: GPU -> how many signatures of its kernels compiled for it.
+        relative: the largest relative difference of any result, where there was one.
+        unchecked: why nothing was compared; empty where it was.
+        notes: what could not be done.
+    """
+
+    calls: int = 0
+    tests: int = 0
+    problems: tuple[str, ...] = ()
+    compiled: Mapping[str, int] = field(default_factory=dict)
+    relative: float | None = None
+    unchecked: str = ""
+    replaced: bool = False
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "calls": self.calls,
+            "tests": self.tests,
+            "replaced": self.replaced,
+            "problems": list(self.problems),
+            "compiled": dict(self.compiled),
+            "largest_relative_difference": self.relative,
+            "unchecked": self.unchecked,
+            "notes": list(self.notes),
+        }
+
+
+def tests_of(kernel: Path) -> tuple[Path, ...]:
+    """The test files beside a kernel, or in the `tests` of its project, that import it."""
+    wanted = re.compile(rf"^\s*(?:from|import)\b.*\b{re.escape(kernel.stem)}\b", re.MULTILINE)
+    folder = kernel.resolve().parent
+    for _ in range(LEVELS):
+        near = [*folder.glob("*test*.py"), *(folder / "tests").rglob("*test*.py")]
+        found = [file for file in sorted(set(near)) if _imports(file, wanted)]
+        if found:
+            return tuple(found)
+        if any((folder / root).exists() for root in ROOTS) or folder.parent == folder:
+            break
+        folder = folder.parent
+    return ()
+
+
+def _imports(file: Path, wanted: re.Pattern[str]) -> bool:
+    name = file.name
+    if not (name.startswith("test_") or name.endswith("_test.py")):
+        return False
+    try:
+        return wanted.search(file.read_text(encoding="utf-8", errors="replace")) is not None
+    except OSError:
+        return False
+
+
+def check(
+    port: Port,
+    kernel: Path,
+    tests: Sequence[Path],
+    functions: Sequence[str],
+    *,
+    python: str,
+    timeout_s: float,
+) -> Checked:
+    """Compare a port with its origin on the calls that tests make.
+
+    Args:
+        port: the new file.
+        kernel: the origin.
+        tests: files or node ids for pytest.
+        functions: the functions of the origin that launch kernels.
+        python: the interpreter of the tests.
+        timeout_s: for each of two runs of the tests.
+
+    Raises:
+        UsageError: the interpreter cannot be run.
+    """
+    if not tests:
+        return Checked(unchecked="no test of it was found: name some with --tests")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"{kernel.stem}__port.py"
+        file.write_text(port.text, encoding="utf-8")
+        found = Checked()
+        for replace in (False, True) if functions else (True,):
+            found = _run(kernel, file, tests, functions, python, timeout_s, replace=replace)
+            if found.calls or found.problems:
+                return found
+        return found
+
+
+def _run(
+    kernel: Path,
+    port: Path,
+    tests: Sequence[Path],
+    functions: Sequence[str],
+    python: str,
+    timeout_s: float,
+    *,
+    replace: bool,
+) -> Checked:
+    """Run the tests once: to compare calls, or with the port in the origin's place."""
+    job = {
+        "origin": str(kernel.resolve()),
+        "port": str(port),
+        "functions": list(functions),
+        "replace": replace,
+        "targets": list(TARGETS),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        command = [
+            python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+            "-p", "tile_agent_pytest.mending_plugin", "-p", "tile_agent_pytest.ported",
+            *(["--tile-cpu"] if replace else []), *map(str, tests),
+        ]  # fmt: skip
+        variables = {**VARIABLES, "TILE_AGENT_PORTED": str(scratch / "job")}
+        end = run_script(
+            command,
+            job,
+            cwd=kernel.resolve().parent,
+            variables=variables,
+            scratch=scratch,
+            timeout_s=timeout_s,
+        )
+        log = (scratch / "log").read_text(encoding="utf-8", errors="replace")
+    return _read(end.answers, end.fate, log, replace=replace)
+
+
+def _read(
+    answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool
+) -> Checked:
+    """What the answers of a run say."""
+    calls = [a for a in answers if a["event"] == "call"]
+    wrong = [f"{a['function']}: {a['problem']}" for a in calls if a["problem"]]
+    gaps = [a["relative"] for a in calls if a["relative"] is not None]
+    ends = [a for a in answers if a["event"] == "end"]
+    compiled = dict.fromkeys(
+        (a["target"] for a in answers if a["event"] == "compiled" and a["ok"]), 0
+    )
+    for each in answers:
+        if each["event"] == "compiled" and each["ok"]:
+            compiled[each["target"]] += 1
+        elif each["event"] == "compiled":
+            wrong.append(f"{each['kernel']} does not compile for {each['target']}: {each['error']}")
+    notes = [f"not compiled: {a['what']}" for a in answers if a["event"] == "missing"]
+    passed = int(ends[0]["passed"]) if ends else 0
+    failed = int(ends[0]["failed"]) if ends else 0
+    unchecked = ""
+    if not ends:
+        unchecked = f"the tests did not run to their end ({fate}): {_last(log)}"
+    elif replace and failed:
+        wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_last(log)}")
+    elif failed:
+        notes.append(f"{failed} tests fail on the origin, without a GPU")
+    if not unchecked and not wrong and not calls and not (replace and passed):
+        unchecked = "the tests call none of its functions where there is no GPU"
+    return Checked(
+        len(calls), passed, tuple(_shortened(wrong)), compiled, max(gaps, default=None), unchecked,
+        replace, tuple(notes),
+    )  # fmt: skip
+
+
+def _shortened(lines: Sequence[str]) -> Iterator[str]:
+    different = list(dict.fromkeys(lines))
+    yield from different[:TOLD]
+    if len(different) > TOLD:
+        yield f"and {len(different) - TOLD} more"
+
+
+def _last(log: str) -> str:
+    """The last line of a log that says something."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("E ")]
+    return (errors or lines or ["it printed nothing"])[-1].removeprefix("E ").strip()[:200]
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that does not exist.
+
+    Raises:
+        UsageError: it exists, or cannot be written.
+    """
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(text)
+    except FileExistsError:
+        raise UsageError(f"{file} exists: name another with --output, or remove it") from None
+    except OSError as problem:
+        raise UsageError(
+            f"{file} cannot be written ({problem.strerror}): name another with --output"
+        ) from None

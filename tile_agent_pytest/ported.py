@@ -1,0 +1,306 @@
+"""Compares a port with its origin, call by call, while the tests of the origin run.
+
+A plugin for `-p`. What the tests call of the origin's functions that launch kernels runs as it is,
+in Triton's interpreter, and once more on copies of its arguments with the port, whose cuTile kernels
+run on the CPU. Where a test calls none of them, as when they are methods, the port stands in the
+origin's place instead, and the tests judge it.
+
+TILE_AGENT_PORTED names a file with the job, one JSON object: `origin` and `port` (files), `functions`
+(names in the origin), `replace` (the port stands in its place), `targets` (GPUs to compile for) and
+`answers` (the file that the answers are appended to, one JSON object a line):
+
+    {"event": "call", "function": ..., "problem": null or text, "relative": largest difference}
+    {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
+    {"event": "missing", "what": ...}
+    {"event": "end", "passed": ..., "failed": ...}
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+Message = dict[str, Any]
+VARIABLE = "TILE_AGENT_PORTED"
+MOST_SIGNATURES = 4
+"""Of a kernel, that are compiled."""
+
+
+class Comparison:
+    """What is compared in this process."""
+
+    def __init__(self, job: Message) -> None:
+        self.job = job
+        self.origin, self.port = Path(job["origin"]).resolve(), Path(job["port"]).resolve()
+        self.launched: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self._module: ModuleType | None = None
+        self._inside = False
+
+    def tell(self, **answer: Any) -> None:
+        """Append one answer."""
+        with Path(self.job["answers"]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(answer) + "\n")
+
+    # --- the port --------------------------------------------------------------------------------
+
+    def stand_in(self) -> None:
+        """Have whoever imports the origin get the port."""
+        original = importlib.machinery.SourceFileLoader.get_code
+        origin, port = self.origin, self.port
+
+        def get_code(loader: Any, fullname: str) -> Any:
+            if Path(loader.path).resolve() == origin:
+                return compile(port.read_text(encoding="utf-8"), str(port), "exec")
+            return original(loader, fullname)
+
+        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+    def module(self, origin: ModuleType) -> ModuleType:
+        """The port as a module beside the origin, so that relative imports lead where they did."""
+        if self._module is None:
+            spec = importlib.util.spec_from_file_location(f"{origin.__name__}__port", self.port)
+            assert spec is not None
+            assert spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+            self._module = module
+        return self._module
+
+    def record_launches(self) -> None:
+        """Remember what the port's kernels are launched with."""
+        from tile_agent_pytest.compile_cutile import Compiler
+        from tile_agent_pytest.record_cutile import ConstraintRules
+        from tile_agent_pytest.tile_cpu import TileCpu
+
+        rules, original = ConstraintRules(Compiler.installed()), TileCpu.launch
+        launched = self.launched
+
+        def launch(cpu: Any, grid: Any, kernel: Any, arguments: Any) -> None:
+            nodes = kernel._annotated_function.parameter_annotations
+            constraints = [rules.constraint(a, n) for a, n in zip(arguments, nodes, strict=True)]
+            name = kernel._annotated_function.pyfunc.__name__
+            if sum(each == name for each, _ in launched) < MOST_SIGNATURES:
+                launched.setdefault((name, repr(constraints)), (kernel, constraints))
+            original(cpu, grid, kernel, arguments)
+
+        TileCpu.launch = launch  # type: ignore[method-assign]
+
+    def compile_launched(self) -> None:
+        """Compile what was launched for every target."""
+        from tile_agent_pytest.compile_cutile import Compiler, ToolMissing
+
+        compiler = Compiler.installed()
+        for (name, _), (kernel, constraints) in self.launched.items():
+            for target in self.job["targets"]:
+                said = ""
+                try:
+                    compiler.cubin(kernel, constraints, target)
+                except ToolMissing as problem:
+                    self.tell(event="missing", what=_line(problem))
+                    return
+                except Exception as problem:
+                    said = f"{type(problem).__name__}: {_line(problem)}"
+                self.tell(event="compiled", kernel=name, target=target, ok=not said, error=said)
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def wrap_functions(self) -> None:
+        """Have every module that holds a function of the origin hold one that compares."""
+        found = [
+            module for module in list(sys.modules.values())
+            if (file := getattr(module, "__file__", None)) and Path(file).resolve() == self.origin
+        ]  # fmt: skip
+        for origin in found:
+            for name in self.job["functions"]:
+                function = getattr(origin, name, None)
+                if function is None:
+                    continue
+                compared = self._compared(origin, name, function)
+                for module in list(sys.modules.values()):
+                    namespace = getattr(module, "__dict__", {})
+                    for other, value in list(namespace.items()):
+                        if value is function:
+                            namespace[other] = compared
+
+    def _compared(
+        self, origin: ModuleType, name: str, function: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if self._inside:
+                return function(*args, **kwargs)
+            self._inside = True
+            try:
+                copies = Copies()
+                given = copies.of((args, kwargs))
+                with filled_memory():
+                    result = function(*args, **kwargs)
+                self._compare(origin, name, given, (result, args, kwargs))
+                return result
+            finally:
+                self._inside = False
+
+        return call
+
+    def _compare(self, origin: ModuleType, name: str, given: Any, expected: Any) -> None:
+        from tile_agent_pytest.tile_cpu import TileCpu
+
+        args, kwargs = given
+        try:
+            with filled_memory(), TileCpu(poison=False):
+                found = getattr(self.module(origin), name)(*args, **kwargs)
+        except Exception as problem:
+            text = f"the port raises {type(problem).__name__}: {_line(problem)}"
+            self.tell(event="call", function=name, problem=text, relative=None)
+            return
+        problem, relative = differences((found, args, kwargs), expected)
+        self.tell(event="call", function=name, problem=problem, relative=relative)
+
+
+class Copies:
+    """Copies of tensors; those that share memory share the copy of it."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, Any] = {}
+
+    def of(self, value: Any) -> Any:
+        """A copy of tensors in tuples, lists and dictionaries; anything else is itself."""
+        import torch
+
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, tuple | list):
+            return type(value)(map(self.of, value)) if type(value) in (tuple, list) else value
+        if type(value) is dict:
+            return {key: self.of(each) for key, each in value.items()}
+        return value
+
+    def _tensor(self, tensor: Any) -> Any:
+        import torch
+
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._storages:
+            self._storages[storage.data_ptr()] = storage.clone()
+        copied = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        copied.set_(
+            self._storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape,
+            tensor.stride(),
+        )  # fmt: skip
+        return copied.requires_grad_(tensor.requires_grad and tensor.is_leaf)
+
+
+@contextmanager
+def filled_memory() -> Iterator[None]:
+    """`torch.empty` gives the same on both sides: NaN, or the largest integer."""
+    import torch
+
+    was, warned = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(was, warn_only=warned)
+
+
+def differences(one: Any, other: Any) -> tuple[str | None, float | None]:
+    """What is wrong with a port's results, and the largest relative difference.
+
+    Args:
+        one: what the port gave, its arguments included, which it may have written to.
+        other: the same of the origin.
+    """
+    from tile_agent_pytest.tile_ir.closeness import Tolerance
+
+    largest: float | None = None
+    mine, theirs = list(_tensors(one)), list(_tensors(other))
+    if len(mine) != len(theirs):
+        return f"returns {len(mine)} tensors, the origin {len(theirs)}", None
+    for a, b in zip(mine, theirs, strict=True):
+        a, b = a.detach(), b.detach()
+        both = (a.isnan() & b.isnan()) if a.is_floating_point() and a.shape == b.shape else None
+        if both is not None and bool(both.any()):
+            a, b = (x.double().masked_fill(both, 0).to(x.dtype) for x in (a, b))
+        problem, gap = Tolerance().difference(a, b, b)
+        if problem is not None:
+            return problem, None
+        if gap is not None:
+            largest = max(largest or 0.0, gap[1])
+    return None, largest
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors(each)
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _line(problem: BaseException) -> str:
+    return " ".join(str(problem).split())[:300]
+
+
+# --- hooks of pytest -----------------------------------------------------------------------------
+
+
+_running: Comparison | None = None
+_ends = {"passed": 0, "failed": 0}
+
+
+def _begin() -> Comparison | None:
+    file = os.environ.get(VARIABLE)
+    if not file:
+        return None
+    comparison = Comparison(json.loads(Path(file).read_text(encoding="utf-8")))
+    if comparison.job["replace"]:
+        comparison.stand_in()
+    return comparison
+
+
+_running = _begin()  # before conftest.py, which may import the origin
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:  # noqa: ARG001
+    """The tests' modules are imported."""
+    if _running is None:
+        return
+    _running.record_launches()
+    if not _running.job["replace"]:
+        _running.wrap_functions()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count the tests."""
+    if report.failed:
+        _ends["failed"] += 1
+    elif report.when == "call" and report.passed:
+        _ends["passed"] += 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001
+    """Compile, and say how it ended."""
+    if _running is not None:
+        if _running.launched and _running.job["targets"]:
+            _running.compile_launched()
+        _running.tell(event="end", **_ends)
