@@ -163,9 +163,7 @@ def _run(
     return _read(end.answers, end.fate, log, replace=replace)
 
 
-def _read(
-    answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool
-) -> Checked:
+def _read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool) -> Checked:
     """What the answers of a run say."""
     calls = [a for a in answers if a["event"] == "call"]
     wrong = [f"{a['function']}: {a['problem']}" for a in calls if a["problem"]]

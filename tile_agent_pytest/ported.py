@@ -1,13 +1,13 @@
 """Compares a port with its origin, call by call, while the tests of the origin run.
 
 A plugin for `-p`. What the tests call of the origin's functions that launch kernels runs as it is,
-in Triton's interpreter, and once more on copies of its arguments with the port, whose cuTile kernels
-run on the CPU. Where a test calls none of them, as when they are methods, the port stands in the
+in Triton's interpreter, and once more on copies of its arguments with the port, whose kernels run
+on the CPU. Where a test calls none of them, as when they are methods, the port stands in the
 origin's place instead, and the tests judge it.
 
-TILE_AGENT_PORTED names a file with the job, one JSON object: `origin` and `port` (files), `functions`
-(names in the origin), `replace` (the port stands in its place), `targets` (GPUs to compile for) and
-`answers` (the file that the answers are appended to, one JSON object a line):
+TILE_AGENT_PORTED names a file with the job, one JSON object: `origin` and `port` (files),
+`functions` (names in the origin), `replace` (the port stands in its place), `targets` (GPUs to
+compile for) and `answers` (the file that answers are appended to, one JSON object a line):
 
     {"event": "call", "function": ..., "problem": null or text, "relative": largest difference}
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
@@ -65,7 +65,8 @@ class Comparison:
                 return compile(port.read_text(encoding="utf-8"), str(port), "exec")
             return original(loader, fullname)
 
-        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+        loader: Any = importlib.machinery.SourceFileLoader
+        loader.get_code = get_code
 
     def module(self, origin: ModuleType) -> ModuleType:
         """The port as a module beside the origin, so that relative imports lead where they did."""
@@ -96,7 +97,8 @@ class Comparison:
                 launched.setdefault((name, repr(constraints)), (kernel, constraints))
             original(cpu, grid, kernel, arguments)
 
-        TileCpu.launch = launch  # type: ignore[method-assign]
+        patched: Any = TileCpu
+        patched.launch = launch
 
     def compile_launched(self) -> None:
         """Compile what was launched for every target."""
@@ -166,8 +168,8 @@ class Comparison:
             text = f"the port raises {type(problem).__name__}: {_line(problem)}"
             self.tell(event="call", function=name, problem=text, relative=None)
             return
-        problem, relative = differences((found, args, kwargs), expected)
-        self.tell(event="call", function=name, problem=problem, relative=relative)
+        wrong, relative = differences((found, args, kwargs), expected)
+        self.tell(event="call", function=name, problem=wrong, relative=relative)
 
 
 class Copies:

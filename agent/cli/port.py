@@ -79,9 +79,7 @@ def port(
         found = [path.absolute() for path in tests] if tests else list(tests_of(kernel))
         if found:
             output.progress(f"comparing both on the calls of {', '.join(map(str, found))}")
-        checked = compare(
-            made, kernel, found, made.functions, python=python, timeout_s=timeout_s
-        )
+        checked = compare(made, kernel, found, made.functions, python=python, timeout_s=timeout_s)
     written = checked is None or not checked.problems
     if written:
         write_new(file, made.text)

@@ -74,7 +74,7 @@ class Arithmetic:
         if one.weak and other.weak:
             return self._written(symbol, binding, left, right, _constant(symbol, one, other))
         if symbol == "/":
-            return self._quotient(node, left, right, one, other)
+            return self._quotient(left, right, one, other)
         if symbol in ("//", "%"):
             return self._integral(node, symbol, binding, left, right)
         left, right, types = self.promoted(node, left, right)
@@ -84,7 +84,9 @@ class Arithmetic:
         loose = _number_of(left).constant and _number_of(right).constant
         return self._written(symbol, binding, left, right, Number(types, False, loose, natural))
 
-    def promoted(self, node: cst.CSTNode, left: Term, right: Term) -> tuple[Term, Term, frozenset[str]]:
+    def promoted(
+        self, node: cst.CSTNode, left: Term, right: Term
+    ) -> tuple[Term, Term, frozenset[str]]:
         """Both operands so that cuTile computes in the type that Triton computes in, and that type.
 
         Notes what has to hold of parameters where it depends on their types.
@@ -153,9 +155,7 @@ class Arithmetic:
         natural = isinstance(value, Number) and value.natural and kind in ("int32", "int64")
         return terms.atom(f"{ct}.astype({term.text}, {ct}.{kind})", number(kind, natural=natural))
 
-    def _quotient(
-        self, node: cst.CSTNode, left: Term, right: Term, one: Number, other: Number
-    ) -> Term:
+    def _quotient(self, left: Term, right: Term, one: Number, other: Number) -> Term:
         narrow = (*dtypes.HALVES, *dtypes.BYTE_FLOATS)
         may_be_narrow = any(
             kind in narrow for each in (one, other) for t in each.types for kind in possible(t)

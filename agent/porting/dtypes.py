@@ -65,7 +65,7 @@ def triton_type(a: str, b: str, *, divides: bool = False) -> str:
 
 
 def _common_integer(a: str, b: str) -> str:
-    """The usual arithmetic conversions of C, for widths that are never widened; bool is unsigned."""
+    """The usual arithmetic conversions of C, without promotion to int; bool is unsigned."""
     one, other = a in SIGNED, b in SIGNED
     if one == other:
         return a if WIDTHS[a] > WIDTHS[b] else b

@@ -173,14 +173,15 @@ class Expressions:
         if (kind := self._type_named(node)) is not None:
             return kind
         inner = node.value
-        if node.attr.value in ELEMENT_TYPES and isinstance(inner, cst.Attribute):
-            if inner.attr.value in ("dtype", "type"):
-                term = self.read(inner.value)
-                if isinstance(term.value, Pointer) and node.attr.value == "element_ty":
-                    base = term.value.base
-                    return atom(f"{base}.dtype", Type(frozenset((token(base),))))
-                if isinstance(term.value, Number) and node.attr.value == "scalar":
-                    return self._dtype_of(node, term)
+        is_type = isinstance(inner, cst.Attribute) and inner.attr.value in ("dtype", "type")
+        if is_type and node.attr.value in ELEMENT_TYPES:
+            assert isinstance(inner, cst.Attribute)
+            term = self.read(inner.value)
+            if isinstance(term.value, Pointer) and node.attr.value == "element_ty":
+                base = term.value.base
+                return atom(f"{base}.dtype", Type(frozenset((token(base),))))
+            if isinstance(term.value, Number) and node.attr.value == "scalar":
+                return self._dtype_of(node, term)
         if node.attr.value == "dtype":
             return self._dtype_of(node, self.read(inner))
         if node.attr.value == "shape":
@@ -303,7 +304,7 @@ class Expressions:
         if helper is not None:
             return self._call_helper(helper, node)
         named = self.context.called(node.func)
-        if named in self._operations:
+        if named is not None and named in self._operations:
             return self._operations[named](self, node, None)
         if isinstance(node.func, cst.Attribute) and not (named or "").startswith("triton."):
             method = f"{TL}{node.func.attr.value}"

@@ -11,13 +11,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.module_names import reached_as
 from agent.analysis.triton.dialect import TRITON
+from agent.porting.assignments import Edit
 from agent.porting.context import Context
 from agent.porting.functions import Functions, Translated
 from agent.porting.host import Host
 from agent.porting.layout import laid_out
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
-from agent.porting.statements import Edit
 from agent.porting.tuning import JIT, tuning_of
 from agent.syntax import Function, Source
 
@@ -67,7 +67,7 @@ def _port(text: str, path: str) -> Port:
     kernels, helpers = _sorted(source)
     if not kernels:
         raise refusal(
-            source, source.module, "a file without a `@triton.jit` kernel", "name one that has some",
+            source, source.module, "a file without a `@triton.jit` kernel", "name one with some",
             detail="its functions are called by kernels only" if helpers else "",
         )  # fmt: skip
     tunings = {kernel.name: tuning_of(context, kernel.function) for kernel in kernels}
@@ -296,8 +296,10 @@ def _first_import(module: cst.Module) -> int:
         only = statement.body[0]
         if isinstance(only, cst.Expr) and number == 0:
             place = 1
-        elif isinstance(only, cst.ImportFrom) and only.module is not None and (
-            cst.helpers.get_full_name_for_node(only.module) == "__future__"
+        elif (
+            isinstance(only, cst.ImportFrom)
+            and only.module is not None
+            and (cst.helpers.get_full_name_for_node(only.module) == "__future__")
         ):
             place = number + 1
         else:

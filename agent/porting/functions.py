@@ -204,9 +204,7 @@ class Functions:
         if isinstance(value, Number) and value.loose and len(value.types) == 1:
             (kind,) = value.types
             ct = self.context.tile
-            return atom(
-                f"{ct}.astile({term.text}, dtype={ct}.{kind})", replace(value, loose=False)
-            )
+            return atom(f"{ct}.astile({term.text}, dtype={ct}.{kind})", replace(value, loose=False))
         return term
 
     def _helper(self, helper: Function, given: tuple[Value, ...]) -> None:
@@ -288,9 +286,7 @@ class Functions:
         body = Body(self.context, node, to)
         body.read()
         begun = (*guard_texts(self.context, to.arithmetic.guards), *body.begun)
-        return Translated(
-            function, body, annotations, offsets, begun, values, frozenset(to.stored)
-        )
+        return Translated(function, body, annotations, offsets, begun, values, frozenset(to.stored))
 
 
 def _at_the_call(value: Value, given: Mapping[str, Value]) -> Value:

@@ -11,10 +11,10 @@ from agent.analysis.common.purity import is_pure
 from agent.analysis.triton.aliasing import may_share
 from agent.analysis.triton.dialect import ROUNDING
 from agent.porting import dtypes
+from agent.porting.assignments import Edit
 from agent.porting.constants import unwrapped
 from agent.porting.context import TL, Context, names_of
 from agent.porting.functions import Translated
-from agent.porting.statements import Edit
 from agent.porting.tuning import Tuning
 from agent.porting.values import Pointer
 from agent.syntax import Source, children, descendants, edited
@@ -67,7 +67,8 @@ class Host:
             NotPortable: there is something.
         """
         source = self.context.source
-        handled = {a for node in self.edits for a in descendants(node, cst.CSTNode)}
+        kinds = (cst.Attribute, cst.Name)
+        handled = {a for node in self.edits for kind in kinds for a in descendants(node, kind)}
         for node in _outside(source, kernels):
             if node in handled or not isinstance(node, cst.Attribute | cst.Name):
                 continue
@@ -101,11 +102,9 @@ class Host:
             self._launch(kernel, launch, tuning)
 
     def _launch(self, kernel: Kernel, launch: Launch, tuning: Tuning) -> None:
-        source, call = self.context.source, launch.node
+        call = launch.node
         if not launch.complete or launch.hidden or not launch.options_shown:
-            raise self.context.refuse(
-                call, "a launch with `*` or `**`", "write its arguments out"
-            )
+            raise self.context.refuse(call, "a launch with `*` or `**`", "write its arguments out")
         line = self._line(call)
         for name in launch.hints:
             if name not in DROPPED:
@@ -131,9 +130,9 @@ class Host:
         """The line of a launch, which has to stand alone on it."""
         source = self.context.source
         around = list(source.ancestors(call))
-        if isinstance(around[0], cst.Expr) and isinstance(around[1], cst.SimpleStatementLine):
-            if len(around[1].body) == 1:
-                return around[1]
+        line = around[1] if isinstance(around[0], cst.Expr) else None
+        if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
+            return line
         raise self.context.refuse(
             call, "a launch inside of an expression", "write it as a statement of its own"
         )
@@ -182,9 +181,7 @@ class Host:
 
     # --- the grid --------------------------------------------------------------------------------
 
-    def _grid(
-        self, launch: Launch, given: Mapping[str, str]
-    ) -> tuple[str, str]:
+    def _grid(self, launch: Launch, given: Mapping[str, str]) -> tuple[str, str]:
         """The name of a tuple with the grid's extents, and what assigns it."""
         source, node = self.context.source, launch.grid
         behind = source.resolve(node)
@@ -210,7 +207,10 @@ class Host:
     ) -> tuple[str, str]:
         """A grid of which the source does not say whether it is a function."""
         meta = self._meta(launch, given, None)
-        return name, f"{name} = {text}({meta}) if callable({text}) else {text}\n{name} = tuple({name})\n"
+        return (
+            name,
+            f"{name} = {text}({meta}) if callable({text}) else {text}\n{name} = tuple({name})\n",
+        )
 
     def _meta(
         self,

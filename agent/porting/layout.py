@@ -31,10 +31,41 @@ class _Breaking(cst.CSTTransformer):
         self._depth += 1
 
     def leave_IndentedBlock(  # noqa: N802
-        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock  # noqa: ARG002
+        self,
+        original_node: cst.IndentedBlock,  # noqa: ARG002
+        updated_node: cst.IndentedBlock,
     ) -> cst.IndentedBlock:
         self._depth -= 1
         return updated_node
+
+    def leave_FunctionDef(  # noqa: N802
+        self,
+        original_node: cst.FunctionDef,  # noqa: ARG002
+        updated_node: cst.FunctionDef,
+    ) -> cst.FunctionDef:
+        """A signature that is too long has its parameters on a line of their own, or a line each."""
+        bare = updated_node.with_changes(
+            leading_lines=[], decorators=[], body=cst.SimpleStatementSuite([cst.Pass()])
+        )
+        code = self._module.code_for_node(bare).rstrip().removesuffix(" pass")
+        listed = list(updated_node.params.params)
+        room = WIDTH - len(STEP) * self._depth
+        if len(code) <= room or "\n" in code or not listed or code.strip() in self._kept:
+            return updated_node
+        together = ", ".join(self._module.code_for_node(p).rstrip(", ") for p in listed)
+        apart = len(together) > room - len(STEP)
+        for number, param in enumerate(listed[:-1]):
+            space = _newline(1) if apart else cst.SimpleWhitespace(" ")
+            listed[number] = param.with_changes(comma=cst.Comma(whitespace_after=space))
+        if apart:
+            listed[-1] = listed[-1].with_changes(comma=cst.Comma(whitespace_after=_newline(0)))
+        else:
+            listed[-1] = listed[-1].with_changes(
+                comma=cst.MaybeSentinel.DEFAULT, whitespace_after_param=_newline(0)
+            )
+        return updated_node.with_changes(
+            whitespace_before_params=_newline(1), params=cst.Parameters(params=listed)
+        )
 
     def leave_SimpleStatementLine(  # noqa: N802
         self,
@@ -110,14 +141,13 @@ class _Breaking(cst.CSTTransformer):
     def _sum(self, node: cst.BinaryOperation, inner: int, room: int, level: int) -> Any:
         """`(left\\n + right)`; the parentheses are added where there are none."""
         operator: Any = node.operator
-        broken = node.with_changes(
+        return node.with_changes(
             left=self._broken(node.left, inner, room, level + 1),
             operator=operator.with_changes(whitespace_before=_newline(level)),
             right=self._broken(node.right, inner - 3, room, level + 1),
             lpar=[cst.LeftParen(whitespace_after=_newline(level))],
             rpar=[cst.RightParen(whitespace_before=_newline(level - 1))],
         )
-        return broken
 
 
 def _newline(level: int) -> cst.ParenthesizedWhitespace:

@@ -19,7 +19,7 @@ class Term(NamedTuple):
     value: Value
 
     def within(self, binding: int) -> str:
-        """The text as an operand of an operator of that rank, in parentheses where it needs them."""
+        """The text as an operand of an operator of that rank, with the parentheses it needs."""
         return self.text if self.binding >= binding else f"({self.text})"
 
 

@@ -71,9 +71,11 @@ def _first_config(context: Context, call: cst.Call) -> dict[str, str]:
         raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
     values = {}
     for element in given.elements:
-        if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
+        if not isinstance(element, cst.DictElement) or not isinstance(
+            element.key, cst.SimpleString
+        ):
             raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-        values[str(element.key.evaluated_value)] = source.code(element.value)
+        values[_name(element)] = source.code(element.value)
     context.note(
         call,
         "`@triton.autotune` becomes its first config; `tile-agent autotune` writes cuTile's search",
@@ -89,7 +91,9 @@ def _heuristics(context: Context, call: cst.Call) -> dict[str, str]:
         )
     found = {}
     for element in table.elements:
-        if not isinstance(element, cst.DictElement) or not isinstance(element.key, cst.SimpleString):
+        if not isinstance(element, cst.DictElement) or not isinstance(
+            element.key, cst.SimpleString
+        ):
             raise context.refuse(
                 call, "`@triton.heuristics` that are no table", "write the table out"
             )
@@ -97,5 +101,16 @@ def _heuristics(context: Context, call: cst.Call) -> dict[str, str]:
             raise context.refuse(
                 call, "`@triton.heuristics` with a named function", "write it as a lambda"
             )
-        found[str(element.key.evaluated_value)] = context.source.code(element.value)
+        found[_name(element)] = context.source.code(element.value)
     return found
+
+
+def _is_named(element: cst.BaseDictElement) -> bool:
+    """Whether an element of a table has a string for its key."""
+    return isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString)
+
+
+def _name(element: cst.BaseDictElement) -> str:
+    assert isinstance(element, cst.DictElement)
+    assert isinstance(element.key, cst.SimpleString)
+    return str(element.key.evaluated_value)

@@ -37,9 +37,7 @@ def _update(
     return atom(f"{text}{_ordering(to, call, given)})", number(token(base)))
 
 
-def _compare_and_swap(
-    to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+def _compare_and_swap(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
     given = Arguments(to.context, call, ("pointer", "cmp", "val", "sem", "scope"), receiver)
     base, index, _ = to.pointer(given["pointer"])
     to.stored.add(base)

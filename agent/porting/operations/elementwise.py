@@ -56,9 +56,7 @@ def _cast(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
     return atom(text, Number(kind.value.types, natural=natural))
 
 
-def _unary(
-    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+def _unary(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
     given = Arguments(to.context, call, ("x",), receiver)
     operand = to.number(given["x"])
     value = _as_number(to, call, operand.value)
@@ -193,9 +191,7 @@ def _unchanged(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | N
     return to.read(given["input"])
 
 
-def _nothing(
-    why: str, to: Expressions, call: cst.Call, _: cst.BaseExpression | None
-) -> Term:
+def _nothing(why: str, to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Term:
     """A call that computes nothing."""
     if why:
         to.context.note(call, why)

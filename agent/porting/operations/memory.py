@@ -1,7 +1,7 @@
 """Loads and stores: an address is an array and the index of its elements, which nobody checks.
 
-`ct.gather` and `ct.scatter` compare indices with the array's end and leave out what is beyond. Triton
-does not, and an address below the pointer is legal there, so the port says `check_bounds=False`.
+`ct.gather` and `ct.scatter` compare indices with the array's end and leave out what is beyond.
+Triton does not, and an address below the pointer is legal there, hence `check_bounds=False`.
 """
 
 from __future__ import annotations

@@ -21,9 +21,7 @@ DOT_ROUNDS = (
 )
 
 
-def _sum(
-    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+def _sum(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
     given = Arguments(to.context, call, ("input", "axis", "keep_dims", "dtype"), receiver)
     operand = _wide(to, to.number(given["input"]), "wide_for_sum", SUM_WIDENS)
     dtype = given.get("dtype")
@@ -68,9 +66,7 @@ def _with_indices(
 def _index_of_extreme(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
 ) -> Term:
-    given = Arguments(
-        to.context, call, ("input", "axis", "tie_break_left", "keep_dims"), receiver
-    )
+    given = Arguments(to.context, call, ("input", "axis", "tie_break_left", "keep_dims"), receiver)
     operand = to.number(given["input"])
     text = f"{to.context.tile}.{name}({operand.text}{_axis(to, given)})"
     return atom(text, number("int32", natural=True))
@@ -89,9 +85,7 @@ def _axis(to: Expressions, given: Arguments) -> str:
     return text + (", keepdims=True" if given.flag("keep_dims") else "")
 
 
-def _scan(
-    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+def _scan(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
     given = Arguments(to.context, call, ("input", "axis", "reverse", "dtype"), receiver)
     given.only({"dtype": ()})
     operand = _wide(to, to.number(given["input"]), "wide_for_sum", SUM_WIDENS)

@@ -14,9 +14,7 @@ from agent.porting.terms import Term, atom
 from agent.porting.values import Number, Type, number, weak
 
 
-def _place(
-    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+def _place(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
     given = Arguments(to.context, call, ("axis",), receiver)
     axis = to.read(given["axis"])
     return atom(f"{to.context.tile}.{name}({axis.text})", number("int32", natural=True))
@@ -68,9 +66,7 @@ def _zeros_like(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | 
     return atom(text, Number(like.value.types, natural=True))
 
 
-def _kind(
-    to: Expressions, call: cst.Call, node: cst.BaseExpression
-) -> tuple[str, frozenset[str]]:
+def _kind(to: Expressions, call: cst.Call, node: cst.BaseExpression) -> tuple[str, frozenset[str]]:
     kind = to.read(node)
     if not isinstance(kind.value, Type):
         raise to.context.refuse(
@@ -83,9 +79,7 @@ def _reshape(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
 ) -> Term:
     """`reshape`, `view` and `broadcast_to`, whose shape may be spread over the arguments."""
-    given = Arguments(
-        to.context, call, ("input", "shape", "can_reorder"), receiver, spread="shape"
-    )
+    given = Arguments(to.context, call, ("input", "shape", "can_reorder"), receiver, spread="shape")
     operand = to.number(given["input"])
     assert isinstance(operand.value, Number)
     if len(given.spread) > 1:
