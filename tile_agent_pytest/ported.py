@@ -120,22 +120,19 @@ class Comparison:
     # --- calls -----------------------------------------------------------------------------------
 
     def wrap_functions(self) -> None:
-        """Have every module that holds a function of the origin hold one that compares."""
-        found = [
-            module for module in list(sys.modules.values())
-            if (file := getattr(module, "__file__", None)) and Path(file).resolve() == self.origin
-        ]  # fmt: skip
-        for origin in found:
-            for name in self.job["functions"]:
-                function = getattr(origin, name, None)
-                if function is None:
-                    continue
-                compared = self._compared(origin, name, function)
-                for module in list(sys.modules.values()):
-                    namespace = getattr(module, "__dict__", {})
-                    for other, value in list(namespace.items()):
-                        if value is function:
-                            namespace[other] = compared
+        """Have functions of the origin compare, from the moment on that it is loaded."""
+        loader: Any = importlib.machinery.SourceFileLoader
+        original = loader.exec_module
+
+        def exec_module(own: Any, module: ModuleType) -> None:
+            original(own, module)
+            if Path(own.path).resolve() == self.origin:
+                for name in self.job["functions"]:
+                    function = getattr(module, name, None)
+                    if function is not None:
+                        setattr(module, name, self._compared(module, name, function))
+
+        loader.exec_module = exec_module
 
     def _compared(
         self, origin: ModuleType, name: str, function: Callable[..., Any]
@@ -277,6 +274,8 @@ def _begin() -> Comparison | None:
     comparison = Comparison(json.loads(Path(file).read_text(encoding="utf-8")))
     if comparison.job["replace"]:
         comparison.stand_in()
+    else:
+        comparison.wrap_functions()
     return comparison
 
 
@@ -285,11 +284,8 @@ _running = _begin()  # before conftest.py, which may import the origin
 
 def pytest_collection_finish(session: pytest.Session) -> None:  # noqa: ARG001
     """The tests' modules are imported."""
-    if _running is None:
-        return
-    _running.record_launches()
-    if not _running.job["replace"]:
-        _running.wrap_functions()
+    if _running is not None:
+        _running.record_launches()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

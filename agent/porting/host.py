@@ -55,6 +55,11 @@ class Host:
                 continue
             if not isinstance(node, cst.Attribute | cst.Name):
                 continue
+            if isinstance(node, cst.Attribute) and node.attr.value == "value":
+                behind = source.resolve(node.value)
+                if unwrapped(source, behind) is not behind:  # `X.value` of `X = tl.constexpr(3)`
+                    self.edits[node] = lambda new: new.value
+                continue
             named = source.name(node) or ""
             kind = dtypes.OF_TRITON.get(named.removeprefix(TL)) if named.startswith(TL) else None
             if kind is not None and source.resolve(node) is node:

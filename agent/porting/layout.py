@@ -43,7 +43,7 @@ class _Breaking(cst.CSTTransformer):
         original_node: cst.FunctionDef,  # noqa: ARG002
         updated_node: cst.FunctionDef,
     ) -> cst.FunctionDef:
-        """A signature that is too long has its parameters on a line of their own, or a line each."""
+        """A signature that is too long: its parameters on a line of their own, or a line each."""
         bare = updated_node.with_changes(
             leading_lines=[], decorators=[], body=cst.SimpleStatementSuite([cst.Pass()])
         )
