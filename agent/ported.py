@@ -98,6 +98,7 @@ def check(
     *,
     python: str,
     timeout_s: float,
+    targets: Sequence[str] = TARGETS,
 ) -> Checked:
     """Compare a port with its origin on the calls that tests make.
 
@@ -108,6 +109,7 @@ def check(
         functions: the functions of the origin that launch kernels.
         python: the interpreter of the tests.
         timeout_s: for each of two runs of the tests.
+        targets: the GPUs that what was launched is compiled for.
 
     Raises:
         UsageError: the interpreter cannot be run.
@@ -119,7 +121,7 @@ def check(
         file.write_text(port.text, encoding="utf-8")
         found = Checked()
         for replace in (False, True) if functions else (True,):
-            found = _run(kernel, file, tests, functions, python, timeout_s, replace=replace)
+            found = _run(kernel, file, tests, functions, python, timeout_s, targets, replace=replace)
             if found.calls or found.problems:
                 return found
         return found
@@ -132,6 +134,7 @@ def _run(
     functions: Sequence[str],
     python: str,
     timeout_s: float,
+    targets: Sequence[str],
     *,
     replace: bool,
 ) -> Checked:
@@ -141,7 +144,7 @@ def _run(
         "port": str(port),
         "functions": list(functions),
         "replace": replace,
-        "targets": list(TARGETS),
+        "targets": list(targets),
     }
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
