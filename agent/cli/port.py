@@ -56,7 +56,7 @@ def port(
     output.use_json(as_json)
     from agent.errors import UsageError
     from agent.ported import check as compare
-    from agent.ported import tests_of, write_new
+    from agent.ported import calling_tests, write_new
     from agent.porting import port as translate
     from agent.preflight import read_file
     from agent.target import parse
@@ -76,7 +76,7 @@ def port(
     made = translate(text, str(kernel))
     checked = None
     if check:
-        found = [path.absolute() for path in tests] if tests else list(tests_of(kernel))
+        found = [path.absolute() for path in tests] if tests else list(calling_tests(kernel))
         if found:
             output.progress(f"comparing both on the calls of {', '.join(map(str, found))}")
         checked = compare(made, kernel, found, made.functions, python=python, timeout_s=timeout_s)

@@ -298,12 +298,7 @@ def guard_texts(context: Context, guards: set[Guard]) -> Iterator[str]:
         if len(kinds) == 1:
             condition = f"{kinds[0]} != {ct}.bfloat16"
         else:
-            first, second = kinds
-            floats = ", ".join(f"{ct}.{name}" for name in dtypes.FLOATS)
-            condition = (
-                f"{ct}.bfloat16 not in ({first}, {second})"
-                f" or all(t in ({floats}) for t in ({first}, {second}))"
-            )
+            condition = f"{context.helper('alike')}({kinds[0]}, {kinds[1]})"
         yield f'{ct}.static_assert({condition}, "Triton computes bf16 with integers in fp32")'
 
 

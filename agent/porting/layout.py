@@ -50,13 +50,20 @@ class _Breaking(cst.CSTTransformer):
         code = self._module.code_for_node(bare).rstrip().removesuffix(" pass")
         listed = list(updated_node.params.params)
         room = WIDTH - len(STEP) * self._depth
-        if len(code) <= room or "\n" in code or not listed or code.strip() in self._kept:
+        if not listed or "#" in code or max(map(len, code.splitlines())) <= room:
             return updated_node
-        together = ", ".join(self._module.code_for_node(p).rstrip(", ") for p in listed)
+        if any(line.strip() in self._kept and len(line) > room for line in code.splitlines()):
+            return updated_node
+        space = cst.SimpleWhitespace("")
+        listed = [
+            p.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_param=space)
+            for p in listed
+        ]
+        together = ", ".join(map(self._module.code_for_node, listed))
         apart = len(together) > room - len(STEP)
         for number, param in enumerate(listed[:-1]):
-            space = _newline(1) if apart else cst.SimpleWhitespace(" ")
-            listed[number] = param.with_changes(comma=cst.Comma(whitespace_after=space))
+            behind = _newline(1) if apart else cst.SimpleWhitespace(" ")
+            listed[number] = param.with_changes(comma=cst.Comma(whitespace_after=behind))
         if apart:
             listed[-1] = listed[-1].with_changes(comma=cst.Comma(whitespace_after=_newline(0)))
         else:

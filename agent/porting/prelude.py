@@ -118,6 +118,12 @@ def remainder(x, y):
     )
     return {ct}.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
 '''),
+    "alike": Helper('''\
+def alike(a, b):
+    """Whether Triton and cuTile compute the types a and b in the same one."""
+    floats = ({ct}.float16, {ct}.bfloat16, {ct}.float32, {ct}.float64)
+    return {ct}.bfloat16 not in (a, b) or (a in floats and b in floats)
+'''),
     "dot": Helper('''\
 def dot(x, y):
     """x @ y, accumulated from zero."""

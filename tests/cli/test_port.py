@@ -1,0 +1,64 @@
+"""`tile-agent port`: what it writes, what it says of the check, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ExitCode
+from tests.support.project import tile_agent
+
+SOFTMAX = Path(__file__).parents[2] / "benchmarks" / "triton" / "softmax"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A kernel with the tests that call it."""
+    for file in SOFTMAX.glob("*.py"):
+        shutil.copy(file, tmp_path)
+    return tmp_path
+
+
+def test_it_writes_a_file_and_says_how_it_was_checked(folder: Path) -> None:
+    done = tile_agent(folder, "port", "--kernel", "softmax.py", "--json")
+    assert done.code == 0
+    told = json.loads(done.out)
+    assert told["kernels"] == ["softmax_kernel"]
+    assert told["check"]["calls"] == 8
+    assert told["check"]["problems"] == []
+    assert "ct.launch(" in (folder / "softmax_cutile.py").read_text()
+    again = tile_agent(folder, "port", "--kernel", "softmax.py")
+    assert again.code == ExitCode.USAGE
+    assert "softmax_cutile.py exists" in again.err
+
+
+def test_without_tests_it_says_that_it_is_unchecked(folder: Path) -> None:
+    (folder / "test_softmax.py").unlink()
+    done = tile_agent(folder, "port", "--kernel", "softmax.py", "--output", "new.py")
+    assert done.code == 0
+    assert "unchecked: no test of it was found" in done.out
+    assert "tile-agent run --kernel new.py" in done.out
+    assert (folder / "new.py").exists()
+
+
+def test_a_refusal_is_one_line_and_writes_nothing(folder: Path) -> None:
+    text = (folder / "softmax.py").read_text()
+    (folder / "softmax.py").write_text(text.replace("tl.exp(", "tl.erf("))
+    done = tile_agent(folder, "port", "--kernel", "softmax.py")
+    assert done.code == ExitCode.USAGE
+    assert done.out == ""
+    assert done.err == (
+        "tile-agent: softmax.py:15: `tl.erf` is not ported: cuTile has no equivalent that is known "
+        "here: write it out\n"
+    )
+    assert not (folder / "softmax_cutile.py").exists()
+
+
+def test_it_takes_triton_kernels_only(folder: Path) -> None:
+    (folder / "tile.py").write_text("import cuda.tile as ct\n\n\n@ct.kernel\ndef k(x):\n    pass\n")
+    done = tile_agent(folder, "port", "--kernel", "tile.py")
+    assert done.code == ExitCode.USAGE
+    assert "port writes cuTile's version of Triton's" in done.err

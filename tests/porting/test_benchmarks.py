@@ -1,0 +1,48 @@
+"""Every Triton kernel of the benchmarks is ported, agrees with its origin, and compiles."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.environment import probe
+from agent.ported import TARGETS, check, calling_tests
+from agent.porting import port
+
+ROOT = Path(__file__).parents[2]
+KERNELS = sorted((ROOT / "benchmarks" / "triton").glob("*/[a-z]*.py"))
+PORTED = [path for path in KERNELS if path.stem == path.parent.name]
+FIRST = "softmax"
+
+
+def marked(path: Path):
+    return pytest.param(path, marks=() if path.stem == FIRST else pytest.mark.full, id=path.stem)
+
+
+def test_all_of_them_are_looked_at() -> None:
+    assert len(PORTED) == 12
+
+
+@pytest.mark.parametrize("path", PORTED, ids=lambda path: path.stem)
+def test_nothing_of_triton_is_left(path: Path) -> None:
+    made = port(path.read_text(), str(path))
+    code = compile(made.text, path.name, "exec")
+    assert "triton" not in code.co_names
+    assert "import triton" not in made.text
+    assert not re.search(r"^[^#]*\btl\.", made.text, re.MULTILINE)
+    assert max(map(len, made.text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("path", [marked(path) for path in PORTED])
+def test_it_agrees_with_its_origin(path: Path) -> None:
+    """On ragged sizes, two types and strided inputs, which are what its own tests call it with."""
+    made = port(path.read_text(), str(path))
+    tests = calling_tests(path)
+    assert [file.name for file in tests] == [f"test_{path.stem}.py"]
+    found = check(made, path, tests, made.functions, python=sys.executable, timeout_s=300)
+    assert found.problems == ()
+    assert found.unchecked == ""
+    assert found.calls >= found.tests > 0
+    if probe().tileiras is not None:
+        assert set(TARGETS) - {"sm_80"} <= set(found.compiled)  # which has no fp8

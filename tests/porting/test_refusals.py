@@ -1,0 +1,114 @@
+"""What has no translation is refused in one line: the construct, its line, and what to do."""
+
+import pytest
+
+from agent.porting import NotPortable, port
+
+FILE = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    {body}
+    tl.store(y_ptr + i, x)
+
+
+def run(x):
+    y = torch.empty_like(x)
+    {launch}
+    return y
+"""
+LAUNCH = "kernel[(1,)](x, y, 8, BLOCK=8)"
+BODIES = {
+    "x = tl.sort(x)": "`tl.sort`",
+    "x = tl.erf(x)": "`tl.erf`",
+    "x = tl.load(tl.load(x_ptr) + i)": "an address that is computed",
+    "x = tl.load((x_ptr if n > 3 else y_ptr) + i)": "an address whose array is chosen",
+    "x = x % 1.5 if False else x.to(tl.float32) % 1.5": "the remainder of floats",
+    "x = tl.load(x_ptr + i, volatile=True)": "a volatile load",
+    "x = tl.load(tl.make_block_ptr(x_ptr, (n,), (1,), (0,), (8,), (0,)))": "`tl.make_block_ptr`",
+    "x = tl.load(x_ptr.to(tl.pointer_type(tl.int32)) + i)": "`tl.pointer_type`",
+    "x = x[0]": "a subscript that picks elements",
+    "x = sum([x, x])": "`sum`",
+    "x = x if 0 < n < 3 else x": "a chain of comparisons",
+    "x = tl.inline_asm_elementwise('', '', [x], tl.int32, True, 1)": "`tl.inline_asm_elementwise`",
+    "x = x if x_ptr is not None else x": "None",
+    "x = [a for a in (x,)][0]": "a list comprehension",
+}
+LOOPS = {
+    "for k in range(4, 0, -1):\n        x += k": "a loop that counts down",
+    "while tl.atomic_cas(y_ptr, 0, 1) == 1:\n        pass": "a loop that waits for another program",
+    "with tl.scope('a'):\n        x += 1": "`with` in a kernel",
+}
+LAUNCHES = {
+    "kernel[(1,)](*(x, y), 8, BLOCK=8)": "a launch with `*`",
+    "kernel[(1,)](x, y, 8, BLOCK=8, occupancy=2)": "a launch with `occupancy=`",
+    "kernel[(1,)](x, y, BLOCK=8)": "a launch that does not pass every parameter",
+    "print(kernel[(1,)](x, y, 8, BLOCK=8))": "a launch inside of an expression",
+    "kernel[(1,)](x, None, 8, BLOCK=8)": "None passed for a pointer",
+    "kernel[(1,)](x, y, 'a', BLOCK=8)": "None or a string passed to a kernel",
+    "kernel[(1,)](x, x, 8, BLOCK=8)": "the same tensor given twice",
+    "kernel.warmup(x, y, 8, 8, grid=(1,))": "a kernel used without a launch",
+    "triton.testing.do_bench(lambda: 0)": "`triton.testing.do_bench` in host code",
+}
+
+
+def refused(text: str) -> NotPortable:
+    with pytest.raises(NotPortable) as found:
+        port(text, "kernel.py")
+    message = str(found.value)
+    assert "\n" not in message
+    assert " is not ported: " in message
+    assert message.startswith(f"kernel.py:{found.value.line}: ")
+    return found.value
+
+
+@pytest.mark.parametrize(("body", "construct"), {**BODIES, **LOOPS}.items())
+def test_in_a_kernel(body: str, construct: str) -> None:
+    found = refused(FILE.format(body=body, launch=LAUNCH))
+    assert construct in found.construct
+    assert 9 < found.line < 13
+
+
+@pytest.mark.parametrize(("launch", "construct"), LAUNCHES.items())
+def test_in_host_code(launch: str, construct: str) -> None:
+    assert construct in refused(FILE.format(body="pass", launch=launch)).construct
+
+
+@pytest.mark.parametrize(
+    ("decorator", "construct"),
+    {
+        "@triton.autotune(configs=make(), key=['n'])": "`@triton.autotune` whose configs are computed",
+        "@triton.heuristics(TABLE)": "`@triton.heuristics` that are no table",
+        "@libentry()": "a decorator that is not Triton's",
+    }.items(),
+)
+def test_a_decorator(decorator: str, construct: str) -> None:
+    text = FILE.format(body="pass", launch=LAUNCH).replace(
+        "@triton.jit", f"{decorator}\n@triton.jit"
+    )
+    assert refused(text).construct == construct
+
+
+def test_the_first_config_and_heuristics_are_taken() -> None:
+    text = FILE.format(body="pass", launch="kernel[lambda META: (n // META['BLOCK'],)](x, y, n)")
+    text = text.replace("    y = torch.empty_like(x)", "    n, y = x.numel(), torch.empty_like(x)")
+    text = text.replace(
+        "@triton.jit",
+        "@triton.autotune(configs=[triton.Config({'BLOCK': 64}, num_warps=2),"
+        " triton.Config({'BLOCK': 128})], key=['n'])\n@triton.jit",
+    )
+    made = port(text, "kernel.py")
+    assert "blocks = tuple((lambda META: (n // META['BLOCK'],))({\"BLOCK\": 64}))" in made.text
+    assert "flat(x), flat(y), n, 64)" in made.text
+    assert any("first config" in note for note in made.notes)
+
+
+def test_a_grid_of_nothing_is_not_launched() -> None:
+    """Triton launches nothing then, and cuTile refuses it."""
+    assert "if 0 not in blocks:" in port(FILE.format(body="pass", launch=LAUNCH), "k.py").text
