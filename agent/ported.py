@@ -122,7 +122,9 @@ def check(
         file.write_text(port.text, encoding="utf-8")
         found = Checked()
         for replace in (False, True) if functions else (True,):
-            found = _run(kernel, file, tests, functions, python, timeout_s, targets, replace=replace)
+            found = _run(
+                kernel, file, tests, functions, python, timeout_s, targets, replace=replace
+            )
             if found.calls or found.problems:
                 return found
         return found

@@ -38,7 +38,7 @@ MOST_SIGNATURES = 4
 """Of a kernel, that are compiled."""
 
 
-class Comparison:
+class CallComparison:
     """What is compared in this process."""
 
     def __init__(self, job: Message) -> None:
@@ -263,15 +263,15 @@ def _line(problem: BaseException) -> str:
 # --- hooks of pytest -----------------------------------------------------------------------------
 
 
-_running: Comparison | None = None
+_running: CallComparison | None = None
 _ends = {"passed": 0, "failed": 0}
 
 
-def _begin() -> Comparison | None:
+def _begin() -> CallComparison | None:
     file = os.environ.get(VARIABLE)
     if not file:
         return None
-    comparison = Comparison(json.loads(Path(file).read_text(encoding="utf-8")))
+    comparison = CallComparison(json.loads(Path(file).read_text(encoding="utf-8")))
     if comparison.job["replace"]:
         comparison.stand_in()
     else:

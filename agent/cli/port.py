@@ -55,8 +55,8 @@ def port(
     """
     output.use_json(as_json)
     from agent.errors import UsageError
-    from agent.ported import check as compare
     from agent.ported import calling_tests, write_new
+    from agent.ported import check as compare
     from agent.porting import port as translate
     from agent.preflight import read_file
     from agent.target import parse

@@ -19,7 +19,7 @@ import libcst as cst
 
 from agent.porting import dtypes, terms
 from agent.porting.context import Context
-from agent.porting.terms import Term
+from agent.porting.terms import Phrase
 from agent.porting.values import (
     SCALAR,
     Number,
@@ -61,7 +61,7 @@ class Arithmetic:
 
     # --- two operands ----------------------------------------------------------------------------
 
-    def binary(self, node: cst.CSTNode, symbol: str, left: Term, right: Term) -> Term:
+    def binary(self, node: cst.CSTNode, symbol: str, left: Phrase, right: Phrase) -> Phrase:
         """`left symbol right`.
 
         Raises:
@@ -85,8 +85,8 @@ class Arithmetic:
         return self._written(symbol, binding, left, right, Number(types, False, loose, natural))
 
     def promoted(
-        self, node: cst.CSTNode, left: Term, right: Term
-    ) -> tuple[Term, Term, frozenset[str]]:
+        self, node: cst.CSTNode, left: Phrase, right: Phrase
+    ) -> tuple[Phrase, Phrase, frozenset[str]]:
         """Both operands so that cuTile computes in the type that Triton computes in, and that type.
 
         Notes what has to hold of parameters where it depends on their types.
@@ -130,7 +130,7 @@ class Arithmetic:
             return {kind, known}
         return {_triton(x, known, False, False) or known for x in possible(kind)}
 
-    def _hardened(self, term: Term, other: Term) -> Term:
+    def _hardened(self, term: Phrase, other: Phrase) -> Phrase:
         """A variable of a constant, as the tensor that it is in Triton, where that matters."""
         value, partner = term.value, other.value
         if not isinstance(value, Number) or not value.loose or not isinstance(partner, Number):
@@ -146,7 +146,7 @@ class Arithmetic:
         ct = self.context.tile
         return terms.atom(f"{ct}.astile({term.text}, dtype={ct}.{kind})", number(kind))
 
-    def cast(self, term: Term, kind: str) -> Term:
+    def cast(self, term: Phrase, kind: str) -> Phrase:
         """A value as another type."""
         value = term.value
         if isinstance(value, Number) and value.types == {kind} and not value.constant:
@@ -155,7 +155,7 @@ class Arithmetic:
         natural = isinstance(value, Number) and value.natural and kind in ("int32", "int64")
         return terms.atom(f"{ct}.astype({term.text}, {ct}.{kind})", number(kind, natural=natural))
 
-    def _quotient(self, left: Term, right: Term, one: Number, other: Number) -> Term:
+    def _quotient(self, left: Phrase, right: Phrase, one: Number, other: Number) -> Phrase:
         narrow = (*dtypes.HALVES, *dtypes.BYTE_FLOATS)
         may_be_narrow = any(
             kind in narrow for each in (one, other) for t in each.types for kind in possible(t)
@@ -172,14 +172,14 @@ class Arithmetic:
         loose = one.constant and other.constant
         return self._written("/", terms.PRODUCT, left, right, Number(types, loose=loose))
 
-    def _widened(self, term: Term, value: Number) -> Term:
+    def _widened(self, term: Phrase, value: Number) -> Phrase:
         if value.known((*dtypes.HALVES, *dtypes.INTEGERS, dtypes.BOOL)):
             return self.cast(term, "float32")
         return terms.atom(f"{self.context.helper('wide')}({term.text})", value)
 
     def _integral(
-        self, node: cst.CSTNode, symbol: str, binding: int, left: Term, right: Term
-    ) -> Term:
+        self, node: cst.CSTNode, symbol: str, binding: int, left: Phrase, right: Phrase
+    ) -> Phrase:
         """`//` and `%`, which go toward zero in Triton."""
         left, right, types = self.promoted(node, left, right)
         one, other = self._number(node, left), self._number(node, right)
@@ -198,7 +198,7 @@ class Arithmetic:
 
     # --- addresses -------------------------------------------------------------------------------
 
-    def _address(self, node: cst.CSTNode, symbol: str, left: Term, right: Term) -> Term:
+    def _address(self, node: cst.CSTNode, symbol: str, left: Phrase, right: Phrase) -> Phrase:
         """An address and an offset: the sum of what was added to the first one, in 64 bits."""
         swapped = isinstance(right.value, Pointer)
         if swapped and isinstance(left.value, Pointer):
@@ -219,9 +219,11 @@ class Arithmetic:
             if symbol == "-":
                 minus = self.cast(offset, "int64") if not added.weak else offset
                 text = f"-{minus.within(terms.SIGN)}"
-                return Term(text, terms.SIGN, Pointer(base, replace(added, natural=False)))
-            return Term(offset.text, offset.binding, Pointer(base, added))
-        before = self.in_64_bits(Term(pointer.text, pointer.binding, pointer.value.offset), offset)
+                return Phrase(text, terms.SIGN, Pointer(base, replace(added, natural=False)))
+            return Phrase(offset.text, offset.binding, Pointer(base, added))
+        before = self.in_64_bits(
+            Phrase(pointer.text, pointer.binding, pointer.value.offset), offset
+        )
         after = offset
         if not isinstance(before.value, Number) or before.value.constant:
             after = self.in_64_bits(offset, before)
@@ -231,9 +233,9 @@ class Arithmetic:
         natural = pointer.value.offset.natural and added.natural and symbol == "+"
         value = Number(types, weak_sum, False, natural)
         text = f"{first.within(terms.SUM)} {symbol} {second.within(terms.SUM + 1)}"
-        return Term(text, terms.SUM, Pointer(base, value))
+        return Phrase(text, terms.SUM, Pointer(base, value))
 
-    def in_64_bits(self, term: Term, other: Term | None = None) -> Term:
+    def in_64_bits(self, term: Phrase, other: Phrase | None = None) -> Phrase:
         """An offset in 64 bits, where it is to be added to: Triton adds to 64-bit addresses."""
         value = term.value
         assert isinstance(value, Number)
@@ -248,7 +250,7 @@ class Arithmetic:
 
     # --- one operand, comparisons ----------------------------------------------------------------
 
-    def compared(self, node: cst.CSTNode, symbol: str, left: Term, right: Term) -> Term:
+    def compared(self, node: cst.CSTNode, symbol: str, left: Phrase, right: Phrase) -> Phrase:
         """`left symbol right`, a boolean."""
         if isinstance(left.value, Type) and isinstance(right.value, Type):
             return self._written(symbol, terms.COMPARISON, left, right, weak(dtypes.BOOL))
@@ -258,22 +260,24 @@ class Arithmetic:
         left, right, _ = self.promoted(node, left, right)
         return self._written(symbol, terms.COMPARISON, left, right, number(dtypes.BOOL))
 
-    def unary(self, node: cst.CSTNode, symbol: str, operand: Term) -> Term:
+    def unary(self, node: cst.CSTNode, symbol: str, operand: Phrase) -> Phrase:
         """`-x`, `+x`, `~x` and `not x`."""
         value = self._number(node, operand)
         if symbol == "not":
             text = f"not {operand.within(terms.NOT)}"
             result = weak(dtypes.BOOL) if value.weak else number(dtypes.BOOL)
-            return Term(text, terms.NOT, result)
+            return Phrase(text, terms.NOT, result)
         result = replace(value, natural=value.natural and symbol == "+")
-        return Term(f"{symbol}{operand.within(terms.SIGN)}", terms.SIGN, result)
+        return Phrase(f"{symbol}{operand.within(terms.SIGN)}", terms.SIGN, result)
 
-    def _number(self, node: cst.CSTNode, term: Term) -> Number:
+    def _number(self, node: cst.CSTNode, term: Phrase) -> Number:
         return as_number(self.context, node, term.value)
 
-    def _written(self, symbol: str, binding: int, left: Term, right: Term, value: Value) -> Term:
+    def _written(
+        self, symbol: str, binding: int, left: Phrase, right: Phrase, value: Value
+    ) -> Phrase:
         first = left.within(binding + (binding == terms.COMPARISON))
-        return Term(f"{first} {symbol} {right.within(binding + 1)}", binding, value)
+        return Phrase(f"{first} {symbol} {right.within(binding + 1)}", binding, value)
 
 
 def as_number(context: Context, node: cst.CSTNode, value: Value) -> Number:
@@ -311,7 +315,7 @@ def _may_differ(a: str, b: str) -> bool:
     )
 
 
-def _number_of(term: Term) -> Number:
+def _number_of(term: Phrase) -> Number:
     assert isinstance(term.value, Number)
     return term.value
 

@@ -12,7 +12,7 @@ from agent.porting.arithmetic import OPERATORS
 from agent.porting.context import TL, Context
 from agent.porting.expressions import Expressions
 from agent.porting.operations.reductions import dot
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import (
     Number,
     Pointer,
@@ -74,7 +74,7 @@ class Assignments:
         self._bind(target, assigned_value(term.value))
         self._write(node.value, term.text)
 
-    def _typed(self, term: Term) -> Term:
+    def _typed(self, term: Phrase) -> Phrase:
         """A constant as the tensor that Triton makes of it: another branch leaves a tile."""
         value = term.value
         if not isinstance(value, Number) or not value.constant or len(value.types) != 1:
@@ -89,7 +89,7 @@ class Assignments:
         node: cst.Assign,
         line: cst.SimpleStatementLine,
         target: cst.Name,
-        term: Term,
+        term: Phrase,
         value: Pointer,
     ) -> None:
         name = self.to.offsets.get(target.value, target.value)
@@ -100,7 +100,7 @@ class Assignments:
         offset = value.offset or weak("int32", natural=True)
         text = term.text or "0"
         if target.value in self._often:
-            wide = self.to.arithmetic.in_64_bits(Term(text, term.binding, offset))
+            wide = self.to.arithmetic.in_64_bits(Phrase(text, term.binding, offset))
             text = wide.text
             offset = number("int64", natural=offset.natural)
         self.to.variables[target.value] = Pointer(value.base, offset)
@@ -151,19 +151,19 @@ class Assignments:
         name, text = node.target.value, term.text
         self.edits[node] = lambda _: _statement(f"{name} = {text}")
 
-    def _replace(self, node: cst.AugAssign, name: str, term: Term) -> None:
+    def _replace(self, node: cst.AugAssign, name: str, term: Phrase) -> None:
         assert isinstance(node.target, cst.Name)
         self._bind(node.target, term.value)
         text = term.text
         self.edits[node] = lambda _: _statement(f"{name} = {text}")
 
-    def _move(self, node: cst.AugAssign, symbol: str, before: Term) -> None:
+    def _move(self, node: cst.AugAssign, symbol: str, before: Phrase) -> None:
         """`x_ptr += offset`."""
         assert isinstance(node.target, cst.Name) and isinstance(before.value, Pointer)
         name = self.to.offsets.get(node.target.value, node.target.value)
         term = self.to.arithmetic.binary(node, symbol, before, self.to.read(node.value))
         assert isinstance(term.value, Pointer) and term.value.offset is not None
-        offset = self.to.arithmetic.in_64_bits(Term(term.text, term.binding, term.value.offset))
+        offset = self.to.arithmetic.in_64_bits(Phrase(term.text, term.binding, term.value.offset))
         known = number("int64", natural=term.value.offset.natural)
         self.to.variables[node.target.value] = Pointer(term.value.base, known)
         text, plain = offset.text, f"{name} {symbol} "

@@ -11,7 +11,7 @@ from agent.porting import dtypes, terms
 from agent.porting.arithmetic import OPERATORS, Arithmetic, as_number
 from agent.porting.constants import global_constant
 from agent.porting.context import TL, Context
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import (
     Number,
     Other,
@@ -41,8 +41,8 @@ UNARIES: Mapping[type[cst.CSTNode], str] = {
     cst.Not: "not",
 }
 ELEMENT_TYPES = ("element_ty", "scalar")
-Handler = Callable[["Expressions", cst.Call, cst.BaseExpression | None], Term]
-HelperCall = Callable[[Function, cst.Call], Term]
+Handler = Callable[["Expressions", cst.Call, cst.BaseExpression | None], Phrase]
+HelperCall = Callable[[Function, cst.Call], Phrase]
 
 
 class Expressions:
@@ -67,7 +67,7 @@ class Expressions:
         self._operations = operations
         self._call_helper = call_helper
 
-    def read(self, node: cst.BaseExpression) -> Term:
+    def read(self, node: cst.BaseExpression) -> Phrase:
         """The port's version of an expression.
 
         Raises:
@@ -106,7 +106,7 @@ class Expressions:
             node, f"{_kind(node)} in a kernel", "write it with plain expressions"
         )
 
-    def number(self, node: cst.BaseExpression) -> Term:
+    def number(self, node: cst.BaseExpression) -> Phrase:
         """An expression that has to be a tile or a scalar."""
         term = self.read(node)
         as_number(self.context, node, term.value)
@@ -140,7 +140,7 @@ class Expressions:
 
     # --- names -----------------------------------------------------------------------------------
 
-    def _name(self, node: cst.Name) -> Term:
+    def _name(self, node: cst.Name) -> Phrase:
         if node.value in self.variables:
             value = self.variables[node.value]
             if isinstance(value, Other) and value.what.startswith("a value"):
@@ -161,7 +161,7 @@ class Expressions:
             return kind
         return atom(node.value, global_constant(self.context, node))
 
-    def _type_named(self, node: cst.BaseExpression) -> Term | None:
+    def _type_named(self, node: cst.BaseExpression) -> Phrase | None:
         """`tl.float32` and its like."""
         named = self.context.called(node) or ""
         kind = dtypes.OF_TRITON.get(named.removeprefix(TL)) if named.startswith(TL) else None
@@ -169,7 +169,7 @@ class Expressions:
             return None
         return atom(f"{self.context.tile}.{kind}", Type(frozenset((kind,))))
 
-    def _attribute(self, node: cst.Attribute) -> Term:
+    def _attribute(self, node: cst.Attribute) -> Phrase:
         if (kind := self._type_named(node)) is not None:
             return kind
         inner = node.value
@@ -195,7 +195,7 @@ class Expressions:
             node, f"`{_shortened(named)}`", "write it without, or port this kernel by hand"
         )
 
-    def _dtype_of(self, node: cst.CSTNode, term: Term) -> Term:
+    def _dtype_of(self, node: cst.CSTNode, term: Phrase) -> Phrase:
         value = term.value
         if isinstance(value, Pointer):
             raise self.context.refuse(
@@ -208,7 +208,7 @@ class Expressions:
 
     # --- operators -------------------------------------------------------------------------------
 
-    def _binary(self, node: cst.BinaryOperation) -> Term:
+    def _binary(self, node: cst.BinaryOperation) -> Phrase:
         if type(node.operator) not in OPERATORS:
             what = self.context.source.module.code_for_node(node.operator).strip()
             raise self.context.refuse(node, f"the operator `{what}`", "write it out")
@@ -216,10 +216,10 @@ class Expressions:
         left, right = self.read(node.left), self.read(node.right)
         if isinstance(left.value, Several) and isinstance(right.value, Several) and symbol == "+":
             items = Several((*left.value.items, *right.value.items))
-            return Term(f"{left.text} + {right.text}", terms.SUM, items)
+            return Phrase(f"{left.text} + {right.text}", terms.SUM, items)
         return self.arithmetic.binary(node, symbol, left, right)
 
-    def _comparison(self, node: cst.Comparison) -> Term:
+    def _comparison(self, node: cst.Comparison) -> Phrase:
         if len(node.comparisons) != 1:
             raise self.context.refuse(node, "a chain of comparisons", "join two of them with `&`")
         (target,) = node.comparisons
@@ -238,16 +238,16 @@ class Expressions:
             raise self.context.refuse(node, f"the comparison `{what}`", "write it out")
         return self.arithmetic.compared(node, symbol, left, right)
 
-    def _boolean(self, node: cst.BooleanOperation) -> Term:
+    def _boolean(self, node: cst.BooleanOperation) -> Phrase:
         left, right = self.number(node.left), self.number(node.right)
         is_and = isinstance(node.operator, cst.And)
         symbol, binding = ("and", terms.AND) if is_and else ("or", terms.OR)
         constant = all(isinstance(e.value, Number) and e.value.weak for e in (left, right))
         value = weak(dtypes.BOOL) if constant else number(dtypes.BOOL)
         text = f"{left.within(binding)} {symbol} {right.within(binding)}"
-        return Term(text, binding, value)
+        return Phrase(text, binding, value)
 
-    def _choice(self, node: cst.IfExp) -> Term:
+    def _choice(self, node: cst.IfExp) -> Phrase:
         test, one, other = self.number(node.test), self.read(node.body), self.read(node.orelse)
         if isinstance(one.value, Pointer) or isinstance(other.value, Pointer):
             raise self.context.refuse(
@@ -263,9 +263,9 @@ class Expressions:
             f"{one.within(terms.OR)} if {test.within(terms.OR)}"
             f" else {other.within(terms.CONDITIONAL)}"
         )
-        return Term(text, terms.CONDITIONAL, value)
+        return Phrase(text, terms.CONDITIONAL, value)
 
-    def _several(self, node: cst.Tuple | cst.List) -> Term:
+    def _several(self, node: cst.Tuple | cst.List) -> Phrase:
         if any(isinstance(each, cst.StarredElement) for each in node.elements):
             raise self.context.refuse(node, "a `*` in a tuple", "write the elements out")
         items = [self.read(each.value) for each in node.elements]
@@ -275,7 +275,7 @@ class Expressions:
         listed = ", ".join(each.text for each in items) + ("," if len(items) == 1 else "")
         return atom(f"({listed})", Several(tuple(each.value for each in items)))
 
-    def _subscript(self, node: cst.Subscript) -> Term:
+    def _subscript(self, node: cst.Subscript) -> Phrase:
         """`x[:, None]` adds axes; `x.shape[0]` is a constant."""
         base = self.read(node.value)
         if base.value == Other("a shape"):
@@ -298,7 +298,7 @@ class Expressions:
 
     # --- calls -----------------------------------------------------------------------------------
 
-    def _call(self, node: cst.Call) -> Term:
+    def _call(self, node: cst.Call) -> Phrase:
         source = self.context.source
         helper = source.function_of(node.func)
         if helper is not None:

@@ -19,7 +19,7 @@ from agent.porting.expressions import Expressions
 from agent.porting.operations import OPERATIONS
 from agent.porting.pointers import pointers
 from agent.porting.statements import Body
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import (
     SCALAR,
     Number,
@@ -144,7 +144,7 @@ class Functions:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _call(self, to: Expressions, helper: Function, call: cst.Call) -> Term:
+    def _call(self, to: Expressions, helper: Function, call: cst.Call) -> Phrase:
         """A call of a helper: its text, and what it returns."""
         source = self.context.source
         if source.decorator(helper, "triton.jit") is None:
@@ -192,7 +192,7 @@ class Functions:
             raise self.context.refuse(call, "this call of a helper", "pass what it takes")
         return [given[name] for name in names]
 
-    def _argument(self, to: Expressions, node: cst.BaseExpression, call: cst.Call) -> Term:
+    def _argument(self, to: Expressions, node: cst.BaseExpression, call: cst.Call) -> Phrase:
         term = to.read(node)
         if isinstance(term.value, Other):
             raise self.context.refuse(
@@ -243,7 +243,7 @@ class Functions:
         to: Expressions,
         call: cst.Call,
         name: str,
-        term: Term,
+        term: Phrase,
         common: Value,
         done: Translated,
     ) -> list[str]:
@@ -253,7 +253,7 @@ class Functions:
             if name not in done.offsets:
                 return [value.base]
             offset = value.offset or Number(frozenset(("int32",)), weak=True)
-            wide = to.arithmetic.in_64_bits(Term(term.text or "0", term.binding, offset))
+            wide = to.arithmetic.in_64_bits(Phrase(term.text or "0", term.binding, offset))
             return [value.base, wide.text]
         if isinstance(value, Number) and value.weak and isinstance(common, Number):
             if common.weak:

@@ -15,7 +15,7 @@ from agent.porting import dtypes, terms
 from agent.porting.assignments import Assignments
 from agent.porting.context import TL, Context
 from agent.porting.expressions import Expressions
-from agent.porting.terms import Term
+from agent.porting.terms import Phrase
 from agent.porting.values import (
     Number,
     Other,
@@ -159,7 +159,7 @@ class Body(Assignments):
             if each.keyword is not None and not static:
                 self.context.note(call, "options of `tl.range` are dropped: they are Triton's")
 
-    def _loop_variable(self, node: cst.For, ends: Sequence[Term], *, static: bool) -> Number:
+    def _loop_variable(self, node: cst.For, ends: Sequence[Phrase], *, static: bool) -> Number:
         kinds = [each.value for each in ends if isinstance(each.value, Number)]
         if len(ends) == 3 and ends[2].text.startswith("-"):
             raise self._refuse(node, "a loop that counts down", "count up and subtract")
@@ -248,7 +248,7 @@ def _ends(block: cst.CSTNode) -> bool:
     return False
 
 
-def _as_test(term: Term) -> str:
+def _as_test(term: Phrase) -> str:
     """A condition: Triton takes integers that are not zero, cuTile booleans."""
     value = term.value
     if isinstance(value, Number) and not value.weak and value.types != {dtypes.BOOL}:

@@ -10,7 +10,7 @@ CONDITIONAL, OR, AND, NOT, COMPARISON = 1, 2, 3, 4, 5
 BIT_OR, BIT_XOR, BIT_AND, SHIFT, SUM, PRODUCT, SIGN, POWER, ATOM = 6, 7, 8, 9, 10, 11, 12, 13, 14
 
 
-class Term(NamedTuple):
+class Phrase(NamedTuple):
     """One expression of the port."""
 
     text: str
@@ -23,6 +23,6 @@ class Term(NamedTuple):
         return self.text if self.binding >= binding else f"({self.text})"
 
 
-def atom(text: str, value: Value) -> Term:
+def atom(text: str, value: Value) -> Phrase:
     """A name, a literal, a call or a subscript."""
-    return Term(text, ATOM, value)
+    return Phrase(text, ATOM, value)

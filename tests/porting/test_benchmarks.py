@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.environment import probe
-from agent.ported import TARGETS, check, calling_tests
+from agent.ported import TARGETS, calling_tests, check
 from agent.porting import port
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.porting import NotPortable, Port, port
 from agent.ported import check
+from agent.porting import NotPortable, Port, port
 from tests.porting.traps import CALLS, TESTS, TRITON
 
 NAIVE = {
@@ -52,7 +52,9 @@ def test_a_naive_port_is_told(made: Port, tmp_path: Path, right: str, wrong: str
     naive = Port(
         made.text.replace(right, wrong), made.kernels, made.helpers, made.functions, made.notes
     )
-    assert checked(naive, folder_with(tmp_path), "test_divide", "test_halves", "test_bytes").problems
+    assert checked(
+        naive, folder_with(tmp_path), "test_divide", "test_halves", "test_bytes"
+    ).problems
 
 
 def test_memory_that_is_shared_is_refused_at_the_launch(made: Port, tmp_path: Path) -> None:
@@ -68,7 +70,9 @@ def test_memory_that_is_shared_is_refused_at_the_launch(made: Port, tmp_path: Pa
 
 
 def test_the_same_tensor_twice_is_refused() -> None:
-    text = TRITON.replace("strips_kernel[(q.shape[0],)](q, k,", "strips_kernel[(q.shape[0],)](q, q,")
+    text = TRITON.replace(
+        "strips_kernel[(q.shape[0],)](q, k,", "strips_kernel[(q.shape[0],)](q, q,"
+    )
     with pytest.raises(NotPortable, match="the same tensor given twice"):
         port(text, "traps.py")
 

@@ -137,7 +137,7 @@ def strips(q, k):
     return q
 '''
 
-TESTS = '''\
+TESTS = """\
 import pytest
 import torch
 from traps import count, divide, halves, helped, of_bytes, rows, strips
@@ -179,5 +179,5 @@ def test_count():
 def test_strips():
     both = torch.randn(4, 10)
     strips(both[:, :5], both[:, 5:])
-'''
+"""
 CALLS = 3 + 2 + 1 + 7 + 4 + 1 + 1

@@ -10,7 +10,7 @@ from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
 from agent.porting.operations.memory import converted
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import number, token
 
 ORDERS = {"relaxed": "RELAXED", "acquire": "ACQUIRE", "release": "RELEASE", "acq_rel": ""}
@@ -20,7 +20,7 @@ SCOPES = {"gpu": "", "cta": "BLOCK", "sys": "SYS"}
 
 def _update(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+) -> Phrase:
     given = Arguments(to.context, call, ("pointer", "val", "mask", "sem", "scope"), receiver)
     base, index, _ = to.pointer(given["pointer"])
     to.stored.add(base)
@@ -37,7 +37,9 @@ def _update(
     return atom(f"{text}{_ordering(to, call, given)})", number(token(base)))
 
 
-def _compare_and_swap(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _compare_and_swap(
+    to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
+) -> Phrase:
     given = Arguments(to.context, call, ("pointer", "cmp", "val", "sem", "scope"), receiver)
     base, index, _ = to.pointer(given["pointer"])
     to.stored.add(base)

@@ -10,7 +10,7 @@ from agent.porting import dtypes, terms
 from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import Number, Other, Type, Value, number, weak
 
 UNARY = {
@@ -25,7 +25,7 @@ UNARY = {
 QUOTIENTS = ("fdiv", "div_rn")
 
 
-def _cast(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _cast(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(
         to.context, call, ("input", "dtype", "fp_downcast_rounding", "bitcast"), receiver
     )
@@ -48,7 +48,7 @@ def _cast(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
         if value.types == {dtypes.BOOL}:
             return operand
         text = f"{operand.within(terms.COMPARISON + 1)} != 0"
-        return Term(text, terms.COMPARISON, number(dtypes.BOOL))
+        return Phrase(text, terms.COMPARISON, number(dtypes.BOOL))
     if value.types == kind.value.types and len(value.types) == 1 and not value.constant:
         return operand
     natural = value.natural and kind.value.types <= {"int32", "int64"}
@@ -56,7 +56,9 @@ def _cast(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
     return atom(text, Number(kind.value.types, natural=natural))
 
 
-def _unary(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _unary(
+    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
+) -> Phrase:
     given = Arguments(to.context, call, ("x",), receiver)
     operand = to.number(given["x"])
     value = _as_number(to, call, operand.value)
@@ -69,7 +71,7 @@ def _unary(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpress
     return atom(f"{to.context.tile}.{name}({operand.text})", Number(types))
 
 
-def _abs(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _abs(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x",), receiver)
     operand = to.number(given["x"])
     value = _as_number(to, call, operand.value)
@@ -78,15 +80,15 @@ def _abs(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -
     )
 
 
-def _sigmoid(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _sigmoid(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x",), receiver)
     operand = to.number(given["x"])
     types = _as_number(to, call, operand.value).types & frozenset(dtypes.WIDE_FLOATS)
     text = f"1 / (1 + {to.context.tile}.exp(-{operand.within(terms.SIGN)}))"
-    return Term(text, terms.PRODUCT, Number(types or frozenset(dtypes.WIDE_FLOATS)))
+    return Phrase(text, terms.PRODUCT, Number(types or frozenset(dtypes.WIDE_FLOATS)))
 
 
-def _isnan(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _isnan(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x",), receiver)
     operand = to.number(given["x"])
     return atom(f"{to.context.tile}.isnan({operand.text})", number(dtypes.BOOL))
@@ -94,7 +96,7 @@ def _isnan(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None)
 
 def _extreme(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+) -> Phrase:
     """`tl.maximum(x, y)`; Python's `max(x, y)` is the same in a kernel."""
     given = Arguments(to.context, call, ("x", "y", "propagate_nan"), receiver)
     left, right = to.number(given["x"]), to.number(given["y"])
@@ -102,8 +104,8 @@ def _extreme(
 
 
 def extreme_of(
-    to: Expressions, call: cst.Call, name: str, left: Term, right: Term, *, nan: str = ""
-) -> Term:
+    to: Expressions, call: cst.Call, name: str, left: Phrase, right: Phrase, *, nan: str = ""
+) -> Phrase:
     """The larger or smaller of two; weak where both are constants."""
     values = [_as_number(to, call, each.value) for each in (left, right)]
     if all(value.weak for value in values):
@@ -118,7 +120,7 @@ def extreme_of(
     return atom(text, Number(kinds, natural=natural))
 
 
-def _clamp(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _clamp(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x", "min", "max", "propagate_nan"), receiver)
     nan = _nan(to, given)
     operands = [to.number(given[name]) for name in ("x", "min", "max")]
@@ -135,7 +137,7 @@ def _nan(to: Expressions, given: Arguments) -> str:
     return ", propagate_nan=True" if word == "ALL" else ""
 
 
-def _where(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _where(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("condition", "x", "y"), receiver)
     condition = to.number(given["condition"])
     test = condition.text
@@ -149,20 +151,20 @@ def _where(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None)
     return atom(text, Number(types, natural=natural))
 
 
-def _fma(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _fma(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x", "y", "z"), receiver)
     x, y, z = (to.number(given[name]) for name in ("x", "y", "z"))
     to.context.note(call, "`tl.fma` becomes `x * y + z`, which the compiler fuses or rounds twice")
     return to.arithmetic.binary(call, "+", to.arithmetic.binary(call, "*", x, y), z)
 
 
-def _divide(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _divide(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x", "y", "ieee_rounding"), receiver)
     x, y = to.number(given["x"]), to.number(given["y"])
     return to.arithmetic.binary(call, "/", x, y)
 
 
-def _power(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _power(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x", "y"), receiver)
     x, y = to.number(given["x"]), to.number(given["y"])
     x, y, types = to.arithmetic.promoted(call, x, y)
@@ -171,7 +173,7 @@ def _power(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None)
     return atom(f"{to.context.tile}.pow({x.text}, {y.text})", Number(types))
 
 
-def _float(to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Term:
+def _float(to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Phrase:
     """`float("inf")`, of a constant."""
     given = Arguments(to.context, call, ("value",))
     node = given["value"]
@@ -181,24 +183,24 @@ def _float(to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Ter
         if word in found:
             to.context.uses_math = True
             binding = terms.SIGN if found[word].startswith("-") else terms.ATOM
-            return Term(found[word], binding, weak("float32"))
+            return Phrase(found[word], binding, weak("float32"))
     raise to.context.refuse(call, "`float` of a value", "cast by `.to(tl.float32)`")
 
 
-def _unchanged(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _unchanged(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     """`tl.multiple_of(x, 8)` and its like tell the compiler something of x."""
     given = Arguments(to.context, call, ("input", "values"), receiver)
     return to.read(given["input"])
 
 
-def _nothing(why: str, to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Term:
+def _nothing(why: str, to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Phrase:
     """A call that computes nothing."""
     if why:
         to.context.note(call, why)
     return atom("", Other("nothing"))
 
 
-def _static_assert(to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Term:
+def _static_assert(to: Expressions, call: cst.Call, _: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("cond", "msg"))
     condition = to.number(given["cond"])
     message = given.get("msg")

@@ -11,7 +11,7 @@ import libcst as cst
 from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import Number, Other, number, token
 
 HINTS = {"cache_modifier": "cache hints", "eviction_policy": "cache hints"}
@@ -19,7 +19,7 @@ SMALL = 2**8
 """Every type of elements holds the integers up to here, so that they need no type of their own."""
 
 
-def _load(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _load(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(
         to.context,
         call,
@@ -43,7 +43,7 @@ def _load(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
     return atom(f"{ct}.gather({', '.join(parts)})", number(token(base)))
 
 
-def _store(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _store(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(
         to.context,
         call,

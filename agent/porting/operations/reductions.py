@@ -10,7 +10,7 @@ from agent.porting import dtypes
 from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import Number, Several, number, possible
 
 SUM_WIDENS = (dtypes.BOOL, "int8", "int16", "uint8", "uint16")
@@ -21,7 +21,7 @@ DOT_ROUNDS = (
 )
 
 
-def _sum(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _sum(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("input", "axis", "keep_dims", "dtype"), receiver)
     operand = _wide(to, to.number(given["input"]), "wide_for_sum", SUM_WIDENS)
     dtype = given.get("dtype")
@@ -34,7 +34,7 @@ def _sum(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpressio
 
 def _extreme(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+) -> Phrase:
     """`tl.max`, also of two values, which is Python's."""
     given = Arguments(
         to.context,
@@ -49,8 +49,8 @@ def _extreme(
 
 
 def _with_indices(
-    name: str, to: Expressions, call: cst.Call, given: Arguments, operand: Term
-) -> Term:
+    name: str, to: Expressions, call: cst.Call, given: Arguments, operand: Phrase
+) -> Phrase:
     """Two reductions: cuTile has none that gives both."""
     value = operand.value
     assert isinstance(value, Number)
@@ -65,14 +65,14 @@ def _with_indices(
 
 def _index_of_extreme(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+) -> Phrase:
     given = Arguments(to.context, call, ("input", "axis", "tie_break_left", "keep_dims"), receiver)
     operand = to.number(given["input"])
     text = f"{to.context.tile}.{name}({operand.text}{_axis(to, given)})"
     return atom(text, number("int32", natural=True))
 
 
-def _reduced(to: Expressions, name: str, operand: Term, given: Arguments) -> Term:
+def _reduced(to: Expressions, name: str, operand: Phrase, given: Arguments) -> Phrase:
     value = operand.value
     assert isinstance(value, Number)
     text = f"{to.context.tile}.{name}({operand.text}{_axis(to, given)})"
@@ -85,7 +85,9 @@ def _axis(to: Expressions, given: Arguments) -> str:
     return text + (", keepdims=True" if given.flag("keep_dims") else "")
 
 
-def _scan(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _scan(
+    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
+) -> Phrase:
     given = Arguments(to.context, call, ("input", "axis", "reverse", "dtype"), receiver)
     given.only({"dtype": ()})
     operand = _wide(to, to.number(given["input"]), "wide_for_sum", SUM_WIDENS)
@@ -98,7 +100,7 @@ def _scan(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpressi
     return atom(text, Number(value.types))
 
 
-def _wide(to: Expressions, operand: Term, helper: str, short: tuple[str, ...]) -> Term:
+def _wide(to: Expressions, operand: Phrase, helper: str, short: tuple[str, ...]) -> Phrase:
     """The operand in the type that Triton reduces in."""
     value = operand.value
     assert isinstance(value, Number)
@@ -125,8 +127,8 @@ def dot(
     to: Expressions,
     call: cst.Call,
     receiver: cst.BaseExpression | None = None,
-    added_to: Term | None = None,
-) -> Term:
+    added_to: Phrase | None = None,
+) -> Phrase:
     """`tl.dot`; `added_to`: the accumulator of `acc += tl.dot(x, y)`."""
     given = Arguments(to.context, call, DOT_PARAMETERS, receiver)
     given.only({"out_dtype": ("tl.float32",)})

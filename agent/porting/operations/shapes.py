@@ -10,17 +10,19 @@ from agent.porting import terms
 from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
-from agent.porting.terms import Term, atom
+from agent.porting.terms import Phrase, atom
 from agent.porting.values import Number, Type, number, weak
 
 
-def _place(name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _place(
+    name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
+) -> Phrase:
     given = Arguments(to.context, call, ("axis",), receiver)
     axis = to.read(given["axis"])
     return atom(f"{to.context.tile}.{name}({axis.text})", number("int32", natural=True))
 
 
-def _arange(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _arange(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("start", "end"), receiver)
     start, end = to.number(given["start"]), to.number(given["end"])
     for each in (start, end):
@@ -37,7 +39,7 @@ def _arange(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
     return atom(text, number("int32", natural=natural))
 
 
-def _full(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _full(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("shape", "value", "dtype"), receiver)
     kind = _kind(to, call, given["dtype"])
     shape = to.shape(given["shape"])
@@ -50,14 +52,14 @@ def _full(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
     return atom(f"{ct}.full({shape}, {text}, {kind[0]})", Number(kind[1], natural=natural))
 
 
-def _zeros(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _zeros(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("shape", "dtype"), receiver)
     text, types = _kind(to, call, given["dtype"])
     shape = to.shape(given["shape"])
     return atom(f"{to.context.tile}.zeros({shape}, {text})", Number(types, natural=True))
 
 
-def _zeros_like(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _zeros_like(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("input",), receiver)
     like = to.number(given["input"])
     if not isinstance(given["input"], cst.Name) or not isinstance(like.value, Number):
@@ -77,7 +79,7 @@ def _kind(to: Expressions, call: cst.Call, node: cst.BaseExpression) -> tuple[st
 
 def _reshape(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+) -> Phrase:
     """`reshape`, `view` and `broadcast_to`, whose shape may be spread over the arguments."""
     given = Arguments(to.context, call, ("input", "shape", "can_reorder"), receiver, spread="shape")
     operand = to.number(given["input"])
@@ -92,7 +94,7 @@ def _reshape(
 
 def _permute(
     name: str, to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
-) -> Term:
+) -> Phrase:
     """`tl.trans(x)` of two axes, `tl.trans(x, 1, 0)`, `tl.permute(x, (1, 0))`."""
     given = Arguments(to.context, call, ("input", "dims"), receiver, spread="dims")
     operand = to.number(given["input"])
@@ -108,7 +110,7 @@ def _permute(
     return atom(f"{ct}.permute({operand.text}, {axes})", operand.value)
 
 
-def _expand_dims(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _expand_dims(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("input", "axis"), receiver)
     operand, node = to.number(given["input"]), given["axis"]
     if isinstance(node, cst.Tuple | cst.List):
@@ -117,13 +119,13 @@ def _expand_dims(to: Expressions, call: cst.Call, receiver: cst.BaseExpression |
     return atom(text, operand.value)
 
 
-def _cdiv(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Term:
+def _cdiv(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     """`(x + (div - 1)) // div`, toward zero."""
     given = Arguments(to.context, call, ("x", "div"), receiver)
     x, y = to.number(given["x"]), to.number(given["div"])
     if all(isinstance(each.value, Number) and each.value.weak for each in (x, y)):
         text = f"-(-{x.within(terms.SIGN)} // {y.within(terms.SIGN)})"
-        return Term(text, terms.SIGN, weak("int32", natural=True))
+        return Phrase(text, terms.SIGN, weak("int32", natural=True))
     natural = all(isinstance(each.value, Number) and each.value.natural for each in (x, y))
     one = atom("1", weak("int32", natural=True))
     below = to.arithmetic.binary(call, "-", y, one)
