@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ PORTED = [path for path in KERNELS if path.stem == path.parent.name]
 FIRST = "softmax"
 
 
-def marked(path: Path):
+def marked(path: Path) -> Any:
     return pytest.param(path, marks=() if path.stem == FIRST else pytest.mark.full, id=path.stem)
 
 

@@ -83,7 +83,7 @@ def test_in_host_code(launch: str, construct: str) -> None:
 @pytest.mark.parametrize(
     ("decorator", "construct"),
     {
-        "@triton.autotune(configs=make(), key=['n'])": "`@triton.autotune` whose configs are computed",
+        "@triton.autotune(configs=make(), key=[])": "`@triton.autotune` whose configs are computed",
         "@triton.heuristics(TABLE)": "`@triton.heuristics` that are no table",
         "@libentry()": "a decorator that is not Triton's",
     }.items(),

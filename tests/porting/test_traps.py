@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.ported import check
+from agent.ported import Checked, check
 from agent.porting import NotPortable, Port, port
 from tests.porting.traps import CALLS, TESTS, TRITON
 
@@ -30,7 +30,7 @@ def folder_with(tmp_path: Path) -> Path:
     return tmp_path / "traps.py"
 
 
-def checked(made: Port, kernel: Path, *selected: str):
+def checked(made: Port, kernel: Path, *selected: str) -> Checked:
     tests = [kernel.with_name("test_traps.py")]
     if selected:
         tests = [Path(f"{tests[0]}::{name}") for name in selected]
