@@ -166,10 +166,10 @@ def _run(
             timeout_s=timeout_s,
         )
         log = (scratch / "log").read_text(encoding="utf-8", errors="replace")
-    return _read(end.answers, end.fate, log, replace=replace)
+    return read(end.answers, end.fate, log, replace=replace)
 
 
-def _read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool) -> Checked:
+def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool) -> Checked:
     """What the answers of a run say."""
     calls = [a for a in answers if a["event"] == "call"]
     wrong = [f"{a['function']}: {a['problem']}" for a in calls if a["problem"]]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.environment import probe
-from agent.ported import TARGETS, calling_tests, check
+from agent.ported import TARGETS, calling_tests, check, read
 from agent.porting import port
 
 ROOT = Path(__file__).parents[2]
@@ -47,3 +47,18 @@ def test_it_agrees_with_its_origin(path: Path) -> None:
     assert found.calls >= found.tests > 0
     if probe().tileiras is not None:
         assert set(TARGETS) - {"sm_80"} <= set(found.compiled)  # which has no fp8
+
+
+def test_what_is_told_of_an_old_gpu_is_no_fault_of_the_port() -> None:
+    """fp8 is not for sm_80, in either language."""
+    answers = [
+        {"event": "compiled", "kernel": "k", "target": "sm_80", "ok": False, "error": "no fp8"},
+        {"event": "compiled", "kernel": "k", "target": "sm_90", "ok": True, "error": ""},
+        {"event": "end", "passed": 1, "failed": 0},
+        {"event": "call", "function": "f", "problem": None, "relative": 0.0},
+    ]
+    found = read(answers, "", "", replace=False)
+    assert found.problems == ()
+    assert found.notes == ("k does not compile for sm_80: no fp8",)
+    worse = read([answers[0], *answers[2:]], "", "", replace=False)
+    assert worse.problems == ("k does not compile for sm_80: no fp8",)

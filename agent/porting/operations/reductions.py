@@ -131,7 +131,7 @@ def dot(
 ) -> Phrase:
     """`tl.dot`; `added_to`: the accumulator of `acc += tl.dot(x, y)`."""
     given = Arguments(to.context, call, DOT_PARAMETERS, receiver)
-    given.only({"out_dtype": ("tl.float32",)})
+    given.only({"out_dtype": ("tl.float32", "tl.int32")})  # what products have anyway
     left, right = to.number(given["input"]), to.number(given["other"])
     values = [each.value for each in (left, right)]
     kinds = {k for v in values if isinstance(v, Number) for t in v.types for k in possible(t)}
