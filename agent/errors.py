@@ -6,6 +6,7 @@
     │   │   └── BaselineOutrun
     │   ├── CommandFailed
     │   ├── FinalTestsFailed
+    │   ├── NoTests
     │   └── NothingCaptured
     ├── JournalError        a journal that cannot be read or written
     ├── TransitionError     an event that its phase does not know: a fault of ours
@@ -84,6 +85,10 @@ class CommandFailed(UsageError):
 
 class FinalTestsFailed(UsageError):
     """Tests fail on the kept steps of a run where they are replayed."""
+
+
+class NoTests(UsageError):
+    """No committed test of a kernel was found, and none was named."""
 
 
 class NothingCaptured(UsageError):

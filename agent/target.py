@@ -25,7 +25,7 @@ from agent.chosen_tests import (
     leading_to_kernels,
     loaded_together,
 )
-from agent.errors import UsageError
+from agent.errors import NoTests, UsageError
 from agent.frozen_tests import holds
 from agent.importers import Importers, Tree, module_of, parsed, takes, takes_by_place
 from agent.launches import ObservedLaunch
@@ -290,7 +290,7 @@ def _found(
         none = f"no committed test imports {kernel}, or a module that does, or is called"
         or_made = or_captured(kernel, script=script, pass_env=pass_env)
         instead = f"name one with --tests FILE[::TEST], {or_made}"
-        raise UsageError(f"{none} test_{stem}.py: {instead}")
+        raise NoTests(f"{none} test_{stem}.py: {instead}")
     return found, sorted(set(through.values()))
 
 

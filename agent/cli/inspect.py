@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -208,6 +208,7 @@ def verify(
         raise typer.Exit(0 if found.ok else FAILED)
     from agent.cli.done_tests import DoneTests
     from agent.cli.still import opened_aloud
+    from agent.errors import NoTests, UsageError
     from agent.harness.processes.worker_session import deadline_in
     from agent.measuring.measurement import Failure
     from agent.report.progress import passing
@@ -215,7 +216,12 @@ def verify(
     # It tries nothing else.
     options = replace(confined(sandbox, pass_env), correctness_workers=1)
     request = Request(kernel, tuple(tests or ()), correctness_k, python=python, options=options)
-    with opened_aloud(request, ("correctness",)) as session:
+    with ExitStack() as stack:
+        try:
+            session = stack.enter_context(opened_aloud(request, ("correctness",)))
+        except NoTests as problem:
+            without = "--reference and --shapes have a kernel of Triton compared without tests"
+            raise UsageError(f"{problem}; {without}") from None
         checkout = session.checkout(session.origin_sha)
         with DoneTests(len(session.plan.correctness)) as done:
             outcome = session.judge.verify(

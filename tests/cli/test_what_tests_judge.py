@@ -125,3 +125,10 @@ def test_a_kernel_that_another_file_launches_is_named(tmp_path: Path) -> None:
     git(root, "commit", "--quiet", "--message", "A file for the host")
     end = tile_agent(root, "run", "--yes", "--kernel", "double.py")
     assert "kernel     double.py (triton: double_kernel; memory-bound" in end.err, end.err
+
+
+def test_verify_without_tests_names_what_needs_none(tmp_path: Path) -> None:
+    done = tile_agent(make_repo(tmp_path, {"double.py": KERNEL}), "verify", "--kernel", "double.py")
+    assert done.code == ExitCode.USAGE
+    assert "no committed test imports double.py" in done.err
+    assert "--reference and --shapes have a kernel of Triton compared" in done.err
