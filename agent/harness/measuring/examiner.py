@@ -284,6 +284,8 @@ class Examiner:
                     "other version's: leave it out with --perf-k",
                     Status.CRASH,
                 )
+        if bad := theirs.not_passed():
+            raise NotKept(test_failure(bad).reason, test_failure(bad).status)
         raise NotKept("its perf tests time something else than the origin's do")
 
     def _check_room(self, stop: Stop | Pass) -> None:

@@ -422,6 +422,33 @@ def test_what_the_memory_lacks_in_the_middle_of_the_tests_is_told_as_that(
         assert f"{perf[0]}: the memory of this GPU does not hold" in outcome.reason
 
 
+def test_a_perf_test_of_a_candidate_that_fails_before_others_says_why(
+    server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on to the next one, where the origin does not wait."""
+    monkeypatch.setattr(server, "confinement", Confinement(write=(tmp_path,)))
+    tests = TESTS.partition("def test_perf_softmax")[0]
+    for name, rows in (("large", 64), ("small", 4)):
+        tests += f"def test_perf_{name}(tile_bench):\n    x = torch.randn({rows}, 8)\n"
+        tests += "    torch.testing.assert_close(softmax(x), torch.softmax(x, -1))\n"
+        tests += "    tile_bench(lambda: softmax(x))\n\n\n"
+    perf = tuple(f"test_kernel.py::test_perf_{name}" for name in ("large", "small"))
+    plan = TestPlan(PLAN.files, PLAN.correctness, perf)
+    origin = checkout(tmp_path / "origin", KERNEL)
+    candidate = edited(
+        tmp_path / "candidate", ("    return y\n", "    return y if len(x) < 64 else 2 * y\n")
+    )
+    for each in (origin, candidate):
+        write(each.root, {"test_kernel.py": tests})
+    (tmp_path / "logs").mkdir()
+    with closing(
+        PytestJudge(server, plan, framework="triton", rules=Rules(), logs=tmp_path / "logs")
+    ) as judge:
+        outcome = verify(judge, candidate, origin)
+        assert isinstance(outcome, Failure), outcome
+        assert outcome.reason.startswith(f"{perf[0]}: AssertionError: Tensor-likes are not close")
+
+
 BACKWARD = """
 
 
