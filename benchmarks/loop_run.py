@@ -117,6 +117,12 @@ def commit_all(folder: Path) -> None:
         subprocess.run(["git", "-C", str(folder), *command], check=True)
 
 
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints, as it is."""
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def story(events: list[Event]) -> dict[str, Any]:
     """What happened in a run, from its journal, finished or not."""
     run = Run()

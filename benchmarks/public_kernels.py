@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.journal import read
-from benchmarks.loop_run import commit_all, story, until
+from benchmarks.loop_run import commit_all, git, story, until
 from benchmarks.repositories import kept_of, times_of
 
 EVERY = 23
@@ -83,7 +82,7 @@ def main() -> int:
 
 def kernels_of(tritonbench: Path) -> list[str]:
     """The names of all kernels of the set, in the order of the C locale."""
-    listed = _git(tritonbench, "ls-tree", "--name-only", "HEAD", f"{KERNELS}/").split()
+    listed = git(tritonbench, "ls-tree", "--name-only", "HEAD", f"{KERNELS}/").split()
     return sorted(Path(each).stem for each in listed if each.endswith(".py"))
 
 
@@ -104,7 +103,7 @@ def lay_out(tritonbench: Path, name: str, out: Path) -> Path:
     }
     for place, source in files.items():
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
-        (folder / place).write_text(_git(tritonbench, "show", f"HEAD:{source}"))
+        (folder / place).write_text(git(tritonbench, "show", f"HEAD:{source}"))
     (folder / "results").mkdir()
     commit_all(folder)
     return folder
@@ -190,13 +189,6 @@ def row(record: dict[str, Any]) -> str:
 def _last_line(log: Path) -> str:
     lines = log.read_text().strip().splitlines() if log.exists() else []
     return lines[-1] if lines else ""
-
-
-def _git(repository: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(repository), *arguments], check=True, capture_output=True, text=True
-    )
-    return done.stdout
 
 
 if __name__ == "__main__":

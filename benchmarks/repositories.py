@@ -26,7 +26,7 @@ from typing import Any
 
 from agent.events import Baselined, Calibrated, Settled
 from agent.journal import JournalLine, read
-from benchmarks.loop_run import story, until
+from benchmarks.loop_run import git, story, until
 
 BRANCH = "faster"
 VERIFY_S = 300.0
@@ -266,7 +266,7 @@ def work_on(
     if not goes_on:
         clone = ["git", "clone", "--quiet", "--no-hardlinks", str(clones / wanted.repository)]
         subprocess.run([*clone, str(repository)], check=True)
-        commit = _git(repository, "rev-parse", "HEAD")
+        commit = git(repository, "rev-parse", "HEAD").strip()
         beginning.write_text(json.dumps({"commit": commit, "time_s": time.time()}))
     begun = json.loads(beginning.read_text())
     began = float(begun["time_s"])
@@ -287,7 +287,7 @@ def work_on(
         **(story([line.event for line in events]) if events else {}),
     }
     if kept_of(record) and not end.cut:
-        _git(repository, "checkout", "--quiet", BRANCH)
+        git(repository, "checkout", "--quiet", BRANCH)
         verify = [*agent, "verify", "--kernel", wanted.kernel, *_tests(wanted)]
         with (work / "verify.log").open("w") as output:
             verified = until(verify, repository, output.fileno(), VERIFY_S)
@@ -366,13 +366,6 @@ def kept_of(record: dict[str, Any]) -> int:
 
 def _number(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.0f}"
-
-
-def _git(repository: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(repository), *arguments], check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

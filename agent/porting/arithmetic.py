@@ -10,7 +10,7 @@ Everything else that the two promote differently, cuTile refuses to compile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -99,8 +99,10 @@ class Arithmetic:
             if is_token(a) or is_token(b):
                 types |= self._with_token(node, a, b, one.constant, other.constant)
                 continue
-            common = _triton(a, b, one.constant, other.constant)
-            differs = _tile(a, b, one.constant, other.constant) not in (common, dtypes.ERROR)
+            constants = one.constant, other.constant
+            common = _computed_in(dtypes.triton_type, a, b, *constants)
+            in_tile = _computed_in(dtypes.tile_type, a, b, *constants)
+            differs = in_tile not in (common, dtypes.ERROR)
             mixed |= differs
             types.add(common or a)
         if mixed:
@@ -128,7 +130,7 @@ class Arithmetic:
         kind, known = (a, b) if is_token(a) else (b, a)
         if known in (*dtypes.INTEGERS, dtypes.BOOL) and not kind.startswith(SCALAR):
             return {kind, known}
-        return {_triton(x, known, False, False) or known for x in possible(kind)}
+        return {dtypes.triton_type(x, known) or known for x in possible(kind)}
 
     def _hardened(self, term: Phrase, other: Phrase) -> Phrase:
         """A variable of a constant, as the tensor that it is in Triton, where that matters."""
@@ -320,21 +322,23 @@ def _number_of(term: Phrase) -> Number:
     return term.value
 
 
-def _triton(a: str, b: str, a_constant: bool, b_constant: bool) -> str:
-    """What Triton computes two known types in; a constant yields to a tile of its kind."""
+def _computed_in(
+    language: Callable[[str, str], str], a: str, b: str, a_constant: bool, b_constant: bool
+) -> str:
+    """What a language computes two known types in; a constant yields to a tile of its kind.
+
+    Args:
+        language: `dtypes.triton_type` or `dtypes.tile_type`.
+        a: a type.
+        b: another one.
+        a_constant: it is that of a constant.
+        b_constant: likewise.
+    """
     if a_constant != b_constant:
         constant, tile = (a, b) if a_constant else (b, a)
         if dtypes.family(constant) <= dtypes.family(tile):
             return tile
-    return dtypes.triton_type(a, b)
-
-
-def _tile(a: str, b: str, a_constant: bool, b_constant: bool) -> str:
-    if a_constant != b_constant:
-        constant, tile = (a, b) if a_constant else (b, a)
-        if dtypes.family(constant) <= dtypes.family(tile):
-            return tile
-    return dtypes.tile_type(a, b)
+    return language(a, b)
 
 
 def _constant(symbol: str, one: Number, other: Number) -> Number:
