@@ -123,10 +123,10 @@ def _held(
             best = tune.Measurement(config=space[held.pop("index")], **held)
             chosen[name] = str(best.config)
             return tune.TuningResult(best=best, successes=[best], failures=[])
-        place = held_tuning.in_less.first_choice(described)
-        if place is not None and place < len(space):
+        places = held_tuning.in_less.known_choices(described)
+        if known := [config for place, config in enumerate(space) if place in places]:
             with contextlib.suppress(Exception), held_tuning.log.tuning():
-                result = search([space[place]], *args, **kwargs)
+                result = search(known, *args, **kwargs)
                 chosen[name] = str(result.best.config)
                 return result
         with held_tuning.log.tuning():

@@ -99,18 +99,21 @@ class TuningInLess:
                 tuner.cache.pop(tuning_key, None)
             del self._chosen[before:]
 
-    def first_choice(self, described: list[str]) -> int | None:
-        """Of cuTile's search, for a short look: the place of what was chosen for the run's first
-        text; None where that is not known, or not enough.
+    def known_choices(self, described: list[str]) -> list[int]:
+        """Of cuTile's search, for a short look: the places of what it chose for any text of the
+        run, so that the look is fair beside an incumbent that has its own; empty where none is
+        known, or they are not enough.
 
         Args:
             described: the search, as its choices are kept.
         """
         if self._effort not in (TuningEffort.SHORT, TuningEffort.NONE):
-            return None
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            return int(json.loads(file_of(self._first, described).read_text())["index"])
-        return None
+            return []
+        found = set()
+        for file in self._first.parent.glob(f"*/{file_of(self._first, described).name}"):
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                found.add(int(json.loads(file.read_text())["index"]))
+        return sorted(found)
 
     def around(self, check_disk_cache: Callable[..., bool]) -> Callable[..., bool]:
         """Triton's look for a choice on disk; where it has none, it may take less to choose."""

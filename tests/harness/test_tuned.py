@@ -130,6 +130,8 @@ asked = []
 def search(search_space, *args, **kwargs):
     space = list(search_space)
     asked.append(space)
+    if "first" in args:
+        space = space[:1]
     if space == [128] and "broken" in args:
         raise ValueError("no valid config")
     best = tune.Measurement(config=space[-1], mean_us=1.0, num_samples=5, error_margin_us=0.1)
@@ -158,9 +160,17 @@ ct.tune.exhaustive_search([64, 128, 256])
 tuning("broken", TuningEffort.SHORT)
 ct.tune.exhaustive_search([64, 128], "broken")
 assert asked[5:] == [whole, [64, 128, 256], [128], whole], asked
+tuning("kept", TuningEffort.WHOLE)
+assert ct.tune.exhaustive_search([64, 128], "first").best.config == 64
+tuning("after it", TuningEffort.SHORT)
+ct.tune.exhaustive_search([64, 128])
+assert asked[-1] == [64, 128], asked  # the incumbent's, and the origin's
+tuning("after it", TuningEffort.SHORT)
+ct.tune.exhaustive_search([32, 64, 128])
+assert asked[-1] == [32, 64, 128], asked  # another search
 """
 
 
-def test_a_short_look_takes_what_the_search_chose_for_the_first_text(tmp_path: Path) -> None:
+def test_a_short_look_takes_what_the_search_chose_for_texts_of_the_run(tmp_path: Path) -> None:
     ended = run_python(LOOKS, str(tmp_path), kind="compiler")
     assert ended.returncode == 0, ended.stderr
