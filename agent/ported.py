@@ -7,24 +7,25 @@ launched for several GPUs.
 
 from __future__ import annotations
 
-import re
+import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
 from agent.harness.processes.script import run_script
+from agent.importers import Tree
 from agent.porting import Port
+from agent.target import find_target
 
 TARGETS = ("sm_80", "sm_90", "sm_100")
 VARIABLES = {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
 """Both sides run on the CPU, wherever the check does."""
 ROOTS = (".git", "pyproject.toml", "setup.py")
-LEVELS = 4
-"""Folders above the kernel in which its tests are looked for."""
+"""What lies in the folder of a project, the nearest above the kernel."""
 TOLD = 3
 """Differences that are told one by one."""
 
@@ -66,35 +67,64 @@ class Checked:
         }
 
 
-def calling_tests(kernel: Path) -> tuple[Path, ...]:
-    """The test files beside a kernel, or in the `tests` of its project, that import it."""
-    wanted = re.compile(rf"^\s*(?:from|import)\b.*\b{re.escape(kernel.stem)}\b", re.MULTILINE)
-    folder = kernel.resolve().parent
-    for _ in range(LEVELS):
-        near = [*folder.glob("*test*.py"), *(folder / "tests").rglob("*test*.py")]
-        found = [file for file in sorted(set(near)) if _imports(file, wanted)]
-        if found:
-            return tuple(found)
-        if any((folder / root).exists() for root in ROOTS) or folder.parent == folder:
-            break
-        folder = folder.parent
-    return ()
+@dataclass(frozen=True)
+class Project:
+    """What a kernel belongs to, as it lies on the disk: a port needs no commit.
+
+    Attributes:
+        root: its folder.
+        tests: the test files that reach the kernel, as `run` finds them in a commit.
+        sys_path: what comes first where they import.
+    """
+
+    root: Path
+    tests: tuple[Path, ...]
+    sys_path: tuple[Path, ...]
 
 
-def _imports(file: Path, wanted: re.Pattern[str]) -> bool:
-    name = file.name
-    if not (name.startswith("test_") or name.endswith("_test.py")):
-        return False
-    try:
-        return wanted.search(file.read_text(encoding="utf-8", errors="replace")) is not None
-    except OSError:
-        return False
+def project_of(kernel: Path) -> Project:
+    """The project of a kernel.
+
+    Raises:
+        UsageError: the file does not parse.
+    """
+    file = kernel.resolve()
+    root = next((f for f in file.parents if any((f / mark).exists() for mark in ROOTS)), None)
+    tree = _on_disk(root or file.parent, whole=root is not None)
+    name = file.relative_to(tree.root).as_posix()
+    target = find_target(tree, name, needs_tests=False)
+    tests = (tree.root / test.partition("::")[0] for test in target.tests)
+    return Project(tree.root, tuple(dict.fromkeys(tests)), target.sys_path(tree.root))
+
+
+def _on_disk(root: Path, *, whole: bool) -> Tree:
+    """The Python files of a folder.
+
+    Args:
+        root: the folder.
+        whole: whether all folders in it belong to it; only `tests` and `test` do otherwise.
+    """
+    files: list[str] = []
+    for folder, folders, names in os.walk(root):
+        place = Path(folder)
+        if "pyvenv.cfg" in names:
+            folders.clear()
+            continue
+        folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
+        if not whole and place == root:
+            folders[:] = [f for f in folders if f in ("tests", "test")]
+        files += [(place / n).relative_to(root).as_posix() for n in names if n.endswith(".py")]
+
+    def read(paths: Iterable[str]) -> Mapping[str, bytes]:
+        return {path: (root / path).read_bytes() for path in paths}
+
+    return Tree(root, sorted(files), read)
 
 
 def check(
     port: Port,
     kernel: Path,
-    tests: Sequence[Path],
+    project: Project,
     functions: Sequence[str],
     *,
     python: str,
@@ -106,7 +136,7 @@ def check(
     Args:
         port: the new file.
         kernel: the origin.
-        tests: files or node ids for pytest.
+        project: what it belongs to; its tests are files or node ids for pytest.
         functions: the functions of the origin that launch kernels.
         python: the interpreter of the tests.
         timeout_s: for each of two runs of the tests.
@@ -115,7 +145,7 @@ def check(
     Raises:
         UsageError: the interpreter cannot be run.
     """
-    if not tests:
+    if not project.tests:
         return Checked(unchecked="no test of it was found: name some with --tests")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{kernel.stem}__port.py"
@@ -123,7 +153,7 @@ def check(
         found = Checked()
         for replace in (False, True) if functions else (True,):
             found = _run(
-                kernel, file, tests, functions, python, timeout_s, targets, replace=replace
+                kernel, file, project, functions, python, timeout_s, targets, replace=replace
             )
             if found.calls or found.problems:
                 return found
@@ -133,7 +163,7 @@ def check(
 def _run(
     kernel: Path,
     port: Path,
-    tests: Sequence[Path],
+    project: Project,
     functions: Sequence[str],
     python: str,
     timeout_s: float,
@@ -154,14 +184,16 @@ def _run(
         command = [
             python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
             "-p", "tile_agent_pytest.mending_plugin", "-p", "tile_agent_pytest.ported",
-            *(["--tile-cpu"] if replace else []), *map(str, tests),
+            *(["--tile-cpu"] if replace else []), *map(str, project.tests),
         ]  # fmt: skip
-        variables = {**VARIABLES, "TILE_AGENT_PORTED": str(scratch / "job")}
+        theirs = filter(None, [os.environ.get("PYTHONPATH")])
+        path = os.pathsep.join([*map(str, project.sys_path), *theirs])
+        job_at = {"TILE_AGENT_PORTED": str(scratch / "job"), "PYTHONPATH": path}
         end = run_script(
             command,
             job,
-            cwd=kernel.resolve().parent,
-            variables=variables,
+            cwd=project.root,
+            variables={**VARIABLES, **job_at},
             scratch=scratch,
             timeout_s=timeout_s,
         )

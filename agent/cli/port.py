@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,8 +57,8 @@ def port(
     """
     output.use_json(as_json)
     from agent.errors import UsageError
-    from agent.ported import calling_tests, write_new
     from agent.ported import check as compare
+    from agent.ported import project_of, write_new
     from agent.porting import port as translate
     from agent.preflight import read_file
     from agent.target import parse
@@ -76,10 +78,13 @@ def port(
     made = translate(text, str(kernel))
     checked = None
     if check:
-        found = [path.absolute() for path in tests] if tests else list(calling_tests(kernel))
-        if found:
-            output.progress(f"comparing both on the calls of {', '.join(map(str, found))}")
-        checked = compare(made, kernel, found, made.functions, python=python, timeout_s=timeout_s)
+        project = project_of(kernel)
+        if tests:
+            project = replace(project, tests=tuple(path.absolute() for path in tests))
+        if project.tests:
+            names = ", ".join(os.path.relpath(test) for test in project.tests)
+            output.progress(f"comparing both on the calls of {names}")
+        checked = compare(made, kernel, project, made.functions, python=python, timeout_s=timeout_s)
     written = checked is None or not checked.problems
     if written:
         write_new(file, made.text)
@@ -132,12 +137,18 @@ def _verdict(kernel: Path, checked: Checked | None) -> list[str]:
             f"  to check it: tile-agent port --kernel {named} --tests TESTS --output OTHER",
         ]
     if checked.replaced:
-        said = f"checked: {checked.tests} tests of the origin pass on the port, on the CPU"
+        tests, do = _count(checked.tests, "test"), "passes" if checked.tests == 1 else "pass"
+        said = f"checked: {tests} of the origin {do} on the port, on the CPU"
     else:
         said = (
-            f"checked: {checked.calls} calls of {checked.tests} tests agree with the origin in "
-            "Triton's interpreter, within the tolerances of their types"
+            f"checked: {_count(checked.calls, 'call')} of {_count(checked.tests, 'test')} "
+            f"agree{'s' * (checked.calls == 1)} with the origin in Triton's interpreter, within "
+            "the tolerances of their types"
         )
     for_gpus = ", ".join(checked.compiled)
     compiled = [f"compiled for {for_gpus}"] if for_gpus else []
     return [said, *compiled, *(f"note: {note}" for note in checked.notes)]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

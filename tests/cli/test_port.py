@@ -35,6 +35,24 @@ def test_it_writes_a_file_and_says_how_it_was_checked(folder: Path) -> None:
     assert "softmax_cutile.py exists" in again.err
 
 
+def test_tests_are_found_through_the_package_and_import_it_from_src(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "pkg"
+    (package / "ops").mkdir(parents=True)
+    shutil.copy(SOFTMAX / "softmax.py", package / "ops")
+    (package / "ops" / "__init__.py").touch()
+    (package / "__init__.py").write_text("from pkg.ops.softmax import softmax\n")
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_all.py").write_text(
+        "import pkg\nimport torch\n\n\ndef test_rows():\n"
+        "    assert pkg.softmax(torch.ones(2, 8)).sum() == 2\n"
+    )
+    done = tile_agent(tmp_path, "port", "--kernel", "src/pkg/ops/softmax.py")
+    assert done.code == 0
+    assert "calls of tests/test_all.py" in done.err
+    assert "checked: 1 call of 1 test agrees with" in done.out
+
+
 def test_without_tests_it_says_that_it_is_unchecked(folder: Path) -> None:
     (folder / "test_softmax.py").unlink()
     done = tile_agent(folder, "port", "--kernel", "softmax.py", "--output", "new.py")

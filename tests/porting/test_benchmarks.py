@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.environment import probe
-from agent.ported import TARGETS, calling_tests, check, read
+from agent.ported import TARGETS, check, project_of, read
 from agent.porting import port
 
 ROOT = Path(__file__).parents[2]
@@ -39,9 +39,9 @@ def test_nothing_of_triton_is_left(path: Path) -> None:
 def test_it_agrees_with_its_origin(path: Path) -> None:
     """On ragged sizes, two types and strided inputs, which are what its own tests call it with."""
     made = port(path.read_text(), str(path))
-    tests = calling_tests(path)
-    assert [file.name for file in tests] == [f"test_{path.stem}.py"]
-    found = check(made, path, tests, made.functions, python=sys.executable, timeout_s=300)
+    project = project_of(path)
+    assert [file.name for file in project.tests] == [f"test_{path.stem}.py"]
+    found = check(made, path, project, made.functions, python=sys.executable, timeout_s=300)
     assert found.problems == ()
     assert found.unchecked == ""
     assert found.calls >= found.tests > 0
