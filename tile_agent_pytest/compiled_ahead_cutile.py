@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from tile_agent_pytest.forked_work import done_in_forks, forks
+from tile_agent_pytest.process_tree import end_children
 
+COMPILERS = ("tileiras", "ptxas")
 LONGER = 1.5
 """Times what the search allows: side by side a compiler takes longer than alone."""
 
@@ -100,6 +103,22 @@ def ending_at_once(found: Sequence[PendingCompilation]) -> Iterator[None]:
 
     with mock.patch.object(tile.kernel, "_compile", compiled):
         yield
+
+
+@contextlib.contextmanager
+def without_compilers_left() -> Iterator[None]:
+    """What compilers that were given up have started ends with the block.
+
+    cuda.tile kills its compiler where it takes too long; the assembler below it goes on, becomes a
+    child of this process, and would run beside whatever is timed next.
+    """
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            compiling: Any = importlib.import_module("cuda.tile._compile")
+            with compiling._compiler_lock:  # no other thread is waiting for one
+                end_children(os.getpid(), COMPILERS)
 
 
 def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:

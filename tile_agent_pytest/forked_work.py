@@ -12,7 +12,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-from tile_agent_pytest.process_tree import children, kill_tree
+from tile_agent_pytest.process_tree import (
+    become_subreaper,
+    children,
+    end_children,
+    kill_tree,
+)
 from tile_agent_pytest.processor_slots import ProcessorSlots
 from tile_agent_pytest.watchdog import allowed_bytes, memory_of, tree
 
@@ -126,6 +131,7 @@ def _fork(
     try:
         with contextlib.suppress(OSError):
             os.sched_setaffinity(0, _processors())
+        become_subreaper()
         begin()
         for place in share:
             with contextlib.suppress(Exception):
@@ -133,4 +139,8 @@ def _fork(
                     returned = bool(tasks[place]())
                 os.write(telling, b"%d %d\n" % (place, returned))
     finally:
+        # A compiler that was given up may have left one of its own behind, which would run on
+        # beside what this process's parent times.
+        with contextlib.suppress(Exception):
+            end_children(os.getpid())
         os._exit(0)

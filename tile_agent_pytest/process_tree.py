@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,38 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError):
                 found += [int(child) for child in (task / "children").read_text().split()]
     return found
+
+
+def running_children(pid: int) -> list[int]:
+    """Those that have not ended: one that nobody has waited for yet runs nothing any more."""
+    return [child for child in children(pid) if _state(child) not in ("", "Z", "X")]
+
+
+def end_children(pid: int, names: Collection[str] = ()) -> None:
+    """Kill this process's children, with their descendants, and wait for them.
+
+    Args:
+        pid: this process.
+        names: of the programs that are meant; all where there are none.
+    """
+    while found := [c for c in children(pid) if not names or _program(c) in names]:
+        for child in found:
+            kill_tree(child)
+            with contextlib.suppress(ChildProcessError):  # somebody else has waited for it
+                os.waitpid(child, 0)
+
+
+def _state(pid: int) -> str:
+    """Its letter in proc(5); empty when it is gone."""
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def _program(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def variable_of(pid: int, name: str) -> str | None:

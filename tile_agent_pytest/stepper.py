@@ -37,7 +37,7 @@ from tile_agent_pytest.examining.examination import Examination
 from tile_agent_pytest.examining.tensors import synchronize
 from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.one_processor import OneProcessor
-from tile_agent_pytest.process_tree import children
+from tile_agent_pytest.process_tree import running_children
 from tile_agent_pytest.sampling import thinned
 from tile_agent_pytest.wire import Channel, Message
 
@@ -160,7 +160,7 @@ class Stepper:
                 return {
                     "samples_ms": samples_ms,
                     "launches": len(self._detector.launches),
-                    "children": len(children(os.getpid())),
+                    "children": len(running_children(os.getpid())),
                 }
             case "burst" if self._sampler:
                 self._sampler.burst(request["count"])
@@ -168,7 +168,7 @@ class Stepper:
             case "pick" if sampler := self._sampler:
                 count = request["count"]
                 picked = examination.pick(request["seed"], lambda: sampler.sample(count))
-                return picked | {"children": len(children(os.getpid()))}
+                return picked | {"children": len(running_children(os.getpid()))}
             case "show":
                 return examination.show()
             case "rest":
@@ -226,7 +226,7 @@ class Stepper:
             "processor": stays,
             "launches_per_call": per_call,
             "calls": self._sampler.calls,
-            "children": len(children(os.getpid())),
+            "children": len(running_children(os.getpid())),
             "skipped_launches": examination.calls * per_call - len(self._detector.launches),
         }
 
@@ -240,7 +240,7 @@ class Stepper:
             "processor": None,
             "launches_per_call": 0,
             "calls": False,
-            "children": len(children(os.getpid())),
+            "children": len(running_children(os.getpid())),
             "skipped_launches": 0,
         }
 

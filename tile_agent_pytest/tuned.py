@@ -20,7 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from tile_agent_pytest.compiled_ahead import compile_configs_first
-from tile_agent_pytest.compiled_ahead_cutile import compile_search_first, ending_at_once
+from tile_agent_pytest.compiled_ahead_cutile import (
+    compile_search_first,
+    ending_at_once,
+    without_compilers_left,
+)
 from tile_agent_pytest.observed_tunings import TuningLog, file_of, of_tuner, write
 from tile_agent_pytest.tuning_effort import TuningInLess
 
@@ -125,13 +129,17 @@ def _held(
             return tune.TuningResult(best=best, successes=[best], failures=[])
         places = held_tuning.in_less.known_choices(described)
         if known := [config for place, config in enumerate(space) if place in places]:
-            with contextlib.suppress(Exception), held_tuning.log.tuning():
+            with (
+                contextlib.suppress(Exception),
+                held_tuning.log.tuning(),
+                without_compilers_left(),
+            ):
                 result = search(known, *args, **kwargs)
                 chosen[name] = str(result.best.config)
                 return result
         with held_tuning.log.tuning():
             too_long = compile_search_first(search, space, *args, **kwargs)
-            with ending_at_once(too_long):
+            with ending_at_once(too_long), without_compilers_left():
                 result = search(space, *args, **kwargs)
         best = result.best
         chosen[name] = str(best.config)

@@ -217,3 +217,31 @@ def test_a_search_on_a_gpu_compiles_nothing_more(tmp_path: Path) -> None:
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout.splitlines()[-1]) == [0, 3, 1, 1]
+
+
+LEFT = """
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tile_agent_pytest.compiled_ahead_cutile import without_compilers_left
+from tile_agent_pytest.process_tree import become_subreaper, running_children
+
+become_subreaper()  # as a worker is
+assembler = Path(sys.argv[1], "ptxas")
+assembler.write_text("#!/bin/sh\\nsleep 300\\n")
+assembler.chmod(0o755)
+other = subprocess.Popen(["sleep", "300"])
+with without_compilers_left():
+    subprocess.run(["sh", "-c", f"{assembler} 300 > /dev/null 2>&1 &"], check=True)
+    assert len(running_children(os.getpid())) == 2
+print(running_children(os.getpid()) == [other.pid])
+other.kill()
+"""
+
+
+def test_the_assembler_of_a_compiler_that_was_given_up_ends(tmp_path: Path) -> None:
+    ended = run_python(LEFT, str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["True"]

@@ -74,3 +74,39 @@ def test_where_there_is_no_room_nothing_is_done(tmp_path: Path) -> None:
     before = run_with(tmp_path, 1)
     assert before["done"] == [] and not list(tmp_path.iterdir())
     assert run_with(tmp_path, 2)["open"] == before["open"]
+
+
+ORPHANS = """
+import os
+import subprocess
+
+os.sched_getaffinity = lambda _: {0, 1}
+os.sched_setaffinity = lambda *_: None
+from tile_agent_pytest import forked_work
+from tile_agent_pytest.process_tree import become_subreaper, children, running_children
+
+forked_work._PROCESSORS = {0, 1}
+forked_work.children = lambda _: []  # whatever else runs beside this
+become_subreaper()  # as a worker is
+
+
+def leave_behind():
+    subprocess.run(["sh", "-c", "sleep 300 > /dev/null 2>&1 &"], check=True)
+
+
+done = forked_work.done_in_forks([leave_behind] * 2)
+print(sorted(done), children(os.getpid()))
+leave_behind()
+(orphan,) = running_children(os.getpid())
+os.kill(orphan, 9)
+while running_children(os.getpid()):
+    pass
+print(children(os.getpid()) == [orphan])
+"""
+
+
+def test_what_a_task_leaves_behind_ends_with_its_fork() -> None:
+    """And a child that has ended runs no more, though nobody has waited for it."""
+    ended = run_python(ORPHANS)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines() == ["[0, 1] []", "True"]
