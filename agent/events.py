@@ -391,6 +391,8 @@ class Finished(Event):
     """Iterations whose kept gain did not show when it was measured once more."""
     left_out: tuple[str, ...] = ()
     """Configs that the comparison does not cover, for lack of time."""
+    too_large: tuple[str, ...] = ()
+    """The same for want of memory: the GPU does not hold them twice."""
 
 
 EVENTS: tuple[type[Event], ...] = tuple(Event.__subclasses__())

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from agent.events import Measured
 from agent.harness.measuring.budget import left_out_subset
+from agent.harness.measuring.held_twice import compare_what_fits
 from agent.harness.measuring.judge import Judge, wrong_as_timed
 from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.journal import without_secrets
@@ -43,10 +44,11 @@ def confirmed(
     others = left_out_subset(run, deadline - time.monotonic())
     if others is None:
         return measured
-    with _comparing_on(judge, run, others):
-        outcome = judge.compare(*arms, None, deadline)
+    assert run.baseline is not None
+    # Nobody has had two of them on the GPU before: where they do not fit nothing is known.
+    outcome, _ = compare_what_fits(judge, run.baseline.costs, arms, others, deadline)
+    judge.compare_on(run.subset)
     if isinstance(outcome, Failure):
-        # Nobody has had two of them on the GPU before: where they do not fit nothing is known.
         is_open = outcome.incumbent or outcome.unmeasured or outcome.lacks_memory
         return measured if is_open else outcome
     found = without_secrets(replace(measured, elsewhere=outcome))

@@ -19,7 +19,8 @@ from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
 from agent.measuring.statistics import Blocks
 from agent.options import Options
-from agent.state import Run
+from agent.report.result import notes
+from agent.state import Phase, Run
 from tests.support.repo import make_repo
 from tests.support.scenario import ORIGIN, STEPS
 from tests.support.scripted import ScriptedRun, Step, kernel
@@ -149,3 +150,29 @@ def test_too_little_time_for_what_is_left_out_is_spent_on_nothing(tmp_path: Path
     run, _ = judged(tmp_path, LongPass(), STEPS[3])
     chosen = [budget.left_out_subset(run, within_s) for within_s in (600.0, 120.0, 30.0)]
     assert [each and each.configs for each in chosen] == [("c1", "c6"), ("c6",), None]
+
+
+class DoesNotFitTwice(LongPass):
+    """The GPU does not hold two of what c1's test holds."""
+
+    def compare(self, *args: Any, **rest: Any) -> Any:
+        if "c1" in (self.on or ("c1",)):
+            self.compared_on.add(self.on)
+            return Failure(Status.CRASH, correct=True, reason="out of memory", lacks_memory=("t1",))
+        return super().compare(*args, **rest)
+
+
+def test_what_does_not_fit_twice_is_left_out_and_the_rest_is_compared(tmp_path: Path) -> None:
+    """Of a keep elsewhere, and in the last word, which would otherwise not be spoken."""
+    judge = DoesNotFitTwice()
+    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
+    scripted = ScriptedRun(repo, (TWICE_AS_FAST,), OPTIONS)
+    run, journal = scripted.begin()
+    effects = replace(scripted.effects(), judge=judge)
+    run = drive(run, journal, effects.table(), lambda *_: None, lambda run: run.phase is Phase.DONE)
+    journal.close()
+    assert run.rows[1].status is Status.KEEP
+    assert {("c1", "c6"), ("c6",)} <= judge.compared_on
+    assert run.finished is not None and run.finished.comparison is not None
+    assert run.finished.too_large == ("c1",)
+    assert any(line.startswith("never compared: c1, for two versions") for line in notes(run))

@@ -69,12 +69,12 @@ class Subset:
         return f"{len(self.configs)} of {len(self.configs) + len(self.left_out)} configs"
 
 
-def told_too_large(subset: Subset | None) -> list[str]:
+def told_too_large(configs: Sequence[str]) -> list[str]:
     """A line on the configs that are never compared, for a person, where there are some."""
-    if subset is None or not subset.too_large:
+    if not configs:
         return []
     return [
-        f"never compared: {in_brief(subset.too_large)}, for two versions of what these hold do not "
+        f"never compared: {in_brief(configs)}, for two versions of what these hold do not "
         "fit into the memory of this GPU"
     ]
 
@@ -111,6 +111,29 @@ def without(
     others = (config for cost in costs for config in cost.latencies_ms if config not in too_large)
     subset = of_names(costs, chosen.configs if chosen else tuple(others))
     return replace(subset, too_large=tuple(too_large)) if subset else None
+
+
+def without_tests(
+    costs: Sequence[PerfTestCost], tests: Collection[str], chosen: Subset | None
+) -> Subset | None:
+    """The rest of a subset, where the GPU does not hold twice what some of its tests hold.
+
+    Args:
+        costs: of all perf tests.
+        tests: those that ran out of memory.
+        chosen: the subset; None: all configs.
+
+    Returns:
+        None where that leaves nothing, or nothing out.
+    """
+    poor = {config for cost in costs if cost.nodeid in tests for config in cost.latencies_ms}
+    there = chosen.configs if chosen else [name for cost in costs for name in cost.latencies_ms]
+    left = [name for name in there if name not in poor]
+    subset = of_names(costs, left) if left and len(left) < len(there) else None
+    if subset is None:
+        return None
+    too_large = (*(chosen.too_large if chosen else ()), *(n for n in there if n in poor))
+    return replace(subset, too_large=too_large)
 
 
 def representative(

@@ -217,7 +217,7 @@ def _compared(run: Run, event: Calibrated) -> list[str]:
     return [
         f"compared   {subset.coverage}: {in_brief(subset.configs)}{f' ({how})' if later else ''}",
         *([f"left out   {in_brief(later)}: until the final comparison"] if later else []),
-        *(f"left out   {line}" for line in told_too_large(subset)),
+        *(f"left out   {line}" for line in told_too_large(subset.too_large if subset else ())),
         *_not_compared(baseline, subset),
     ]
 

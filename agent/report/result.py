@@ -51,7 +51,8 @@ def notes(run: Run) -> list[str]:
             f"iterations compared {run.subset.coverage}, and their figures speak of those: "
             f"{in_brief(run.subset.configs)}; not of {in_brief(run.subset.left_out)}"
         )
-    told += told_too_large(run.subset)
+    at_the_end = run.finished.too_large if run.finished else ()
+    told += told_too_large(at_the_end or (run.subset.too_large if run.subset else ()))
     never = run.subset.left_out if run.subset else ()
     told += [
         f"{config.config}{', which no iteration compared,' if config.config in never else ''} "

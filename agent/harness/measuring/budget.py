@@ -105,15 +105,19 @@ def final_subset(run: Run) -> Subset | None:
     """What the last comparison measures: all configs, or those of the iterations and as many more
     as there is time for: that of an iteration, or what is left of the run's."""
     subset, cost = run.subset, run.pair_cost
-    if subset is None or cost is None or run.baseline is None:
+    if run.baseline is None:
         return None
+    seen_so = run.finished.too_large if run.finished else ()
+    too_large = tuple(dict.fromkeys([*(subset.too_large if subset else ()), *seen_so]))
+    if subset is None or cost is None:
+        return without(run.baseline.costs, too_large, None)
     most_s = run.options.iteration_timeout_s
     if run.options.time_budget_s is not None:
         most_s = min(most_s, max(0.0, run.options.time_budget_s - run.spent_s))
-    held = cost.of({*subset.configs, *subset.left_out} - {*subset.too_large})
+    held = cost.of({*subset.configs, *subset.left_out} - {*too_large})
     most_pair_s = most_s / USUAL_PAIRS
     fitting = held.fitting(most_pair_s, run.baseline.kernels, besides=subset.configs)
-    return without(run.baseline.costs, subset.too_large, fitting)
+    return without(run.baseline.costs, too_large, fitting)
 
 
 def left_out_subset(run: Run, within_s: float) -> Subset | None:
