@@ -36,6 +36,9 @@ BUDGET_SHARE = 1 / 3
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
 """In less, too little is seen to be worth it."""
+COMPILE_S = 3.0
+"""What a variant's choice of cuTile's search takes to be compiled, where nobody knows: ten and more
+for a product, but several are compiled beside each other."""
 SHORT_TUNING_S = 1.5
 """What a tuner of Triton's takes in a short look for fifty configs that are compiled already, see
 `tile_agent_pytest.tuning_effort`: some ten ms each, and an eighth of a second for the best."""
@@ -115,7 +118,7 @@ class Scouting:
         if not tunes_itself(self.candidates.checkout(run, run.incumbent_sha)):
             return 0.0
         is_triton = run.started is not None and run.started.backend == "triton"
-        return SHORT_TUNING_S if is_triton else run.compile_s or 0.0
+        return SHORT_TUNING_S if is_triton else run.compile_s or COMPILE_S
 
     def _seen(
         self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None

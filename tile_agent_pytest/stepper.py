@@ -39,6 +39,7 @@ from tile_agent_pytest.launch_detector import LaunchDetector
 from tile_agent_pytest.one_processor import OneProcessor
 from tile_agent_pytest.process_tree import running_children
 from tile_agent_pytest.sampling import thinned
+from tile_agent_pytest.tuning_effort import NotNow
 from tile_agent_pytest.wire import Channel, Message
 
 
@@ -183,11 +184,17 @@ class Stepper:
         return None
 
     def _first(self, *, chooses: bool = True) -> int:
-        """How much the first call of all launched; a tuner chooses in it, or only compiles."""
+        """How much the first call of all launched; a tuner chooses in it, or only compiles.
+
+        One that can do neither now ends the call, which is made again where it may choose.
+        """
         if self._launched is None:
             begin = perf_counter()
-            with contextlib.nullcontext() if chooses else self._undecided():
-                self._launched = self._examination.first()
+            try:
+                with contextlib.nullcontext() if chooses else self._undecided():
+                    self._launched = self._examination.first()
+            except NotNow:
+                return 0
             self._first_ms = (perf_counter() - begin) * 1e3
             self._chose = chooses
         return self._launched

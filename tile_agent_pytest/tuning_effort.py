@@ -39,6 +39,13 @@ LOOKED_AT = 8
 """Configs that a short look at a candidate chooses from."""
 
 
+class NotNow(BaseException):
+    """A search that times its configs was put off: others are at work beside it.
+
+    It passes through whatever of the user's catches errors. Who made the call calls again later.
+    """
+
+
 class TuningEffort(enum.Enum):
     """What a pass takes for a choice that is not on disk."""
 
@@ -98,6 +105,11 @@ class TuningInLess:
             for tuner, tuning_key in self._chosen[before:]:
                 tuner.cache.pop(tuning_key, None)
             del self._chosen[before:]
+
+    @property
+    def is_put_off(self) -> bool:
+        """Whether nothing can be timed now."""
+        return self._effort is TuningEffort.NONE
 
     def known_choices(self, described: list[str]) -> list[int]:
         """Of cuTile's search, for a short look: the places of what it chose for any text of the

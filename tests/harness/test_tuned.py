@@ -122,7 +122,7 @@ from pathlib import Path
 import cuda.tile as ct
 import cuda.tile.tune as tune
 from tile_agent_pytest import tuned
-from tile_agent_pytest.tuning_effort import TuningEffort
+from tile_agent_pytest.tuning_effort import NotNow, TuningEffort
 
 asked = []
 
@@ -152,14 +152,14 @@ for effort in (TuningEffort.SHORT, TuningEffort.NONE, TuningEffort.ROUGH, Tuning
     assert ct.tune.exhaustive_search([64, 128]).best.config == 128
     assert list(held.chosen.values()) == ["128"]
 whole = [64, 128]
-assert asked == [whole, [128], [128], whole, whole], asked
+assert asked == [whole, [128], whole, whole], asked  # where nothing can be timed it is taken
 tuning("candidate short", TuningEffort.WHOLE)  # what a look was content with is no choice
 ct.tune.exhaustive_search([64, 128])
 tuning("other space", TuningEffort.SHORT)
 ct.tune.exhaustive_search([64, 128, 256])
 tuning("broken", TuningEffort.SHORT)
 ct.tune.exhaustive_search([64, 128], "broken")
-assert asked[5:] == [whole, [64, 128, 256], [128], whole], asked
+assert asked[4:] == [whole, [64, 128, 256], [128], whole], asked
 tuning("kept", TuningEffort.WHOLE)
 assert ct.tune.exhaustive_search([64, 128], "first").best.config == 64
 tuning("after it", TuningEffort.SHORT)
@@ -168,6 +168,18 @@ assert asked[-1] == [64, 128], asked  # the incumbent's, and the origin's
 tuning("after it", TuningEffort.SHORT)
 ct.tune.exhaustive_search([32, 64, 128])
 assert asked[-1] == [32, 64, 128], asked  # another search
+held = tuning("later", TuningEffort.NONE)
+count = len(asked)
+for space in ([64, 128], [16, 64, 128]):  # two are known, or none
+    try:
+        ct.tune.exhaustive_search(space)
+    except NotNow:
+        continue
+    raise AssertionError("it chose beside others")
+assert len(asked) == count
+held.in_less.begin(TuningEffort.SHORT)
+ct.tune.exhaustive_search([64, 128])
+assert list(held.chosen) == ["test_perf #1"], held.chosen
 """
 
 

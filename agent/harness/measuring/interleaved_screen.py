@@ -287,8 +287,7 @@ class InterleavedScreen:
     def _call_first(self) -> None:
         """Have all compiled, at once where there is room; a tuner chooses when it is prepared.
 
-        Nothing else may run while it does; one of cuTile's is not told to compile alone, and is
-        left for then.
+        Nothing else may run while it does; one that cannot be told to wait is left for then.
         """
         if not self._roomy:
             return

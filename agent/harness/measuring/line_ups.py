@@ -156,7 +156,7 @@ class LineUps:
             only=self.only,
             configs=self.configs,
             weights=self.weights,
-            roomy=self._is_roomy(),
+            roomy=self._is_roomy(len(group)),
         )
         return self._alive[gpu]
 
@@ -185,12 +185,11 @@ class LineUps:
     def _at_once(self) -> int:
         if self.held_share is not None and self.held_share >= ALL:
             return AT_ONCE_IF_TIGHT
-        return AT_ONCE_WITH_ROOM if self._is_roomy() else AT_ONCE
+        return AT_ONCE_WITH_ROOM if self._is_roomy(AT_ONCE_WITH_ROOM) else AT_ONCE
 
-    def _is_roomy(self) -> bool:
-        if self.held_share is None:
-            return False
-        return self.held_share / 2 * (AT_ONCE_WITH_ROOM + 1) <= ROOMY
+    def _is_roomy(self, variants: int) -> bool:
+        """Whether the GPU holds the inputs of so many, and the incumbent's, with ease."""
+        return self.held_share is not None and self.held_share / 2 * (variants + 1) <= ROOMY
 
     def __enter__(self) -> Self:
         return self

@@ -48,7 +48,7 @@ class CallOrders:
         """Have the callable called for the first time, which compiles it; `await_first` waits.
 
         Args:
-            chooses: whether a tuner of Triton's may choose then; else it compiles its configs, and
+            chooses: whether a tuner may choose then; else it compiles, or is put off, and
                 chooses when the callable is prepared, because others are at work beside it.
         """
         self._worker.send({"op": "first", "chooses": chooses})

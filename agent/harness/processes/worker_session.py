@@ -320,11 +320,11 @@ def chooses_roughly(checkout: Checkout) -> bool:
 
 
 def can_choose_later(checkout: Checkout) -> bool:
-    """Whether what it tunes with, Triton's tuner or one made of it, can be told to compile first.
+    """Whether what it tunes with can be told to compile first, and to choose later.
 
-    FlagGems' keeps choices of its own, and cuTile's search is held: both would keep what they chose
-    beside others.
+    Triton's tuner can, or one made of it; cuTile's search takes what is known, or is put off.
+    FlagGems' keeps choices of its own, and would keep what it chose beside others.
     """
     text = (checkout.root / checkout.kernel).read_bytes()
-    others = (b"libtuner", b"exhaustive_search")
-    return chooses_roughly(checkout) and not any(other in text for other in others)
+    is_known = b"exhaustive_search" in text or chooses_roughly(checkout)
+    return tunes_itself(checkout) and is_known and b"libtuner" not in text
