@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
@@ -14,6 +14,7 @@ from agent.events import Candidate, CodeChange, FilteredOut, Proposed, Skipped
 from agent.evidence.compare import pairs
 from agent.evidence.model import Artifact
 from agent.harness.compiling.candidate_filter import in_short
+from agent.launched_elsewhere import broken_launches, launched_elsewhere
 from agent.launches import ObservedLaunch, by_cost
 from agent.proposers.base import Declined, Exhausted, Proposal, Proposer
 from agent.state import Run, started
@@ -27,6 +28,7 @@ class Asking:
     candidates: Candidates
     proposers: Mapping[str, Proposer]
     hardware: Hardware
+    _elsewhere: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
     def source(self, run: Run) -> Source:
         """The incumbent's text."""
@@ -37,7 +39,16 @@ class Asking:
     def subject(self, run: Run) -> Subject:
         """The incumbent, as entries see it."""
         kernel_class = KernelClass(run.kernel_class)
-        return Subject(self.source(run), kernel_class, self.hardware, run.launches)
+        elsewhere = frozenset(self.elsewhere(run))
+        return Subject(self.source(run), kernel_class, self.hardware, run.launches, elsewhere)
+
+    def elsewhere(self, run: Run) -> Mapping[str, str]:
+        """Kernels of the file that others launch; a run changes none of those."""
+        place = started(run).origin_sha, started(run).kernel
+        if place not in self._elsewhere:
+            repository = self.candidates.workspace.repository
+            self._elsewhere[place] = launched_elsewhere(repository, *place)
+        return self._elsewhere[place]
 
     def class_of(self, run: Run, launches: Sequence[ObservedLaunch]) -> str:
         """What bounds the incumbent's kernels that were launched; empty where none was."""
@@ -72,7 +83,9 @@ class Asking:
             proposals: all for it; they are compiled together.
             until: when compiling must be over, by the monotonic clock.
         """
-        untried = [self.candidates.untried(run, subject.source.text, each) for each in proposals]
+        text = subject.source.text
+        untried = [self.candidates.untried(run, text, each) for each in proposals]
+        untried = [self._launchable(run, text, *each) for each in untried]
         commits = [self.candidates.commit(run, proposal) for proposal, _ in untried]
         out = self._filtered_out(run, [one for some in commits for one in some], until)
         made: list[Proposed | Skipped] = []
@@ -86,6 +99,18 @@ class Asking:
             chosen = tuple(c for c in candidates if c.sha not in out)
             made.append(self._proposed(run, proposal, chosen, passed))
         return tuple(made)
+
+    def _launchable(
+        self, run: Run, before: str, proposal: Proposal, known: tuple[FilteredOut, ...]
+    ) -> tuple[Proposal, tuple[FilteredOut, ...]]:
+        """Without the variants that other files of the project could not launch any more."""
+        left, broken = [], list(known)
+        for variant in proposal.variants:
+            if why := broken_launches(before, variant.source, self.elsewhere(run)):
+                broken.append(FilteredOut(variant.title, why))
+            else:
+                left.append(variant)
+        return replace(proposal, variants=tuple(left)), tuple(broken)
 
     def _proposed(
         self,

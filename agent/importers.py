@@ -142,6 +142,20 @@ class Importers:
             left -= {*between}
         return {}
 
+    def launching(self, kernel: str, names: Collection[str]) -> dict[str, str]:
+        """Which kernels of a file others launch, by their names, and the first that does."""
+        others = sorted(p for p in self._tree.files if p.endswith(".py") and p != kernel)
+        found: dict[str, str] = {}
+        for name in names:
+            only = frozenset({name})
+            ways = [_Way(module_of(kernel), only, kernel), *self._handed_on(kernel, only)]
+            launch = re.compile(rb"\b%s\s*\[" % re.escape(name).encode())
+            for path, _ in self._taking(ways, others):
+                if launch.search(self._tree.read([path])[path]):
+                    found[name] = path
+                    break
+        return found
+
     def _may_take(self, path: str, module: PurePosixPath, names: Collection[str]) -> bool:
         """Whether a file that imports from a module imports one of some names, or all of it."""
         imported = self._imports(path, self._tree.read([path])[path]).names

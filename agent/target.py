@@ -94,7 +94,7 @@ def find_target(
         UsageError: it does not parse, no committed test is found, or a benchmark is no committed
             Python script.
     """
-    roots = tuple(_import_roots(tree, kernel))
+    roots = tuple(import_roots(tree, kernel))
     importers = Importers(tree, roots)
     try:
         source, backend = parse(tree.read([kernel])[kernel].decode("utf-8"), kernel)
@@ -193,7 +193,7 @@ def _parsed(text: str, path: str) -> None:
 # --- import roots -------------------------------------------------------------------------------
 
 
-def _import_roots(tree: Tree, kernel: str) -> Iterator[str]:
+def import_roots(tree: Tree, kernel: str) -> Iterator[str]:
     """The folder above the kernel's outermost package, `src`, the root, then PYTHONPATH's."""
     folder = PurePosixPath(kernel).parent
     while folder.name and str(folder / "__init__.py") in tree.files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -299,3 +300,25 @@ def upper(x):
     new = ENTRY.apply(subject(old), {"programs_per_sm": 1})
     assert "in tl.range(tl.program_id(0), n, tl.num_programs(0)" in new
     assert disagreement("upper", [[[50, 50]]], old, [new], False, tmp_path) == ""
+
+
+@GENERATIONS
+@pytest.mark.usefixtures("compiler")
+def test_launches_of_other_files_hold(sm: int, tmp_path: Path) -> None:
+    """One with a program for each row and without the new parameter computes what it did."""
+    from tests.support.triton_numbers import disagreement
+
+    assert isinstance(ENTRY.trial, TritonTrial)
+    asked = replace(subject(ENTRY.before), elsewhere=frozenset({ENTRY.trial.kernel}))
+    text = ENTRY.apply(asked, {"programs_per_sm": 4})
+    assert "n_programs=None):" in text
+    path = tmp_path / "kernel.py"
+    path.write_text(text)
+    types = list(ENTRY.trial.types)
+    assert compiled(path, ENTRY.trial.kernel, [*types, None], sm, {}).asm["cubin"]
+    launch = "center_kernel[(n_rows,)](x, y, x.stride(0), n_cols, BLOCK=block)"
+    start = text.index("    n_sms =")
+    end = text.index("    return y")
+    theirs = f"{text[:start]}    {launch}\n{text[end:]}"
+    calls = ENTRY.trial.calls
+    assert disagreement(ENTRY.trial.function, calls, ENTRY.before, [theirs], False, tmp_path) == ""

@@ -40,3 +40,6 @@ class Subject:
     launches: tuple[ObservedLaunch, ...] = ()
     """What perf tests launch of it; empty where nobody looked. They choose what is worth trying,
     and never what is right: a rewrite holds for every input."""
+    elsewhere: frozenset[str] = frozenset()
+    """The kernels that other files launch, too, where that is known: what those hand them has to
+    do."""

@@ -41,8 +41,8 @@ from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.early_returns import early_returns
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.launch_options import now, setting_options
+from agent.rewriting.triton.loads_ahead import Pipelined
 from agent.rewriting.triton.persistence import (
-    Pipelined,
     Rounds,
     extents_of,
     host_edits,
@@ -157,7 +157,12 @@ def center(x):
             subject, pipelined = _launched_with(subject, stages), None
         for rounds in _kernels(subject):
             ahead = pipelined if _may_load_ahead(rounds) else None
-            edits |= kernel_edits(rounds, ahead, flatten=flatten and _may_be_flat(rounds))
+            edits |= kernel_edits(
+                rounds,
+                ahead,
+                flatten=flatten and _may_be_flat(rounds),
+                elsewhere=rounds.kernel.name in subject.elsewhere,
+            )
             edits |= host_edits(rounds, int(params["programs_per_sm"]))
         return subject.source.rewrite(edits)
 

@@ -29,7 +29,12 @@ def free_name(source: Source, wanted: str) -> str:
 
 
 def with_parameters(
-    source: Source, kernel: Kernel, added: Sequence[str], default: str | None = None
+    source: Source,
+    kernel: Kernel,
+    added: Sequence[str],
+    default: str | None = None,
+    *,
+    always: bool = False,
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that append parameters to a kernel's own: `"EVEN: tl.constexpr"`.
 
@@ -38,15 +43,18 @@ def with_parameters(
         kernel: one of its kernels.
         added: the parameters.
         default: what they may be by default, where the kernel's last parameter has one.
+        always: they have it in any case.
 
     Raises:
         NotApplicable: it has, and these may not.
     """
-    if kernel.function.parameters and kernel.function.parameters[-1].default is not None:
-        last = kernel.function.parameters[-1].name.value
-        if default is None:
-            raise NotApplicable(f"{last} of {kernel.name} has a default; nothing can follow it")
-        added = [f"{parameter} = {default}" for parameter in added]
+    parameters = kernel.function.parameters
+    follows = bool(parameters) and parameters[-1].default is not None
+    if follows and default is None:
+        last = parameters[-1].name.value
+        raise NotApplicable(f"{last} of {kernel.name} has a default; nothing can follow it")
+    if follows or always:
+        added = [f"{each}{' = ' if ':' in each else '='}{default}" for each in added]
     parsed = cst.parse_module(f"def f({', '.join(added)}): ...\n").body[0]
     params = cst.ensure_type(parsed, cst.FunctionDef).params.params
     indent = len(_indent_of(source, kernel.function.node))

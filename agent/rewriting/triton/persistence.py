@@ -22,11 +22,9 @@ from agent.analysis.triton.host import (
     launches_in_sight,
     torch_module,
 )
-from agent.analysis.triton.pointers import root
 from agent.analysis.triton.program_ids import (
     NUM_PROGRAMS,
     ProgramIndex,
-    one_block,
     program_indices,
     unused,
 )
@@ -43,12 +41,10 @@ from agent.rewriting.triton.edits import (
     writing,
 )
 from agent.rewriting.triton.grid import check_own_grid, check_unchanged
-from agent.rewriting.triton.loops import LOAD
+from agent.rewriting.triton.loads_ahead import Pipelined, stages_of
 from agent.rewriting.triton.own_parameters import own_parameters
 from agent.syntax import Source, argument, descendants
 
-SCRATCH_BYTES = 8192
-"""Of shared memory, for reductions and changes of layout."""
 COMPUTED = (*ROUNDING, "builtins.max", "builtins.min", "max", "min")
 """What a host may compute an extent by: called twice, it gives the same."""
 
@@ -150,17 +146,12 @@ def _check_body(source: Source, kernel: Kernel) -> None:
 # --- the kernel ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Pipelined:
-    """Loads that are under way before the round they are for."""
-
-    num_stages: int
-    shared_bytes: int
-    """What a block may have of shared memory, in which the loads arrive."""
-
-
 def kernel_edits(
-    rounds: Rounds, pipelined: Pipelined | None = None, *, flatten: bool = False
+    rounds: Rounds,
+    pipelined: Pipelined | None = None,
+    *,
+    flatten: bool = False,
+    elsewhere: bool = False,
 ) -> dict[cst.CSTNode, Edit]:
     """The edits that put the body of a kernel into a loop over its programs.
 
@@ -168,6 +159,8 @@ def kernel_edits(
         rounds: the kernel.
         pipelined: how far loads are ahead; as the launch says when None.
         flatten: have the compiler make one loop of this one and the loop in it.
+        elsewhere: other files launch it, with a program for each round: that holds without what
+            is added to its parameters, where the grid has one axis.
     """
     source, kernel = rounds.source, rounds.kernel
     function = kernel.function.node
@@ -178,7 +171,7 @@ def kernel_edits(
     edits = _counts(rounds) if named else _replacements(rounds, variable)
     own, copies = own_parameters(source, kernel, variable)
     edits |= own
-    stages, as_fits = _stages(rounds, pipelined, tl) if pipelined else ("", [])
+    stages, as_fits = stages_of(source, kernel, pipelined, tl) if pipelined else ("", [])
     options = f", num_stages={stages}" if stages else ""
     options += ", flatten=True" if flatten else ""
     bounds = f"{tl}.program_id(0), {rounds.product}, {tl}.num_programs(0)"
@@ -187,6 +180,13 @@ def kernel_edits(
         for extent in rounds.extents
         if extent.known not in (None, extent.name)
     ]
+    added = [extent.name for extent in rounds.extents if extent.known is None]
+    by_default = elsewhere and len(rounds.extents) == 1
+    if by_default:
+        counted += [
+            cst.parse_statement(f"if {name} is None:\n    {name} = {tl}.num_programs(0)\n")
+            for name in added
+        ]
     counted += [cst.parse_statement(line) for line in as_fits]
     head = cst.parse_statement(f"for {variable} in {tl}.range({bounds}{options}): pass")
     body = cst.ensure_type(function.body, cst.IndentedBlock)
@@ -205,47 +205,10 @@ def kernel_edits(
         return updated.with_changes(body=[*docstring, *counted, loop], footer=())
 
     edits[body] = edit
-    added = [extent.name for extent in rounds.extents if extent.known is None]
+    if not added:
+        return edits
     # A launch that does not give it, as another file may hold one, fails: it loops to None.
-    return edits | (with_parameters(source, kernel, added, default="None") if added else {})
-
-
-def _stages(rounds: Rounds, pipelined: Pipelined, tl: str) -> tuple[str, list[str]]:
-    """The stages as an expression of the kernel, and the statements that it needs before it.
-
-    A run may be measured at one length and tested at a longer one, or with wider elements: where
-    the kernel can compute what is loaded ahead, it gives up what does not fit.
-    """
-    source, kernel, stages = rounds.source, rounds.kernel, pipelined.num_stages
-    loads = [*TRITON.find(source, kernel.function.node.body, LOAD)]
-    bases = [root(source, kernel, call.args[0].value) if call.args else None for call in loads]
-    try:
-        block = one_block(source, kernel)
-    except NotApplicable:
-        return str(stages), []
-    if not bases or None in bases:
-        return str(stages), []
-    name = unused(kernel, "num_stages")
-    names = {base: unused(kernel, f"{base}_bytes") for base in bases if base is not None}
-    loaded = " + ".join(names[base] for base in bases if base is not None)
-    loaded = f"({loaded})" if len(bases) > 1 and stages > 2 else loaded
-    ahead = f"{stages - 1} * {loaded}" if stages > 2 else loaded
-    room = pipelined.shared_bytes - SCRATCH_BYTES
-    always = {base for base, load in zip(bases, loads, strict=True) if not _is_branch(source, load)}
-    absent = {base: "" if base in always else f"0 if {base} is None else " for base in names}
-    return name, [
-        *(
-            f"{own}: {tl}.constexpr = {absent[base]}"
-            f"{block} * {base}.dtype.element_ty.primitive_bitwidth // 8"
-            for base, own in names.items()
-        ),
-        f"{name}: {tl}.constexpr = {stages} if {ahead} <= {room} else 1",
-    ]
-
-
-def _is_branch(source: Source, load: cst.Call) -> bool:
-    """Whether a load is made on a condition: its pointer may be None where that does not hold."""
-    return any(isinstance(around, cst.If | cst.IfExp) for around in source.ancestors(load))
+    return edits | with_parameters(source, kernel, added, default="None", always=by_default)
 
 
 def _replacements(rounds: Rounds, variable: str) -> dict[cst.CSTNode, Edit]:

@@ -1,0 +1,114 @@
+"""Kernels that other files of the project launch: what those hand them has to do after a change.
+
+The tests of a run need not call those files, so that a kernel which wants another argument would
+pass them, and break the project.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from agent.importers import Importers, parsed
+from agent.preflight import tree_of
+from agent.repository import Repository
+from agent.target import import_roots
+
+TUNERS = ("autotune",)
+
+
+def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping[str, str]:
+    """The kernels of a file that other files of a commit launch: name -> the first that does.
+
+    Args:
+        repository: the user's.
+        sha: the commit.
+        kernel: the file.
+    """
+    tree = tree_of(repository, sha)
+    found = _functions(tree.read([kernel])[kernel])
+    names = [name for name, node in found.items() if node.decorator_list]
+    return Importers(tree, import_roots(tree, kernel)).launching(kernel, names)
+
+
+def broken_launches(before: str, after: str, elsewhere: Mapping[str, str]) -> str:
+    """Why launches of other files would fail, in a line; empty where they would not.
+
+    Args:
+        before: the text of the kernel's file.
+        after: its new text.
+        elsewhere: kernel -> a file that launches it.
+    """
+    old, new = _functions(before), _functions(after)
+    for name, file in elsewhere.items():
+        if name not in old:
+            continue
+        if name not in new:
+            return f"{file} launches {name}, which would be gone"
+        if why := next(_changes(old[name], new[name]), ""):
+            return f"{file} launches {name}, which would {why}"
+    return ""
+
+
+def _changes(old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[str]:
+    ours, theirs = _parameters(old), _parameters(new)
+    for name in ours.keys() - theirs.keys():
+        yield f"no longer take {name}"
+    given = _given(new)
+    for name, default in theirs.items():
+        needed = default is None or (_is_none(default) and not _may_be_none(new, name))
+        if name not in ours and needed and name not in given:
+            yield f"need {name}"
+    if [n for n in ours if n in theirs] != [n for n in theirs if n in ours]:
+        yield "take its parameters in another order"
+    if _tuned(new) and not _tuned(old):
+        yield "tune what is handed to it"
+
+
+def _functions(text: str | bytes) -> dict[str, ast.FunctionDef]:
+    try:
+        body = parsed(text).body
+    except (SyntaxError, ValueError):  # what does not parse fails elsewhere, with its reason
+        return {}
+    return {node.name: node for node in body if isinstance(node, ast.FunctionDef)}
+
+
+def _parameters(function: ast.FunctionDef) -> dict[str, ast.expr | None]:
+    """Each parameter with its default."""
+    listed = function.args
+    places = [*listed.posonlyargs, *listed.args]
+    defaults: list[ast.expr | None] = [None] * (len(places) - len(listed.defaults))
+    named = zip(listed.kwonlyargs, listed.kw_defaults, strict=True)
+    return {a.arg: d for a, d in (*zip(places, [*defaults, *listed.defaults], strict=True), *named)}
+
+
+def _is_none(default: ast.expr) -> bool:
+    return isinstance(default, ast.Constant) and default.value is None
+
+
+def _may_be_none(function: ast.FunctionDef, parameter: str) -> bool:
+    """Whether the body asks: `if parameter is None`."""
+    return any(
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == parameter
+        and isinstance(node.ops[0], ast.Is | ast.IsNot)
+        for node in ast.walk(function)
+    )
+
+
+def _given(function: ast.FunctionDef) -> set[str]:
+    """What decorators hand to it: the keys of `triton.heuristics({...})`."""
+    return {
+        key.value
+        for decorator in function.decorator_list
+        for node in ast.walk(decorator)
+        if isinstance(node, ast.Dict)
+        for key in node.keys
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def _tuned(function: ast.FunctionDef) -> bool:
+    called = (d.func if isinstance(d, ast.Call) else d for d in function.decorator_list)
+    return any(ast.unparse(each).rpartition(".")[2] in TUNERS for each in called)

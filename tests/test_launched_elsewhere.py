@@ -1,0 +1,118 @@
+"""Kernels that other files launch: found by who launches them, and not taken from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.launched_elsewhere import broken_launches, launched_elsewhere
+from agent.measuring.decision import Status
+from agent.repository import Repository
+from tests.support.repo import KERNEL, isolate, make_repo
+from tests.support.scripted import ScriptedRun, Step, kernel
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    isolate(monkeypatch, tmp_path)
+
+
+LAUNCH = "softmax_kernel[(1,)](x, BLOCK=8)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"tests/test_it.py": f"from pkg.ops.softmax import softmax_kernel\n{LAUNCH}"}, True),
+        ({"pkg/other.py": f"from .ops import softmax as ops\nops.{LAUNCH}"}, True),
+        (
+            {
+                "pkg/ops/__init__.py": "from .softmax import softmax_kernel\n",
+                "pkg/other.py": f"from pkg.ops import softmax_kernel\n{LAUNCH}",
+            },
+            True,
+        ),
+        ({"pkg/ops/__init__.py": "from .softmax import softmax_kernel\n"}, False),
+        ({"tests/test_it.py": "from pkg.ops.softmax import softmax\nsoftmax(1)\n"}, False),
+        ({"pkg/other.py": f"def softmax_kernel(): ...\n{LAUNCH}"}, False),
+    ],
+    ids=["name", "attribute", "handed on", "not launched", "its function", "another"],
+)
+def test_who_launches_a_kernel_of_the_file(
+    tmp_path: Path, files: dict[str, str], found: bool
+) -> None:
+    inits = {"pkg/__init__.py": "", "pkg/ops/__init__.py": ""}
+    repo = make_repo(tmp_path, {"pkg/ops/softmax.py": KERNEL, **inits, **files})
+    repository = Repository.open(repo)
+    sha = repository.head()
+    assert sha is not None
+    there = launched_elsewhere(repository, sha, "pkg/ops/softmax.py")
+    assert dict(there) == ({"softmax_kernel": list(files)[-1]} if found else {})
+
+
+HEAD = "def softmax_kernel(x_ptr, BLOCK: tl.constexpr"
+NONE = "    if rows is None:\n        rows = 1\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (KERNEL, ""),
+        (KERNEL.replace("arange(0,", "arange(0, 1 *"), ""),
+        (KERNEL.replace(HEAD, f"{HEAD}, rows"), "need rows"),
+        (KERNEL.replace(HEAD, f"{HEAD}, rows=None"), "need rows"),
+        (KERNEL.replace(HEAD, f"{HEAD}, *, rows"), "need rows"),
+        (KERNEL.replace(f"{HEAD}):\n", f"{HEAD}, rows=None):\n{NONE}"), ""),
+        (KERNEL.replace(HEAD, f"{HEAD}, rows=1"), ""),
+        (KERNEL.replace(HEAD, "def softmax_kernel(x_ptr, y_ptr"), "no longer take BLOCK"),
+        (
+            KERNEL.replace(HEAD, "def softmax_kernel(BLOCK: tl.constexpr, x_ptr"),
+            "take its parameters in another order",
+        ),
+        (
+            KERNEL.replace("@triton.jit", "@triton.heuristics({'rows': f})\n@triton.jit").replace(
+                HEAD, f"{HEAD}, rows"
+            ),
+            "",
+        ),
+        (
+            KERNEL.replace("@triton.jit", "@triton.autotune(CONFIGS, [])\n@triton.jit"),
+            "tune what is handed to it",
+        ),
+    ],
+)
+def test_what_a_launch_of_another_file_can_bear(after: str, why: str) -> None:
+    found = broken_launches(KERNEL, after, {"softmax_kernel": "tests/test_it.py"})
+    assert found == (f"tests/test_it.py launches softmax_kernel, which would {why}" if why else "")
+    assert broken_launches(KERNEL, after, {}) == ""
+
+
+def test_a_kernel_that_is_gone() -> None:
+    after = KERNEL.replace("softmax_kernel", "kernel")
+    found = broken_launches(KERNEL, after, {"softmax_kernel": "other.py"})
+    assert found == "other.py launches softmax_kernel, which would be gone"
+
+
+def test_a_run_does_not_try_what_would_break_a_launch_elsewhere(tmp_path: Path) -> None:
+    """However fast it is; a variant of it that breaks none is tried."""
+
+    def taking(latency_ms: float, parameters: str) -> str:
+        return f"{kernel(latency_ms)}\n\n@jit\ndef scale({parameters}): ...\n"
+
+    repo = make_repo(
+        tmp_path,
+        {
+            "kernel.py": taking(1.0, "x"),
+            "other.py": "from kernel import scale\nscale[(1,)](2)\n",
+        },
+    )
+    steps = (
+        Step("broken", (taking(0.1, "x, y"),)),
+        Step("sweep", (taking(0.1, "x, y"), taking(0.5, "x, y=1"))),
+    )
+    run = ScriptedRun(repo, steps).finish()
+    assert [row.optimization for row in run.rows] == ["baseline", "sweep (n=1)"]
+    assert run.rows[1].status is Status.KEEP
+    (skipped,) = run.skipped
+    assert skipped.reason == "other.py launches scale, which would need y"
