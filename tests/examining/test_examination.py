@@ -39,12 +39,15 @@ def test_after_a_look_at_its_result_the_test_s_own_bytes_are_timed(
 
 
 def test_what_is_changed_in_place_on_other_bytes_alone_is_a_result_too(tmp_path: Path) -> None:
-    """As a rotary embedding of the first position is, which turns by no angle."""
-    x, cos = torch.randn(100), torch.ones(100)
+    """As a rotary embedding of the first position is, which turns by no angle.
+
+    It reads the first half of its cosines, for the second is the same.
+    """
+    x, cos = torch.randn(100), torch.ones(200)
     kept = x.clone()
 
     def turned() -> Any:
-        return x.mul_(cos)
+        return x.mul_(cos[:100])
 
     examination = Examination(
         turned, LaunchDetector("kernel.py"), "kernel.py", tmp_path, lambda: None

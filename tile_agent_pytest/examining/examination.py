@@ -132,7 +132,7 @@ class Examination:
 
     def _written_on_other_bytes(self) -> set[str]:
         """What a second call writes: the first may have found its own result, or turned by 0."""
-        self.inputs.refresh(0)
+        self.inputs.replace()
         before = {name: digest(tensor) for name, tensor in self.inputs.tensors.items()}
         self._function()
         synchronize()

@@ -98,14 +98,19 @@ class Inputs:
         """Other bytes for good, the same in every process: numbers around one, integers of zero."""
         for name in names:
             tensor = self.tensors[name]
-            draw = torch().Generator().manual_seed(zlib.crc32(name.encode()))
-            content = torch().zeros(tensor.shape)
-            if tensor.is_floating_point():
-                content = torch().rand(tensor.shape, generator=draw) + 0.5
-            tensor.data.copy_(content)
+            tensor.data.copy_(_made_up(name, tensor))
             self._saved[name] = tensor.detach().clone()
             if name in self._factors:
                 self._look_at(name)
+
+    def replace(self) -> None:
+        """All other numbers, until `restore`, for which all have to be saved.
+
+        A kernel need not read the few that a seed scales.
+        """
+        self.restore()
+        for name in self._factors.keys() - self._orders.keys():
+            self.tensors[name].data.copy_(_made_up(name, self.tensors[name]))
 
     def take(self, name: str, content: Any) -> None:
         """Other bytes for good, of a tensor that is as the test made it."""
@@ -266,6 +271,14 @@ def _is_small(tensor: Any) -> bool:
         finite = values[torch().isfinite(values)]
         largest = max(largest, float(finite.max()) if finite.numel() else -1.0)
     return 0 <= largest * FACTOR < float(torch().finfo(tensor.dtype).max) / FACTOR
+
+
+def _made_up(name: str, tensor: Any) -> Any:
+    """Bytes for a tensor of that name: numbers around one, integers of zero."""
+    if not tensor.is_floating_point():
+        return torch().zeros(tensor.shape)
+    draw = torch().Generator().manual_seed(zlib.crc32(name.encode()))
+    return torch().rand(tensor.shape, generator=draw) + 0.5
 
 
 def _mentions_addresses(tensors: Iterable[Any]) -> bool:
