@@ -23,6 +23,7 @@ from agent.harness.processes.worker_session import Checkout, deadline_in
 from agent.measuring.decision import Rules, Status
 from agent.measuring.measurement import Calibration, ComparisonPlan, Failure
 from agent.measuring.pair_cost import PairCost, PairTime
+from agent.measuring.screening import Look
 from agent.measuring.statistics import Comparison
 from agent.measuring.subset import PerfTestCost, Subset
 from agent.state import Run
@@ -194,6 +195,8 @@ def test_what_two_versions_hold_in_turn_is_compared(server: ForkServer, tmp_path
         assert tuple(calibration.levels_ms) == NAMES[:2]
         assert budgeted.subset is None or not budgeted.subset.too_large
         assert isinstance(judge.compare(checkout, checkout, None, deadline_in(60)), Comparison)
+    with closing(PytestJudge(server, plan, framework="triton", rules=Rules(), logs=logs)) as judge:
+        assert isinstance(judge.quick_compare(checkout, checkout, 1, deadline_in(60)), Look)
 
 
 class ByTheClock(ScriptedJudge):
