@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,10 @@ from agent.environment import probe
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
 
+from agent.analysis.common.subject import NotApplicable  # noqa: E402
 from agent.evidence.advice import suggestions  # noqa: E402
+from agent.launches import ObservedLaunch  # noqa: E402
+from agent.syntax import Source  # noqa: E402
 from tests.playbook.test_cutile_compiles import compiled, load  # noqa: E402
 from tests.support.evidence import evidence, only  # noqa: E402
 from tests.support.rewriting import refusal, subject  # noqa: E402
@@ -156,3 +160,27 @@ def test_both_products_compile(sm: str, tmp_path: Path, monkeypatch: pytest.Monk
     module = load(tmp_path / "gated.py", swapped(GATED))
     arrays = (("bfloat16", 2), ("bfloat16", 2), ("bfloat16", 2), ("float32", 2))
     assert compiled(module, "k", (*arrays, 16, 64, 32), sm).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(("rows", "columns", "tried"), [(16, 64, 1), (128, 64, 0), (16, 32, 0)])
+def test_what_a_tuner_chose_for_what_is_timed_says_whether_it_may_gain(
+    rows: int, columns: int, tried: int
+) -> None:
+    sizes = {"TM": rows, "TN": columns, "TK": 32}
+    launch = ObservedLaunch("k", "test_perf", (1,), sizes, {}, {})
+    asked = replace(subject(GATED.replace("rows, columns, 32)", "*tuned(x))")), launches=(launch,))
+    entry = playbook.get(ENTRY)
+    if tried:
+        assert entry.variants(asked) == [{}]
+    else:
+        with pytest.raises(NotApplicable, match="multiplies tiles of 64 rows and more"):
+            entry.variants(replace(asked, source=without_helper(asked.source)))
+
+
+def without_helper(source: Source) -> Source:
+    """The product of the helper, whose tiles no launch names, is written out."""
+    return source.with_text(
+        source.text.replace(
+            "one = added(left, weight, one)", "one = tile.mma(left, right, one)"
+        ).replace("return tile.mma(x, weight.transpose(), acc=total)", "return x + weight + total")
+    )

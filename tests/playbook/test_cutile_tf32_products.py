@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent import playbook
+from agent.analysis.common.subject import NotApplicable
 from agent.environment import probe
+from agent.launches import ObservedLaunch, ObservedTensor
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed")
@@ -82,3 +85,15 @@ def test_it_compiles(sm: str, dtype: str, tmp_path: Path, monkeypatch: pytest.Mo
     module = load(tmp_path / "product.py", new)
     arguments = ((dtype, 2), (dtype, 2), ("float32", 2))
     assert compiled(module, "k", arguments, sm).startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize(("dtype", "tried"), [("float32", True), ("bfloat16", False)])
+def test_it_is_tried_where_float32_was_launched(dtype: str, tried: bool) -> None:
+    tensor = ObservedTensor(dtype, (64, 64), (64, 1), aligned=True)
+    launch = ObservedLaunch("k", "test_perf", (1,), {}, {"a": tensor, "b": tensor}, {})
+    asked = replace(subject(product(PRODUCTS[0])), launches=(launch,))
+    if tried:
+        assert playbook.get(ENTRY).variants(asked) == [{}]
+    else:
+        with pytest.raises(NotApplicable, match="what was launched is given bfloat16"):
+            playbook.get(ENTRY).variants(asked)

@@ -28,11 +28,12 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.cutile.dialect import CT, CUTILE
 from agent.analysis.cutile.spelling import tile_module
-from agent.analysis.cutile.tile_shapes import edges_of
+from agent.analysis.cutile.tile_shapes import Edges, edges_of
+from agent.launches import ObservedLaunch, values_of
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import F16, TileTrial
 from agent.rewriting.cutile.insertion import before_kernels, free_name
-from agent.syntax import Function, Source, Untraceable, argument, keyword
+from agent.syntax import Function, Source, Untraceable, argument, assigned, keyword
 
 MMA = f"{CT}mma"
 FEWEST = 64
@@ -102,8 +103,13 @@ def product(x, y, acc):
     trial = TileTrial(kernel="matmul_kernel", arguments=((F16, 2), (F16, 2), (F16, 2)))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: exchanged."""
+        """One: exchanged, where something was launched that it may change."""
         self.apply(subject, {})
+        if not _products(subject.source, subject.launches):
+            raise NotApplicable(
+                f"what was launched multiplies tiles of {FEWEST} rows and more, or of fewer than "
+                f"{FEWEST} columns"
+            )
         return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
@@ -141,8 +147,13 @@ def _called(name: str) -> Callable[[cst.CSTNode], cst.CSTNode]:
     return lambda call: cst.ensure_type(call, cst.Call).with_changes(func=cst.Name(name))
 
 
-def _products(source: Source) -> list[cst.Call]:
-    """The products of two tiles and an accumulator; none of a function that exchanges some."""
+def _products(source: Source, launches: Sequence[ObservedLaunch] = ()) -> list[cst.Call]:
+    """The products of two tiles and an accumulator; none of a function that exchanges some.
+
+    Args:
+        source: the file.
+        launches: they settle what the text leaves open, as a size that a tuner chooses.
+    """
     reached = {
         f.name: (f, kernel)
         for kernel in CUTILE.chosen(source)
@@ -155,7 +166,7 @@ def _products(source: Source) -> list[cst.Call]:
         for call in CUTILE.find(source, function.node.body, (MMA,))
         if len(call.args) == 3
         and keyword(call, "use_fast_acc") is None
-        and _gains(source, kernel, call)
+        and _gains(source, kernel, call, launches)
     ]
 
 
@@ -166,22 +177,46 @@ def _exchanges(source: Source, function: Function) -> bool:
     return any(argument(call, 0, "x") in products for call in transposed)
 
 
-def _gains(source: Source, kernel: Kernel, call: cst.Call) -> bool:
-    """Whether the shapes that the text tells let a product gain; a size that is open lets it."""
+def _gains(
+    source: Source, kernel: Kernel, call: cst.Call, launches: Sequence[ObservedLaunch]
+) -> bool:
+    """Whether the shapes that are known let a product gain; a size that is open lets it."""
     operands = (argument(call, 0, "x"), argument(call, 1, "y"))
     # No operand is a scalar: where that is what it looks like, it is a helper's parameter.
-    shapes = [(tile is not None and edges_of(source, tile)) or None for tile in operands]
+    known = [(tile is not None and edges_of(source, tile)) or None for tile in operands]
+    result = _edges_of_sum(source, kernel, call)
+    shapes = [edges or result for edges in known]
     if any(edges is not None and len(edges) != 2 for edges in shapes):
         return False
     rows, columns = (
-        () if edges is None else _sizes(source, kernel, edges[place])
+        () if edges is None else _sizes(source, kernel, edges[place], launches)
         for edges, place in zip(shapes, (0, 1), strict=True)
     )
     return (not rows or min(rows) < FEWEST) and (not columns or max(columns) >= FEWEST)
 
 
-def _sizes(source: Source, kernel: Kernel, edge: cst.BaseExpression) -> Sequence[int]:
+def _edges_of_sum(source: Source, kernel: Kernel, call: cst.Call) -> Edges | None:
+    """The edges of a product by what its sum begins with, in the kernel itself."""
+    total = argument(call, 2, "acc")
+    begins = [
+        value
+        for target, value in assigned(kernel.function.node.body)
+        if isinstance(total, cst.Name)
+        and isinstance(target, cst.Name)
+        and target.value == total.value
+        and isinstance(value, cst.Call)
+        and source.name(value.func) in (f"{CT}full", f"{CT}zeros")
+    ]
+    return edges_of(source, begins[0]) if len(begins) == 1 else None
+
+
+def _sizes(
+    source: Source, kernel: Kernel, edge: cst.BaseExpression, launches: Sequence[ObservedLaunch]
+) -> Sequence[int]:
     """What an edge is in each launch; empty where some launch leaves it open."""
+    of_kernel = isinstance(edge, cst.Name) and edge.value in kernel.constants
+    if of_kernel and (seen := values_of(launches, kernel.name, source.code(edge))):
+        return seen
     given: list[cst.BaseExpression] = [edge]
     if isinstance(edge, cst.Name) and edge.value in kernel.constants:
         every = [launch.arguments.get(edge.value) for launch in kernel.launches]

@@ -91,8 +91,11 @@ def as_tf32(tile):
     trial = TileTrial(kernel="matmul_kernel", arguments=((F32, 2), (F32, 2), (F32, 2)))
 
     def variants(self, subject: Subject) -> Sequence[Params]:
-        """One: with the guard."""
+        """One: with the guard, where something was launched with float32."""
         self.apply(subject, {})
+        types = {t.dtype for launch in subject.launches for t in launch.tensors.values()}
+        if types and "float32" not in types:
+            raise NotApplicable(f"what was launched is given {', '.join(sorted(types))}")
         return [{}]
 
     def apply(self, subject: Subject, params: Params) -> str:  # noqa: ARG002
