@@ -194,11 +194,19 @@ def _parsed(text: str, path: str) -> None:
 
 
 def import_roots(tree: Tree, kernel: str) -> Iterator[str]:
-    """The folder above the kernel's outermost package, `src`, the root, then PYTHONPATH's."""
-    folder = PurePosixPath(kernel).parent
-    while folder.name and str(folder / "__init__.py") in tree.files:
-        folder = folder.parent
-    roots = [str(folder)]
+    """The folder above the kernel's outermost package, `src`, the root, then PYTHONPATH's.
+
+    A folder in a package may lack its own `__init__.py`: those above that package count, too.
+    """
+
+    def above(folder: PurePosixPath) -> PurePosixPath:
+        while folder.name and str(folder / "__init__.py") in tree.files:
+            folder = folder.parent
+        return folder
+
+    folder = above(PurePosixPath(kernel).parent)
+    around = (each for each in folder.parents if str(each / "__init__.py") in tree.files)
+    roots = [str(folder), *(str(above(each)) for each in around)]
     if any(path.startswith("src/") for path in tree.files):
         roots.append("src")
     roots.append(".")

@@ -211,3 +211,18 @@ def test_a_test_that_begins_with_a_byte_order_mark(tmp_path: Path) -> None:
     text = "\ufefffrom pkg.kernels.softmax import softmax\n\n\ndef test_it(): pass\n"
     found, _ = indirect(tmp_path, {"pkg/__init__.py": "", "tests/test_all.py": text})
     assert found == "tests/test_all.py"
+
+
+def test_a_folder_of_a_package_without_a_file_of_its_own(tmp_path: Path) -> None:
+    """Python imports it as a part of the package, and so do the package's own modules."""
+    files = {
+        "lib/pkg/__init__.py": "",
+        "lib/pkg/ops/softmax.py": KERNEL,
+        "lib/pkg/fast.py": "def fast(x):\n    from pkg.ops.softmax import softmax\n",
+        "lib/tests/test_fast.py": "from pkg.fast import fast\n",
+    }
+    repo = make_repo(tmp_path, files)
+    path = "lib/pkg/ops/softmax.py"
+    found = find_target(preflight(repo / path).tree, path)
+    assert found.tests == ("lib/tests/test_fast.py",)
+    assert "lib" in found.import_roots

@@ -565,6 +565,8 @@ def test_what_is_no_benchmark_is_refused_in_a_line(
         (["python/pkg/__init__.py"], "python/pkg/k.py", ("python", ".")),
         (["src/pkg/__init__.py"], "bench/k.py", ("bench", "src", ".")),
         (["__init__.py"], "k.py", (".",)),
+        (["py/pkg/__init__.py"], "py/pkg/a/k.py", ("py/pkg/a", "py", ".")),
+        (["p/q/__init__.py", "p/__init__.py"], "p/q/a/b/k.py", ("p/q/a/b", ".")),
     ],
 )
 def test_import_roots(tmp_path: Path, files: list[str], kernel: str, roots: tuple[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import json
+import pkgutil
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,16 @@ def generated() -> str:
         "measurement": _attributes(tune.Measurement),
         "members": {kind.__name__: _public(kind) for kind in (ct.Array, ct.Tile)},
         "result": _attributes(tune.TuningResult),
-        "names": sorted([*ct.__all__, *names]),
+        "names": sorted({*ct.__all__, *names, *_modules(ct)}),
         "signatures": dict(sorted(signatures.items())),
     }
     return json.dumps(data, indent=1) + "\n"
+
+
+def _modules(package: Any) -> list[str]:
+    """Its public submodules, some of which need packages that are not installed."""
+    found = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return [name for name in found if not name.startswith("_")]
 
 
 def _shape(signature: inspect.Signature) -> str:

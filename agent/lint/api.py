@@ -27,7 +27,7 @@ HINTS = tuple(_READ["hints"])
 BUILTINS = frozenset(
     {
         "abs", "bool", "divmod", "float", "getattr", "int", "len", "max", "min", "print", "range",
-        "str", "tuple",
+        "repr", "str", "tuple",
     }
 )  # fmt: skip
 """The functions of Python that a kernel may call."""

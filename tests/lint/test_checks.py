@@ -91,6 +91,16 @@ def test_every_stated_rule_has_a_check_or_a_reason() -> None:
 # --- what a check must leave alone --------------------------------------------------------------
 
 KERNEL = """
+from contextlib import contextmanager
+
+import cuda.tile.jax
+
+@contextmanager
+def held(x, i):
+    ct.store(x, (i,), 1.0)
+    yield i
+    ct.store(x, (i,), 2.0)
+
 @ct.kernel
 def k(x, y, n, size: ct.Constant[int]):
     i = ct.bid(0)
@@ -112,6 +122,9 @@ def k(x, y, n, size: ct.Constant[int]):
         ("u = x.shape[0]", "CT006"),
         ("for j in ct.static_iter([1, 2]):\n    u = j", "CT005"),
         ("u = ct.load(*(x, (i,), (size,)))", "CT002"),
+        ("with held(x, 1) as u:\n    ct.store(x, (u,), 0.0)", "CT005"),
+        ("[a, [b, c]] = 1, (2, 3)", "CT005"),
+        ("print(repr(x.dtype))", "CT004"),
     ],
 )
 def test_what_is_right_stays_unmentioned(body: str, code: str) -> None:
@@ -325,3 +338,25 @@ def test_a_comment_silences_its_line(comment: str, left: int) -> None:
     )
     report = lint(Source(HEAD + text))
     assert (len(report.findings), report.suppressed) == (left, 1 - left)
+
+
+DEPTH = """
+@ct.kernel
+def tiled(x, y, size: ct.Constant[int]):
+    ct.store(y, (0,), ct.load(x, (0,), (size,)))
+
+@ct.kernel
+def counted(x, size: ct.Constant[int]):
+    for j in range(size):
+        ct.store(x, (j,), 0.0)
+
+def run(x, y):
+    ct.launch(torch.cuda.current_stream(), (1,), tiled, (x, y, {}))
+    ct.launch(torch.cuda.current_stream(), (1,), counted, (x, {}))
+"""
+
+
+@pytest.mark.parametrize(("tile", "count", "found"), [(64, 109, 0), (109, 64, 1)])
+def test_a_dimension_is_one_of_its_own_kernel(tile: int, count: int, found: int) -> None:
+    """A number of another, of the same name, may be any."""
+    assert codes(DEPTH.format(tile, count)).count("CT007") == found

@@ -229,12 +229,19 @@ def import_roots(file: Path) -> tuple[Path, ...]:
 
     The same that a run uses, but found on disk: a file need not be in a repository to be compiled.
     """
-    folder = file.parent
-    while (folder / "__init__.py").exists() and folder != folder.parent:
-        folder = folder.parent
+
+    def above(folder: Path) -> Path:
+        while (folder / "__init__.py").exists() and folder != folder.parent:
+            folder = folder.parent
+        return folder
+
+    folder = above(file.parent)
     marks = (".git", "pyproject.toml", "setup.py")
     project = next(
         (p for p in (folder, *folder.parents) if any((p / mark).exists() for mark in marks)), folder
     )
-    roots = [folder, *([project / "src"] if (project / "src").is_dir() else []), project]
+    inner = (p for p in folder.parents if p.is_relative_to(project) and p != project)
+    packages = [above(p) for p in inner if (p / "__init__.py").exists()]
+    source = [project / "src"] if (project / "src").is_dir() else []
+    roots = [folder, *packages, *source, project]
     return tuple(dict.fromkeys(roots))

@@ -27,6 +27,7 @@ _KNOWN = re.compile(
     """,
     re.VERBOSE,
 )
+_OF_SHELLS = ("_", "OLDPWD", "SHLVL")
 _OF_PROGRAMS = re.compile(
     r"""
     (?: https? | all | no ) _proxy | SSL_CERT_\w+ | REQUESTS_CA_BUNDLE | CURL_CA_BUNDLE
@@ -59,8 +60,11 @@ def worker_environment(
 
 
 def held_back(base: Mapping[str, str], passed: Collection[str] = ()) -> tuple[str, ...]:
-    """The names of what a process that runs code under judgement could get, and does not."""
-    given = worker_environment(base, {}, passed)
+    """The names of what a process that runs code under judgement could get, and does not.
+
+    Shells set some for themselves, which nobody hands on.
+    """
+    given = {*worker_environment(base, {}, passed), *_OF_SHELLS}
     return tuple(n for n, value in base.items() if n not in given and not holds_secret(n, value))
 
 

@@ -11,7 +11,7 @@ from agent.analysis.cutile.kernel_file import KernelFile
 from agent.analysis.cutile.values import array_parameters, is_tile, tile_names
 from agent.lint import api
 from agent.lint.base import Found, Severity, check
-from agent.syntax import descendants
+from agent.syntax import Function, descendants
 
 COMPILER = "confirmed with the compiler of cuda-tile 1.7"
 FOREIGN = ("cupy", "jax", "math", "numpy", "random", "scipy", "time", "torch", "triton")
@@ -280,8 +280,24 @@ def unsupported_syntax(file: KernelFile) -> Iterator[Found]:
                 )
             case cst.For(iter=cst.Tuple()):
                 what = "a loop over a tuple without `ct.static_iter`"
+            case cst.Yield() if _manages_context(file, function):
+                what = None  # cuda-tile 1.6 and newer run it around the block
+            case cst.List() if _is_assigned(file, node):
+                what = None
         if what is not None:
             yield node, f"{function.name} has {what}, which cuTile does not compile"
+
+
+def _manages_context(file: KernelFile, function: Function) -> bool:
+    decorators = (each.decorator for each in function.node.decorators)
+    return any(file.source.name(d) == "contextlib.contextmanager" for d in decorators)
+
+
+def _is_assigned(file: KernelFile, node: cst.List) -> bool:
+    """Whether it is no list but names that are assigned: `[a, b] = pair`."""
+    below = {cst.Element, cst.List, cst.Tuple}
+    around = (each for each in file.source.ancestors(node) if type(each) not in below)
+    return isinstance(next(around, None), cst.AssignTarget)
 
 
 @check(

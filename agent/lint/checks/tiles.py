@@ -117,19 +117,21 @@ def run(x):
 )
 def not_a_power_of_two(file: KernelFile) -> Iterator[Found]:
     """Every dimension of a tile is a power of two."""
-    dimensions: set[str] = set()
-    for _, call, shape in shapes(file):
+    dimensions: dict[Function, set[str]] = {}
+    for function, call, shape in shapes(file):
         inferred = bool(RESHAPES & {file.called(call), method_of(file, call)})
         for element in elements(file, shape):
             if isinstance(element, cst.Name):
-                dimensions.add(element.value)
+                dimensions.setdefault(function, set()).add(element.value)
             size = file.integer(element)
             if size is not None and not _is_power_of_two(size) and not (inferred and size == -1):
                 yield element, f"a tile dimension of {size} is no power of two"
     for kernel in file.kernels:
         body = kernel.function.node.body
         changed = {n.value for t, _ in assigned(body) for n in descendants(t, cst.Name)}
-        sizes = {name for name in kernel.constants if name in dimensions and name not in changed}
+        reached = CUTILE.reached(file.source, kernel)
+        own = set[str]().union(*(dimensions.get(function, ()) for function in reached))
+        sizes = {name for name in kernel.constants if name in own and name not in changed}
         for launch in kernel.launches:
             for name in sizes & launch.arguments.keys():
                 size = file.integer(launch.arguments[name])

@@ -10,7 +10,12 @@ import pytest
 
 from agent.harness.processes.confinement import remedy
 from agent.harness.processes.program import run_program
-from agent.harness.processes.variables import program_environment, withheld, worker_environment
+from agent.harness.processes.variables import (
+    held_back,
+    program_environment,
+    withheld,
+    worker_environment,
+)
 from agent.options import CommandOptions, Options, Sandbox
 
 NEEDED = (
@@ -99,3 +104,8 @@ def test_a_failing_baseline_names_the_variable_and_the_sandbox(
     assert "--sandbox off" in remedy(Options(), refused)
     assert remedy(Options(sandbox=Sandbox.OFF), refused) == ""
     assert remedy(Options(), "assert 1 == 2") == ""
+
+
+def test_what_a_shell_sets_for_itself_is_not_told_to_be_held_back() -> None:
+    base = {"_": "/usr/bin/python", "SHLVL": "2", "OLDPWD": "/"} | UNKNOWN | SECRET
+    assert held_back(base) == tuple(UNKNOWN)
