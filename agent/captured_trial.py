@@ -5,6 +5,7 @@ Those that fail there are left out.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -142,6 +143,7 @@ def commit_captured(
     stop_after_s: float | None = None,
     say: Callable[[str], None] = lambda _line: None,
     passed: Collection[str] = (),
+    python: str = sys.executable,
 ) -> CapturedCommit:
     """Capture tests of the kernel of a commit, and commit them on top of it; the checkout stays.
 
@@ -153,6 +155,7 @@ def commit_captured(
         stop_after_s: when to end it, and be content with the calls made until then.
         say: told in a line what goes on when it is over.
         passed: names of variables that the tests get besides.
+        python: the interpreter of the tests.
 
     Raises:
         UsageError: there are such files already, or no tests can be made.
@@ -182,7 +185,13 @@ def commit_captured(
         try:
             test = root / inside(found.places.test)
             return failing_cases(
-                test, root, target.backend, target.sys_path(root), found.source.suffix, passed
+                test,
+                root,
+                target.backend,
+                target.sys_path(root),
+                found.source.suffix,
+                passed,
+                python,
             )
         finally:
             workspace.release(sha)

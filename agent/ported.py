@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
-from agent.harness.processes.script import run_script
+from agent.harness.processes.script import plugin_folder, run_script
 from agent.importers import Tree
 from agent.porting import Port
 from agent.target import find_target
@@ -187,7 +187,7 @@ def _run(
             *(["--tile-cpu"] if replace else []), *map(str, project.tests),
         ]  # fmt: skip
         theirs = filter(None, [os.environ.get("PYTHONPATH")])
-        path = os.pathsep.join([*map(str, project.sys_path), *theirs])
+        path = os.pathsep.join([*map(str, [*project.sys_path, plugin_folder(scratch)]), *theirs])
         job_at = {"TILE_AGENT_PORTED": str(scratch / "job"), "PYTHONPATH": path}
         end = run_script(
             command,

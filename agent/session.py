@@ -176,6 +176,7 @@ def opened(
                 request.capture_stop_after_s,
                 say,
                 request.options.command.pass_env,
+                request.python,
             )
             origin_sha, target = captured.sha, captured.target
         session = _open(

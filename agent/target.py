@@ -107,7 +107,7 @@ def find_target(
         ) from None
     notes: list[str] = []
     if tests:
-        files = list(_given(tree, tests))
+        files = list(_given(tree, tests, kernel))
     else:
         files, through = _found(tree, kernel, importers, pass_env, needed=needs_tests)
         are_near = {*through} == {*importers.importing(kernel, through)}
@@ -196,7 +196,7 @@ def _parsed(text: str, path: str) -> None:
 def import_roots(tree: Tree, kernel: str) -> Iterator[str]:
     """The folder above the kernel's outermost package, `src`, the root, then PYTHONPATH's.
 
-    A folder in a package may lack its own `__init__.py`: those above that package count, too.
+    A folder in a package may lack its `__init__.py`: what is above that package counts, too.
     """
 
     def above(folder: PurePosixPath) -> PurePosixPath:
@@ -220,11 +220,15 @@ def import_roots(tree: Tree, kernel: str) -> Iterator[str]:
 # --- tests --------------------------------------------------------------------------------------
 
 
-def _given(tree: Tree, tests: Iterable[str]) -> Iterator[str]:
+def _given(tree: Tree, tests: Iterable[str], kernel: str) -> Iterator[str]:
     """The user's node ids, relative to the root."""
     for test in tests:
         file, colons, rest = test.partition("::")
-        yield f"{_committed(tree, file, f'--tests {test}')}{colons}{rest}"
+        path = _committed(tree, file, f"--tests {test}")
+        if path == kernel:
+            why = f"--tests {test} is the kernel's own file, which candidates change"
+            raise UsageError(f"{why}: move its tests to a file of their own that imports it")
+        yield f"{path}{colons}{rest}"
 
 
 def _committed(tree: Tree, file: str, given: str) -> str:
@@ -293,12 +297,13 @@ def _found(
         found = sorted({*found, *through}) or [test for test in tests if named(test)]
     _check_unchanged(path for path in tree.changes if path in found or named(path))
     if needed and not found:
-        stem = module_of(kernel).name
         script = kernel if calls_its_own(tree.read([kernel])[kernel]) else ""
         none = f"no committed test imports {kernel}, or a module that does, or is called"
         or_made = or_captured(kernel, script=script, pass_env=pass_env)
         instead = f"name one with --tests FILE[::TEST], {or_made}"
-        raise NoTests(f"{none} test_{stem}.py: {instead}")
+        if _has_tests(tree, kernel):
+            instead = f"move its own tests to another file, for candidates change it, {instead}"
+        raise NoTests(f"{none} test_{module_of(kernel).name}.py: {instead}")
     return found, sorted(set(through.values()))
 
 

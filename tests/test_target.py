@@ -552,6 +552,20 @@ def test_what_is_no_benchmark_is_refused_in_a_line(
     assert "\n" not in str(refused.value)
 
 
+def test_tests_in_the_kernels_own_file_are_not_its_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"{KERNEL}\n\ndef test_softmax():\n    assert softmax\n"
+    repo = make_repo(tmp_path, {"kernels/softmax.py": text})
+    monkeypatch.chdir(repo)
+    tree = preflight(repo / "kernels/softmax.py").tree
+    for tests in ([], ["kernels/softmax.py::test_softmax"]):
+        with pytest.raises(UsageError) as refused:
+            find_target(tree, "kernels/softmax.py", tests)
+        assert "move its" in str(refused.value) and "candidates change" in str(refused.value)
+        assert "\n" not in str(refused.value)
+
+
 # --- import roots -------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,13 @@ def capture(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace files that exist.")] = False,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            help="Interpreter that tries the tests.",
+            show_default="that of the command, where it names one that has pytest",
+        ),
+    ] = None,
     pass_env: PassEnv = None,
     as_json: Json = False,
 ) -> None:
@@ -77,10 +85,11 @@ def capture(
     from agent.cli.still import capturing
     from agent.errors import CommandFailed, Interrupted, NothingCaptured, UsageError
     from agent.harness.compiling.cutile import import_roots
+    from agent.harness.processes.recorded_command import interpreter_of
     from agent.preflight import read_file
     from agent.target import parse
 
-    passed = handed_on(pass_env)
+    passed, interpreter = handed_on(pass_env), python or interpreter_of(command)
     text = read_file(kernel)
     _, backend = parse(text, str(kernel))
     files = CaptureFiles.of(kernel, out)
@@ -104,7 +113,7 @@ def capture(
             )
         output.progress(trying(found))
         roots = import_roots(kernel.resolve())
-        failing = partial(_failing, backend.name, roots, passed)
+        failing = partial(_failing, backend.name, roots, passed, interpreter)
         try:
             found = without_failing(found, failing) if out else placed(found, kernel, failing)
         except Interrupted as end:
@@ -116,7 +125,7 @@ def capture(
         raise typer.Exit(output.failed(str(problem), code)) from None
     _write(found)
     alone = found.places.test if found.places != files else None
-    then = _next(kernel, backend, found, alone, passed)
+    then = _next(kernel, backend, found, alone, passed, interpreter)
     output.result(_as_json(found), f"{_as_text(found)}\n{then}")
 
 
@@ -126,6 +135,7 @@ def _next(
     found: CapturedTests,
     alone: Path | None,
     passed: Sequence[str],
+    python: str,
 ) -> str:
     """What to do then.
 
@@ -135,19 +145,24 @@ def _next(
         found: what was written.
         alone: tests that judge without the project's own.
         passed: names of the variables that tests are handed.
+        python: the interpreter that tried them.
     """
     from agent.environment import probe
 
+    other = "" if python == sys.executable else f" --python {shlex.quote(python)}"
     given = f"--kernel {shlex.quote(str(kernel))}"
     tests = f" --tests {shlex.quote(os.path.relpath(alone))}" if alone else ""
-    run = f"tile-agent run {given}{tests}{passing(passed)}"
+    run = f"tile-agent run {given}{tests}{other}{passing(passed)}"
     environment = probe()
     options = () if environment.gpu else backend.without_gpu
     test = os.path.relpath(found.places.test)
-    command = shlex.join(["python", "-m", "pytest", *options, test, "-k", "not test_perf"])
+    command = shlex.join(
+        [python if other else "python", "-m", "pytest", *options, test, "-k", "not test_perf"]
+    )
     commit = ""
     if environment.gpu is None and not options:  # pytest alone asks for a GPU that is not there
-        command = f"tile-agent verify {given} --tests {shlex.quote(test)}{passing(passed)}"
+        named = f"{given} --tests {shlex.quote(test)}"
+        command = f"tile-agent verify {named}{other}{passing(passed)}"
         commit = "commit them and "
     if found.untried:
         mend = "" if found.untried == INTERRUPTED else "mend what the note tells, "
@@ -159,7 +174,11 @@ def _next(
 
 
 def _failing(
-    backend: str, roots: Sequence[Path], passed: Sequence[str], found: CapturedTests
+    backend: str,
+    roots: Sequence[Path],
+    passed: Sequence[str],
+    python: str,
+    found: CapturedTests,
 ) -> Mapping[tuple[str, str], str] | str:
     """Which of the tests fail; their files lie where they will for as long as that takes."""
     from agent.harness.processes.captured_tests import failing_cases
@@ -168,7 +187,7 @@ def _failing(
     _write(found)
     try:
         return failing_cases(
-            found.places.test, Path.cwd(), backend, roots, found.source.suffix, passed
+            found.places.test, Path.cwd(), backend, roots, found.source.suffix, passed, python
         )
     finally:
         for path in found.files:

@@ -18,7 +18,7 @@ from agent.harness.processes.collection_errors import (
     not_handed_on,
     read_in_vain,
 )
-from agent.harness.processes.script import run_script
+from agent.harness.processes.script import plugin_folder, run_script
 
 TIMEOUT_S = 180.0
 MOST_SHOWN = 160
@@ -32,6 +32,7 @@ def failing_cases(
     sys_path: Sequence[Path] = (),
     suffix: str = "",
     passed: Collection[str] = (),
+    python: str = sys.executable,
 ) -> dict[tuple[str, str], str] | str:
     """The correctness tests of a captured file that fail.
 
@@ -42,6 +43,7 @@ def failing_cases(
         sys_path: what comes first there.
         suffix: behind the names of its tests, which is left out of what is returned.
         passed: names of variables that the user hands on, as a run's workers get them.
+        python: the interpreter.
 
     Returns:
         (test, case) -> why, in a line; or why pytest did not come to its end.
@@ -51,12 +53,11 @@ def failing_cases(
     variables = {**variables, "PYTHONDONTWRITEBYTECODE": "1"}  # nothing of ours is left there
     # as where they were captured, and in a run
     ours = "tuning_plugin" if environment.gpu else "mending_plugin"
-    if sys_path:
-        theirs = filter(None, [os.environ.get("PYTHONPATH")])
-        variables = {**variables, "PYTHONPATH": os.pathsep.join([*map(str, sys_path), *theirs])}
     with tempfile.TemporaryDirectory(prefix="tile-agent-captured-") as folder:
+        theirs = filter(None, [os.environ.get("PYTHONPATH")])
+        path = [*map(str, [*sys_path, plugin_folder(Path(folder))]), *theirs]
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
+        command = [python, "-m", "pytest", str(test), "-q", "-k", "not test_perf"]
         if environment.gpu is None:
             command += BACKENDS[backend].without_gpu
         bare = ["-p", "no:cacheprovider", "-p", "no:benchmark", "-o", "addopts=", "-o", "log_file="]
@@ -64,7 +65,7 @@ def failing_cases(
             [*command, "-p", f"tile_agent_pytest.{ours}", *bare, f"--junitxml={report}"],
             {},
             cwd=cwd,
-            variables=variables,
+            variables={**variables, "PYTHONPATH": os.pathsep.join(path)},
             scratch=Path(folder),
             timeout_s=TIMEOUT_S,
             passed=passed,

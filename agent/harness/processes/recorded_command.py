@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,7 @@ _GRACE_S = 5.0
 """What a command has to end, and to write its records, before it is asked more firmly."""
 _ERRORS = 2
 """The descriptor: of what we print ourselves, standard output is the result."""
+_PYTHON = re.compile(r"python[\d.]*")
 SITE = Path(tile_agent_pytest.__file__).parent / "recording" / "site"
 CALLS = "tile_agent_pytest.capture.installing"
 """Records the calls that launch kernels of one file."""
@@ -138,6 +140,17 @@ def other_python(command: Sequence[str]) -> str:
     if found is None or Path(found).parent == environment:
         return ""
     return f"; {program} is {found} here: where it lacks a module, name {environment / program}"
+
+
+def interpreter_of(command: Sequence[str]) -> str:
+    """The Python that a command names, where that has pytest; else this one."""
+    program = command[0] if command else ""
+    found = shutil.which(program) if _PYTHON.fullmatch(Path(program).name) else None
+    if found is None or Path(found).parents[1] == Path(sys.prefix):
+        return sys.executable
+    asked = [found, "-c", "import pytest"]
+    ended = subprocess.run(asked, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    return sys.executable if ended.returncode else found
 
 
 def how_it_ended(code: int) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tile_agent_pytest
 from agent.errors import UnreadableCode, UsageError
 from agent.harness.processes.variables import worker_environment
 from tile_agent_pytest.process_tree import kill_tree
@@ -89,6 +90,17 @@ def run_script(
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     return ScriptEnd(tuple(read_answers(answers)), fate, code, log)
+
+
+def plugin_folder(scratch: Path) -> Path:
+    """A folder for the PYTHONPATH of an interpreter that need not have tile-agent installed.
+
+    It holds `tile_agent_pytest` and nothing else of the interpreter that has.
+    """
+    folder = scratch / "plugin"
+    folder.mkdir()
+    (folder / tile_agent_pytest.__name__).symlink_to(Path(tile_agent_pytest.__file__).parent)
+    return folder
 
 
 def run_tool(command: Sequence[str], timeout_s: float) -> str:

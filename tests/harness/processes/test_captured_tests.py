@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import venv
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from agent.harness.processes.captured_tests import failing_cases
+from agent.harness.processes.recorded_command import interpreter_of
 
 TEST = """
 import elsewhere
@@ -65,3 +69,22 @@ def test_what_cannot_be_collected_says_why(tmp_path: Path) -> None:
     )
     test.write_text("import os\n\nos._exit(3)\n")
     assert "exit code 3" in str(failing_cases(test, tmp_path, "triton"))
+
+
+def test_another_interpreter_needs_pytest_and_nothing_of_ours(tmp_path: Path) -> None:
+    """It is the one that a command names, as far as it has pytest."""
+    there = tmp_path / "there"
+    venv.create(there, symlinks=True)
+    python = there / "bin" / "python"
+    assert interpreter_of([str(python), "run.py"]) == sys.executable
+    (site,) = there.glob("lib/python*/site-packages")
+    modules = [file for name in ("pytest", "torch", "triton") if (file := find_spec(name))]
+    folders = {str(Path(str(module.origin)).parents[1]) for module in modules}
+    (site / "theirs.pth").write_text("\n".join(folders))
+    (site / "elsewhere.py").write_text("PLACE = 1\n")
+    (site / "ours.py").write_text("PLACE = 2\n")
+    (test := tmp_path / "test_it.py").write_text(TEST)
+    assert interpreter_of([str(python), "run.py"]) == str(python)
+    assert interpreter_of(["pytest", str(test)]) == sys.executable
+    assert failing_cases(test, tmp_path, "triton", python=str(python)) == {}
+    assert failing_cases(test, tmp_path, "triton") != {}
