@@ -102,7 +102,7 @@ def _to_try(
     from agent.syntax import Source
 
     seen = decorated(Source(source.text, source.path, by_cost(launches, {})))
-    subject = Subject(seen, backend.classify(source).kernel_class, Hardware(sm=sm), launches)
+    subject = Subject(seen, backend.classify(seen).kernel_class, Hardware(sm=sm), launches)
     fitting = [
         entry
         for entry in PLAYBOOK
@@ -128,7 +128,9 @@ def _compiled(
         checkout, evidence = compiled(stack, subject, tests, timeout_s)
         complete = not (evidence.left_out or evidence.failures)
         commit = CompiledCommit(evidence.results, evidence.sequence, complete, evidence.work)
-        found = Diagnostician(subject.wanted, None).diagnose(checkout, {}, commit)
+        found = Diagnostician(subject.wanted, None).diagnose(
+            checkout, {}, commit, evidence.observed
+        )
         return found, evidence.observed, evidence.notes
 
 

@@ -71,3 +71,33 @@ def test_what_to_try_are_entries_that_apply() -> None:
     assert "warps-and-stages" in entries
     assert all(find(name).backend == "triton" for name in entries)
     assert _to_try(replace(found, families=("tma",)), backend, source, 90, ()) == []
+
+
+PRODUCT = """
+
+@ct.kernel
+def product_kernel(a, b, y):
+    left = ct.load(a, index=(0, 0), shape=(64, 64))
+    right = ct.load(b, index=(0, 0), shape=(64, 64))
+    total = ct.mma(left, right, ct.zeros((64, 64), dtype=ct.float32))
+    ct.store(y, index=(0, 0), tile=total)
+
+
+def product(a, b, y):
+    ct.launch(torch.cuda.current_stream(), (1,), product_kernel, (a, b, y))
+"""
+
+
+@pytest.mark.full
+def test_a_kernel_that_no_test_launches_says_nothing_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolate(monkeypatch, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    files = {"kernel.py": CUTILE + PRODUCT, "tests/test_kernel.py": TEST}
+    folder = make_repo(tmp_path, files)
+    ended = tile_agent(folder, "diagnose", "--kernel", "kernel.py", "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert found["cause"] == "memory"
+    assert any(line.startswith("source: memory-bound") for line in found["evidence"])
