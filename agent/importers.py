@@ -145,15 +145,15 @@ class Importers:
     def launching(self, kernel: str, names: Collection[str]) -> dict[str, str]:
         """Which kernels of a file others launch, by their names, and the first that does."""
         others = sorted(p for p in self._tree.files if p.endswith(".py") and p != kernel)
+        sources = self._tree.read(others) if names else {}  # of a large repository once
         found: dict[str, str] = {}
         for name in names:
+            launch = re.compile(rb"\b%s\s*\[" % re.escape(name).encode())
+            likely = [path for path, source in sources.items() if launch.search(source)]
             only = frozenset({name})
             ways = [_Way(module_of(kernel), only, kernel), *self._handed_on(kernel, only)]
-            launch = re.compile(rb"\b%s\s*\[" % re.escape(name).encode())
-            for path, _ in self._taking(ways, others):
-                if launch.search(self._tree.read([path])[path]):
-                    found[name] = path
-                    break
+            if first := next(self._taking(ways, likely), None):
+                found[name] = first[0]
         return found
 
     def _may_take(self, path: str, module: PurePosixPath, names: Collection[str]) -> bool:
