@@ -142,19 +142,15 @@ class Importers:
             left -= {*between}
         return {}
 
-    def launching(self, kernel: str, names: Collection[str]) -> dict[str, str]:
-        """Which kernels of a file others launch, by their names, and the first that does."""
+    def naming(self, kernel: str, names: Collection[str]) -> Iterator[tuple[str, str, bytes]]:
+        """Each of some names of a file with the files that take it from there, and their texts."""
         others = sorted(p for p in self._tree.files if p.endswith(".py") and p != kernel)
         sources = self._tree.read(others) if names else {}  # of a large repository once
-        found: dict[str, str] = {}
         for name in names:
-            launch = re.compile(rb"\b%s\s*\[" % re.escape(name).encode())
-            likely = [path for path, source in sources.items() if launch.search(source)]
+            likely = [path for path, source in sources.items() if os.fsencode(name) in source]
             only = frozenset({name})
             ways = [_Way(module_of(kernel), only, kernel), *self._handed_on(kernel, only)]
-            if first := next(self._taking(ways, likely), None):
-                found[name] = first[0]
-        return found
+            yield from ((name, path, sources[path]) for path, _ in self._taking(ways, likely))
 
     def _may_take(self, path: str, module: PurePosixPath, names: Collection[str]) -> bool:
         """Whether a file that imports from a module imports one of some names, or all of it."""

@@ -14,6 +14,8 @@ from agent.preflight import tree_of
 from agent.repository import Repository
 from agent.target import import_roots
 
+LAUNCHERS = ("launch", "exhaustive_search", "autotune_launch")
+"""Functions that are given a kernel of cuTile and launch it."""
 TUNERS = ("autotune",)
 
 
@@ -26,9 +28,13 @@ def launched_elsewhere(repository: Repository, sha: str, kernel: str) -> Mapping
         kernel: the file.
     """
     tree = tree_of(repository, sha)
-    found = _functions(tree.read([kernel])[kernel])
-    names = [name for name, node in found.items() if node.decorator_list]
-    return Importers(tree, import_roots(tree, kernel)).launching(kernel, names)
+    known = _functions(tree.read([kernel])[kernel])
+    names = [name for name, node in known.items() if node.decorator_list]
+    found: dict[str, str] = {}
+    for name, path, source in Importers(tree, import_roots(tree, kernel)).naming(kernel, names):
+        if name not in found and _launches(source, name):
+            found[name] = path
+    return found
 
 
 def broken_launches(before: str, after: str, elsewhere: Mapping[str, str]) -> str:
@@ -47,6 +53,25 @@ def broken_launches(before: str, after: str, elsewhere: Mapping[str, str]) -> st
             return f"{file} launches {name}, which would be gone"
         if why := next(_changes(old[name], new[name]), ""):
             return f"{file} launches {name}, which would {why}"
+    return ""
+
+
+def _launches(source: bytes, name: str) -> bool:
+    """Whether a text launches a kernel: `name[grid](...)`, `ct.launch(stream, grid, name, ...)`."""
+    calls = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Call)]
+    for call in calls:
+        if isinstance(call.func, ast.Subscript) and name in map(_name, ast.walk(call.func.value)):
+            return True
+        if _name(call.func) in LAUNCHERS and name in map(_name, call.args):
+            return True
+    return False
+
+
+def _name(node: ast.AST) -> str:
+    """The last part of a name; empty for anything else."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
     return ""
 
 

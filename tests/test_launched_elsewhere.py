@@ -19,6 +19,8 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 LAUNCH = "softmax_kernel[(1,)](x, BLOCK=8)\n"
+WRAPPED = "softmax_kernel)[(1,)](x, BLOCK=8)\n"
+TILED = "m.softmax_kernel, (x, 8))\n"
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,19 @@ LAUNCH = "softmax_kernel[(1,)](x, BLOCK=8)\n"
         ({"pkg/ops/__init__.py": "from .softmax import softmax_kernel\n"}, False),
         ({"tests/test_it.py": "from pkg.ops.softmax import softmax\nsoftmax(1)\n"}, False),
         ({"pkg/other.py": f"def softmax_kernel(): ...\n{LAUNCH}"}, False),
+        ({"tests/test_it.py": f"from pkg.ops.softmax import *\nwrap_triton({WRAPPED}"}, True),
+        ({"tests/test_it.py": f"import pkg.ops.softmax as m\nct.launch(s, (1,), {TILED}"}, True),
     ],
-    ids=["name", "attribute", "handed on", "not launched", "its function", "another"],
+    ids=[
+        "name",
+        "attribute",
+        "handed on",
+        "not launched",
+        "its function",
+        "another",
+        "wrapped",
+        "cutile",
+    ],
 )
 def test_who_launches_a_kernel_of_the_file(
     tmp_path: Path, files: dict[str, str], found: bool
