@@ -11,7 +11,7 @@ annotation in quotes says the same as one without.
 Functions of the language work by their names in it; under another name of a module they failed.
 CUDA's libdevice is `interpreted_libdevice`, what launches bear `interpreted_launches`, the driver
 of a GPU that is not there `interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for
-nothing, `faster_interpreter`.
+nothing, `faster_interpreter`; bfloat16 and the 8-bit floats, `interpreted_floats`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 from tile_agent_pytest import (
     faster_interpreter,
     interpreted_driver,
+    interpreted_floats,
     interpreted_launches,
     interpreted_libdevice,
     missing_gpu,
@@ -69,6 +70,7 @@ def mend() -> None:
         interpreter._implicit_cvt = _with_floats(interpreter, convert)
     if hasattr(interpreter, "interpreter_semantic"):
         faster_interpreter.keep(interpreter)
+        interpreted_floats.mend(interpreter)
         interpreted_libdevice.mend_builder(interpreter.InterpreterBuilder)
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
