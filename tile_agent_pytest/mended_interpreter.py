@@ -11,7 +11,8 @@ annotation in quotes says the same as one without.
 Functions of the language work by their names in it; under another name of a module they failed.
 CUDA's libdevice is `interpreted_libdevice`, what launches bear `interpreted_launches`, the driver
 of a GPU that is not there `interpreted_driver`, device "cuda" `missing_gpu`; what takes it long for
-nothing, `faster_interpreter`; bfloat16 and the 8-bit floats, `interpreted_floats`.
+nothing, `faster_interpreter`; bfloat16 and the 8-bit floats, `interpreted_floats`; Python's own
+`min` and `//`, `interpreted_python`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tile_agent_pytest import (
     interpreted_floats,
     interpreted_launches,
     interpreted_libdevice,
+    interpreted_python,
     missing_gpu,
 )
 
@@ -75,6 +77,7 @@ def mend() -> None:
         interpreted_libdevice.mend_modules()
         _mend_booleans(interpreter)
         _mend_counters(interpreter)
+        interpreted_python.mend(interpreter)
         _mend_aliases(interpreter)
         _mend_numbers(interpreter)
         _mend_splats(interpreter.InterpreterBuilder)
@@ -229,6 +232,7 @@ def _with_counter(transformer: Any, loop: ast.For) -> ast.AST:
         for statement in loop.body
         for each in ast.walk(statement)
     )
+    interpreted_python.with_divided_counter(loop)
     loop = transformer.generic_visit(loop)
     if asked:
         name = loop.target.id  # type: ignore[attr-defined]
