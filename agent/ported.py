@@ -35,7 +35,7 @@ class Checked:
     """What a check found.
 
     Attributes:
-        calls: how many calls were compared.
+        calls: how many calls were compared, of those that give something to compare.
         tests: how many tests passed; with `replaced` on the port in the origin's place.
         problems: what is wrong with the port, a line each.
         compiled: GPU -> how many signatures of its kernels compiled for it.
@@ -203,7 +203,8 @@ def _run(
 
 def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool) -> Checked:
     """What the answers of a run say."""
-    calls = [a for a in answers if a["event"] == "call"]
+    made = [a for a in answers if a["event"] == "call"]
+    calls = [a for a in made if a["problem"] or a.get("values", 1)]
     wrong = [f"{a['function']}: {a['problem']}" for a in calls if a["problem"]]
     gaps = [a["relative"] for a in calls if a["relative"] is not None]
     ends = [a for a in answers if a["event"] == "end"]
@@ -218,6 +219,7 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
     # A type that an older GPU lacks is nothing that the port could mend.
     notes = [line for kernel, line in said.items() if kernel in works]
     notes += [f"not compiled: {a['what']}" for a in answers if a["event"] == "missing"]
+    notes += _not_compared(made, len(made) - len(calls))
     passed = int(ends[0]["passed"]) if ends else 0
     failed = int(ends[0]["failed"]) if ends else 0
     unchecked = ""
@@ -228,11 +230,26 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
     elif failed:
         notes.append(f"{failed} tests fail on the origin, without a GPU")
     if not unchecked and not wrong and not calls and not (replace and passed):
-        unchecked = "the tests call none of its functions where there is no GPU"
+        unchecked = (
+            "the calls of the tests give nothing that can be compared"
+            if made
+            else "the tests call none of its functions where there is no GPU"
+        )
     return Checked(
         len(calls), passed, tuple(_shortened(wrong)), compiled, max(gaps, default=None), unchecked,
         replace, tuple(notes),
     )  # fmt: skip
+
+
+def _not_compared(calls: Sequence[Mapping[str, Any]], without: int) -> list[str]:
+    """What calls gave that nobody looked at."""
+    left = dict.fromkeys(
+        f"{what} of {a['function']}" for a in calls for what in a.get("uncompared", ())
+    )
+    notes = [f"not compared: {'; '.join(_shortened([*left]))}"] if left else []
+    if without:
+        notes.append(f"{without} of {len(calls)} calls give nothing that can be compared")
+    return notes
 
 
 def _shortened(lines: Sequence[str]) -> Iterator[str]:

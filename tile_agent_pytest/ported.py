@@ -9,7 +9,8 @@ TILE_AGENT_PORTED names a file with the job, one JSON object: `origin` and `port
 `functions` (names in the origin), `replace` (the port stands in its place), `targets` (GPUs to
 compile for) and `answers` (the file that answers are appended to, one JSON object a line):
 
-    {"event": "call", "function": ..., "problem": null or text, "relative": largest difference}
+    {"event": "call", "function": ..., "problem": null or text, "relative": largest difference,
+     "values": how many tensors and numbers were compared, "uncompared": what could not be}
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
     {"event": "end", "passed": ..., "failed": ...}
@@ -23,14 +24,22 @@ import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tile_agent_pytest.ported_launches import Beyond, Done, Watch, narrower
+from tile_agent_pytest.ported_values import (
+    Comparison,
+    Copies,
+    Drawn,
+    filled_memory,
+    is_state,
+)
 
 Message = dict[str, Any]
 VARIABLE = "TILE_AGENT_PORTED"
@@ -47,6 +56,7 @@ class CallComparison:
         self.launched: dict[tuple[str, str], tuple[Any, Any]] = {}
         self._module: ModuleType | None = None
         self._inside = False
+        self._watch = Watch()
 
     def tell(self, **answer: Any) -> None:
         """Append one answer."""
@@ -87,7 +97,8 @@ class CallComparison:
         from tile_agent_pytest.tile_cpu import TileCpu
 
         rules, original = ConstraintRules(Compiler.installed()), TileCpu.launch
-        launched = self.launched
+        launched, watch = self.launched, self._watch
+        watch.of_tiles()
 
         def launch(cpu: Any, grid: Any, kernel: Any, arguments: Any) -> None:
             nodes = kernel._annotated_function.parameter_annotations
@@ -95,7 +106,8 @@ class CallComparison:
             name = kernel._annotated_function.pyfunc.__name__
             if sum(each == name for each, _ in launched) < MOST_SIGNATURES:
                 launched.setdefault((name, repr(constraints)), (kernel, constraints))
-            original(cpu, grid, kernel, arguments)
+            with watch.launch(arguments):
+                original(cpu, grid, kernel, arguments)
 
         patched: Any = TileCpu
         patched.launch = launch
@@ -143,78 +155,83 @@ class CallComparison:
                 return function(*args, **kwargs)
             self._inside = True
             try:
-                copies = Copies()
-                given = copies.of((args, kwargs))
-                with filled_memory():
-                    result = function(*args, **kwargs)
-                self._compare(origin, name, given, (result, args, kwargs))
-                return result
+                return self._both(origin, name, function, args, kwargs)
             finally:
                 self._inside = False
 
         return call
 
-    def _compare(self, origin: ModuleType, name: str, given: Any, expected: Any) -> None:
+    def _both(
+        self,
+        origin: ModuleType,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call the origin, and then the port on copies of what the origin was given."""
+        drawn, problem, port = Drawn(), "", origin
+        try:
+            port = self.module(origin)
+        except Exception as raised:
+            problem = f"the port cannot be imported: {type(raised).__name__}: {_line(raised)}"
+        drawn.restore()
+        copies = Copies(origin, port)
+        state = {
+            each: value
+            for each, value in vars(origin).items()
+            if each in vars(port) and not each.startswith("__") and is_state(value)
+        }
+        given = copies.of((args, kwargs, state))
+        self._watch.of_interpreter()
+        done = Done()
+        with filled_memory(), self._watch.watching(done):
+            result = function(*args, **kwargs)
+        expected = (result, (args, kwargs, {each: vars(origin)[each] for each in state}))
+        afterwards = Drawn()
+        drawn.restore()
+        if problem:
+            self._tell_call(name, problem)
+        else:
+            self._compare(port, name, given, expected, done, Beyond(done, copies))
+        afterwards.restore()
+        return result
+
+    def _compare(
+        self, port: ModuleType, name: str, given: Any, expected: Any, done: Done, beyond: Beyond
+    ) -> None:
         from tile_agent_pytest.tile_cpu import TileCpu
 
-        args, kwargs = given
+        args, kwargs, state = given
+        vars(port).update(state)
+        ported, comparison = Done(), Comparison(done.summed_in, done.is_written)
+        problem: str | None = None
+        beyond.put_back()
         try:
-            with filled_memory(), TileCpu(poison=False):
-                found = getattr(self.module(origin), name)(*args, **kwargs)
-        except Exception as problem:
-            text = f"the port raises {type(problem).__name__}: {_line(problem)}"
-            self.tell(event="call", function=name, problem=text, relative=None)
-            return
-        wrong, relative = differences((found, args, kwargs), expected)
-        self.tell(event="call", function=name, problem=wrong, relative=relative)
+            with filled_memory(), TileCpu(poison=False), self._watch.watching(ported):
+                found = getattr(port, name)(*args, **kwargs)
+        except Exception as raised:
+            problem = f"the port raises {type(raised).__name__}: {_line(raised)}"
+        finally:
+            beyond.compare(ported, self._watch.kinds.__getitem__, comparison)
+        if problem is None:
+            after = (args, kwargs, {each: vars(port)[each] for each in state})
+            result, theirs = expected
+            comparison.compare(found, result, "its result")
+            for what, ours, other in zip(("args", "kwargs", "globals"), after, theirs, strict=True):
+                comparison.compare(ours, other, what, given=True)
+            problem = comparison.problem or narrower(ported, done)
+        self._tell_call(name, problem, comparison)
 
-
-class Copies:
-    """Copies of tensors; those that share memory share the copy of it."""
-
-    def __init__(self) -> None:
-        self._storages: dict[int, Any] = {}
-
-    def of(self, value: Any) -> Any:
-        """A copy of tensors in tuples, lists and dictionaries; anything else is itself."""
-        import torch
-
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
-        if isinstance(value, tuple | list):
-            return type(value)(map(self.of, value)) if type(value) in (tuple, list) else value
-        if type(value) is dict:
-            return {key: self.of(each) for key, each in value.items()}
-        return value
-
-    def _tensor(self, tensor: Any) -> Any:
-        import torch
-
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._storages:
-            self._storages[storage.data_ptr()] = storage.clone()
-        copied = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        copied.set_(
-            self._storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape,
-            tensor.stride(),
+    def _tell_call(
+        self, name: str, problem: str | None, comparison: Comparison | None = None
+    ) -> None:
+        comparison = comparison or Comparison()
+        self.tell(
+            event="call", function=name, problem=problem,
+            relative=None if problem else comparison.relative,
+            values=comparison.values, uncompared=comparison.uncompared,
         )  # fmt: skip
-        return copied.requires_grad_(tensor.requires_grad and tensor.is_leaf)
-
-
-@contextmanager
-def filled_memory() -> Iterator[None]:
-    """`torch.empty` gives the same on both sides: NaN, or the largest integer."""
-    import torch
-
-    was, warned = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(was, warn_only=warned)
 
 
 def differences(one: Any, other: Any) -> tuple[str | None, float | None]:
@@ -224,36 +241,9 @@ def differences(one: Any, other: Any) -> tuple[str | None, float | None]:
         one: what the port gave, its arguments included, which it may have written to.
         other: the same of the origin.
     """
-    from tile_agent_pytest.tile_ir.closeness import Tolerance
-
-    largest: float | None = None
-    mine, theirs = list(_tensors(one)), list(_tensors(other))
-    if len(mine) != len(theirs):
-        return f"returns {len(mine)} tensors, the origin {len(theirs)}", None
-    for a, b in zip(mine, theirs, strict=True):
-        a, b = a.detach(), b.detach()
-        both = (a.isnan() & b.isnan()) if a.is_floating_point() and a.shape == b.shape else None
-        if both is not None and bool(both.any()):
-            a, b = (x.double().masked_fill(both, 0).to(x.dtype) for x in (a, b))
-        problem, gap = Tolerance().difference(a, b, b)
-        if problem is not None:
-            return problem, None
-        if gap is not None:
-            largest = max(largest or 0.0, gap[1])
-    return None, largest
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors(each)
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from _tensors(each)
+    comparison = Comparison()
+    comparison.compare(one, other, "it")
+    return comparison.problem, None if comparison.problem else comparison.relative
 
 
 def _line(problem: BaseException) -> str:

@@ -166,3 +166,13 @@ def test_integers_have_to_be_equal() -> None:
 def test_nothing_but_zeros_is_near_numbers_that_round_to_them() -> None:
     zeros = torch.zeros(32)
     assert Tolerance().difference(zeros + 1e-6, zeros, zeros)[0] is None
+
+
+def test_a_sum_in_a_half_is_as_near_as_a_half_is() -> None:
+    reference = torch.full((4,), 1.0)
+    for gap, near in ((0.005, True), (0.1, False)):
+        found = Tolerance(computed_in=torch.float16).difference(
+            reference + gap, reference, reference
+        )
+        assert (found[0] is None) == near
+        assert Tolerance().difference(reference + gap, reference, reference)[0] is not None

@@ -38,10 +38,18 @@ COARSEST_STEP = 1e-5
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What is near enough; what is None follows from the dtype and from the reference's size."""
+    """What is near enough; what is None follows from the dtype and from the reference's size.
+
+    Attributes:
+        rtol: the relative tolerance.
+        atol: the absolute one.
+        computed_in: a dtype that decides in place of the result's, as that of a sum that is stored
+            in a wider one.
+    """
 
     rtol: float | None = None
     atol: float | None = None
+    computed_in: Any = None
 
     def difference(
         self, one: Any, other: Any, exact: Any
@@ -72,7 +80,8 @@ class Tolerance:
         ):
             return _counted(one, other, one == other)  # of 64 bits, float64 holds 53
         a, b, truth = one.to(wide), other.to(wide), exact.to(wide)
-        relative, absolute = self._allowed(one.dtype, b, truth)
+        kind = self.computed_in or one.dtype
+        relative, absolute = self._allowed(kind, b, truth)
         to_b, to_truth = _gap(a, b), _gap(a, truth)
         gap = torch.minimum(to_b, to_truth)
         finite = gap.isfinite()
@@ -81,7 +90,7 @@ class Tolerance:
         ratio = gap[finite] / truth.abs()[finite].clamp_min(1e-12)
         largest = (_most(gap[finite]), _most(ratio[ratio.isfinite()]))
         if bool(near.all()):
-            return self._together(one.dtype, a, b, truth, relative), largest
+            return self._together(kind, a, b, truth, relative), largest
         place = tuple(int(i) for i in (~near).nonzero()[0])
         return (
             f"{int((~near).sum())} of {one.numel()} elements differ by more than {absolute:.3g} + "
