@@ -32,11 +32,11 @@ from typing import Any
 
 import pytest
 
-from tile_agent_pytest.ported_launches import Beyond, Done, Watch, narrower
+from tile_agent_pytest.ported_launches import Beyond, Done, KernelWatch, narrower
 from tile_agent_pytest.ported_values import (
-    Comparison,
     Copies,
     Drawn,
+    ResultComparison,
     filled_memory,
     is_state,
 )
@@ -56,7 +56,7 @@ class CallComparison:
         self.launched: dict[tuple[str, str], tuple[Any, Any]] = {}
         self._module: ModuleType | None = None
         self._inside = False
-        self._watch = Watch()
+        self._watch = KernelWatch()
 
     def tell(self, **answer: Any) -> None:
         """Append one answer."""
@@ -204,7 +204,7 @@ class CallComparison:
 
         args, kwargs, state = given
         vars(port).update(state)
-        ported, comparison = Done(), Comparison(done.summed_in, done.is_written)
+        ported, comparison = Done(), ResultComparison(done.summed_in, done.is_written)
         problem: str | None = None
         beyond.put_back()
         try:
@@ -224,9 +224,9 @@ class CallComparison:
         self._tell_call(name, problem, comparison)
 
     def _tell_call(
-        self, name: str, problem: str | None, comparison: Comparison | None = None
+        self, name: str, problem: str | None, comparison: ResultComparison | None = None
     ) -> None:
-        comparison = comparison or Comparison()
+        comparison = comparison or ResultComparison()
         self.tell(
             event="call", function=name, problem=problem,
             relative=None if problem else comparison.relative,
@@ -241,7 +241,7 @@ def differences(one: Any, other: Any) -> tuple[str | None, float | None]:
         one: what the port gave, its arguments included, which it may have written to.
         other: the same of the origin.
     """
-    comparison = Comparison()
+    comparison = ResultComparison()
     comparison.compare(one, other, "it")
     return comparison.problem, None if comparison.problem else comparison.relative
 

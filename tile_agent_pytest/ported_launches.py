@@ -1,5 +1,4 @@
-"""What the kernels of an origin and of its port do in a call: the memory that both reach, and the
-types that they compute in.
+"""What kernels of an origin and of its port do in a call: the memory and the types of both.
 
 Memory that a call is not given, as a buffer of a module, is the same for the origin and the port.
 It is put back to what it was before the port runs, compared, and left as the origin leaves it.
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from tile_agent_pytest.ported_values import Comparison, Copies
+from tile_agent_pytest.ported_values import Copies, ResultComparison
 
 INTERPRETER = "triton.runtime.interpreter"
 OF_TRITON = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
@@ -126,7 +125,7 @@ class Beyond:
         for storage, before in self._before.values():
             storage.copy_(before)
 
-    def compare(self, port: Done, tensors: Callable[[Any], Any], to: Comparison) -> None:
+    def compare(self, port: Done, tensors: Callable[[Any], Any], to: ResultComparison) -> None:
         """Compare what the port's kernels had of it too, and leave all as the origin left it."""
         import torch
 
@@ -142,7 +141,7 @@ class Beyond:
             storage.copy_(self._after[address])
 
 
-class Watch:
+class KernelWatch:
     """Tells the `Done` of whichever side runs of what its kernels do."""
 
     def __init__(self) -> None:

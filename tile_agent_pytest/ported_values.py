@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
@@ -153,20 +154,20 @@ class Drawn:
     """Where the generators of random numbers stand that every process has."""
 
     def __init__(self) -> None:
-        import numpy as np
         import torch
 
-        self._torch, self._numpy = torch.get_rng_state(), np.random.get_state()
-        self._python = random.getstate()
+        self._torch, self._python = torch.get_rng_state(), random.getstate()
+        self._of_numpy = getattr(sys.modules.get("numpy"), "random", None)
+        self._numpy = self._of_numpy.get_state() if self._of_numpy is not None else None
 
     def restore(self) -> None:
         """Have them stand there again."""
-        import numpy as np
         import torch
 
         torch.set_rng_state(self._torch)
-        np.random.set_state(self._numpy)
         random.setstate(self._python)
+        if self._of_numpy is not None:
+            self._of_numpy.set_state(self._numpy)
 
 
 @contextmanager
@@ -188,7 +189,7 @@ def filled_memory() -> Iterator[None]:
 # --- comparing -----------------------------------------------------------------------------------
 
 
-class Comparison:
+class ResultComparison:
     """Of what a port gave with what its origin gave.
 
     Attributes:
