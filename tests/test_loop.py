@@ -537,12 +537,14 @@ class OnGpu(ScriptedJudge):
         return replace(found, setting=self.setting())
 
 
-@pytest.mark.parametrize("of_triton", [True, False])
+@pytest.mark.parametrize(
+    ("tuner", "roughly"),
+    [("triton_autotune", True), ("exhaustive_search", True), ("autotune_launch", False)],
+)
 def test_what_tunes_itself_is_kept_where_it_is_right_as_it_is_timed(
-    tmp_path: Path, of_triton: bool
+    tmp_path: Path, tuner: str, roughly: bool
 ) -> None:
-    """Its correctness tests have run with configs that a few launches chose."""
-    tuner = "triton_autotune" if of_triton else "exhaustive_search"
+    """Its correctness tests have run with configs that few launches chose, or that are known."""
     repo = make_repo(tmp_path, {KERNEL: kernel(1.0, tuner), "test_kernel.py": ""})
     steps = (
         Step("bad", (kernel(0.5, tuner).replace("\n", "  # BAD CONFIG\n", 1),)),
@@ -555,8 +557,8 @@ def test_what_tunes_itself_is_kept_where_it_is_right_as_it_is_timed(
     effects.judge = OnGpu()
     run = drive(run, journal, effects.table(), lambda *_: None)
     statuses = [row.status for row in run.rows[1:]]
-    assert statuses[:2] == [Status.REVERT if of_triton else Status.KEEP, Status.KEEP]
-    assert (run.rows[1].reason == "test_right: off by two") is of_triton
+    assert statuses[:2] == [Status.REVERT if roughly else Status.KEEP, Status.KEEP]
+    assert (run.rows[1].reason == "test_right: off by two") is roughly
     assert statuses[2:] == [Status.REVERT] and "off by two" not in run.rows[3].reason
 
 

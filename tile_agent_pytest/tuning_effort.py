@@ -112,14 +112,14 @@ class TuningInLess:
         return self._effort is TuningEffort.NONE
 
     def known_choices(self, described: list[str]) -> list[int]:
-        """Of cuTile's search, for a short look: the places of what it chose for any text of the
-        run, so that the look is fair beside an incumbent that has its own; empty where none is
-        known, or they are not enough.
+        """Of cuTile's search, for a short look or a correctness test: the places of what it chose
+        for any text of the run, so that a look is fair beside an incumbent that has its own, and a
+        test need not compile all configs; empty where none is known, or they are not enough.
 
         Args:
             described: the search, as its choices are kept.
         """
-        if self._effort not in (TuningEffort.SHORT, TuningEffort.NONE):
+        if self._effort is TuningEffort.WHOLE:
             return []
         found = set()
         for file in self._first.parent.glob(f"*/{file_of(self._first, described).name}"):

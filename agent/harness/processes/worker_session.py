@@ -316,7 +316,8 @@ def tunes_for_other_tests(checkout: Checkout) -> bool:
 
 def chooses_roughly(checkout: Checkout) -> bool:
     """Whether what it launches in a correctness test need not be what is timed."""
-    return tunes_itself(checkout) and b"triton" in (checkout.root / checkout.kernel).read_bytes()
+    text = (checkout.root / checkout.kernel).read_bytes()
+    return tunes_itself(checkout) and (b"triton" in text or b"exhaustive_search" in text)
 
 
 def can_choose_later(checkout: Checkout) -> bool:
@@ -326,5 +327,4 @@ def can_choose_later(checkout: Checkout) -> bool:
     FlagGems' keeps choices of its own, and would keep what it chose beside others.
     """
     text = (checkout.root / checkout.kernel).read_bytes()
-    is_known = b"exhaustive_search" in text or chooses_roughly(checkout)
-    return tunes_itself(checkout) and is_known and b"libtuner" not in text
+    return chooses_roughly(checkout) and b"libtuner" not in text
