@@ -25,7 +25,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import names_in, rewritten
 from agent.analysis.triton.block_pointers import STORE, BlockPointer, block_pointers
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import language, triton_module
+from agent.analysis.triton.host import language
 from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
@@ -43,7 +43,7 @@ from agent.rewriting.triton.descriptors import (
     replaced,
     scratch,
 )
-from agent.rewriting.triton.edits import Edit, decorated, free_name, removing, with_parameters
+from agent.rewriting.triton.edits import Edit, free_name, removing, with_heuristics, with_parameters
 from agent.syntax import Source, argument, assigned, keyword
 
 FIRST_TMA = 90
@@ -204,8 +204,7 @@ def _described(source: Source, kernel: Kernel, fits: str) -> tuple[dict[cst.CSTN
     tl = language(source, kernel)
     flag = unused(kernel, "DESCRIPTORS")
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
-    heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
-    edits |= decorated(kernel, heuristic)
+    edits |= with_heuristics(source, kernel, {flag: fits})
     uses: dict[cst.SimpleStatementLine, dict[cst.Call, Described]] = {}
     above: dict[cst.For | cst.While, list[str]] = {}
     for pointer in pointers:

@@ -23,13 +23,13 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import HostView, language, launches_in_sight, triton_module
+from agent.analysis.triton.host import HostView, language, launches_in_sight
 from agent.analysis.triton.index_ranges import belongs_to, span_of, steps_of
 from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.syntax import Source, argument, descendants, is_commented
 
 FLAG = "EVEN_"
@@ -143,7 +143,7 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
         source, kernel, [f"{name}: {constexpr}" for name in names.values()], "False"
     )
     computed = {name: f"lambda args: {condition}" for condition, name in names.items()}
-    edits |= decorated(kernel, heuristics(triton_module(source, kernel), computed))
+    edits |= with_heuristics(source, kernel, computed)
     for bounded in found:
         edits[bounded.node] = _relaxed(source, bounded.node, names[bounded.condition])
     return edits

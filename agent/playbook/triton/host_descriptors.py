@@ -30,7 +30,7 @@ from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import language, triton_module
+from agent.analysis.triton.host import language
 from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
@@ -47,7 +47,7 @@ from agent.rewriting.triton.described import (
     wanted_name,
 )
 from agent.rewriting.triton.descriptors import before_kernels, check_given, conditions, fitting
-from agent.rewriting.triton.edits import Edit, decorated, free_name, heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, free_name, with_heuristics, with_parameters
 from agent.rewriting.triton.host_arrays import HostArray, array_of, importing, strides_in
 from agent.syntax import Source
 
@@ -272,7 +272,7 @@ def _described(
     source, kernel, arrays = tiles.source, tiles.kernel, tiles.arrays
     layouts = [layout(each.access) for each in tiles.described]
     check_given(source, kernel, layouts, {name for a in arrays.values() for name in a.names})
-    tl, triton = language(source, kernel), triton_module(source, kernel)
+    tl = language(source, kernel)
     flag = unused(kernel, "DESCRIPTORS")
     parameters = {parameter.name.value for parameter in kernel.function.parameters}
     fits = free(f"{prefix}descriptors_fit")
@@ -282,6 +282,6 @@ def _described(
     for name, array in arrays.items():
         functions.append(array.maker(makers[name], parameters, flag, class_name, extent))
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr", *arrays], "None")
-    edits |= decorated(kernel, heuristics(triton, {flag: fits, **makers}))
+    edits |= with_heuristics(source, kernel, {flag: fits, **makers})
     edits |= branches(source, tiles.described, flag, tl)
     return edits, functions

@@ -28,7 +28,7 @@ from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import language, triton_module
+from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import holds_at
 from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import TileAccess
@@ -58,7 +58,7 @@ from agent.rewriting.triton.descriptors import (
     only_where,
     scratch,
 )
-from agent.rewriting.triton.edits import Edit, decorated, free_name, with_parameters
+from agent.rewriting.triton.edits import Edit, free_name, with_heuristics, with_parameters
 from agent.syntax import Source
 
 
@@ -255,8 +255,7 @@ def _described(
         source, f"{'' if _is_only(source) else kernel.name.replace('.', '_') + '_'}descriptors_fit"
     )
     edits = with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False")
-    heuristic = f'@{triton_module(source, kernel)}.heuristics({{"{flag}": {fits}}})'
-    edits |= decorated(kernel, heuristic)
+    edits |= with_heuristics(source, kernel, {flag: fits})
     edits |= branches(source, [made.described for made in found], flag, tl)
     above: dict[cst.BaseStatement, dict[str, str]] = {}
     for made in found:

@@ -27,7 +27,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import language, torch_module, triton_module
+from agent.analysis.triton.host import language, torch_module
 from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tiles import LOAD
 from agent.analysis.triton.tuners import check_untuned
@@ -35,7 +35,7 @@ from agent.playbook.base import Optimization
 from agent.playbook.trial import PRODUCTS, P, TritonTrial
 from agent.playbook.triton.tile_descriptors import TileDescriptors
 from agent.rewriting.triton.described import MAKE, check_hardware
-from agent.rewriting.triton.edits import Edit, decorated, heuristics, with_parameters
+from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.rewriting.triton.launch_options import check, setting_options
 from agent.rewriting.triton.loops import PLAIN, ranging
 from agent.syntax import Source, assigned, descendants, keyword
@@ -253,11 +253,10 @@ def _specializing(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     tl, flag = language(source, kernel), unused(kernel, "SPECIALIZED")
     torch = torch_module(source, "which knows the GPU")
     capability = f"lambda args: {torch}.cuda.get_device_capability() >= ({FIRST_RIGHT // 10}, 0)"
-    asking = heuristics(triton_module(source, kernel), {flag: capability})
     wanted = " and ".join([*_flags(source, kernel, loop, load), flag])
     return {
         **with_parameters(source, kernel, [f"{flag}: {tl}.constexpr"], "False"),
-        **decorated(kernel, asking),
+        **with_heuristics(source, kernel, {flag: capability}),
         called: ranging(tl, OPTION, wanted),
     }
 

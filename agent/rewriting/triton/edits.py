@@ -10,6 +10,8 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.heuristics import check_heuristics
+from agent.analysis.triton.host import triton_module
 from agent.rewriting.common.elements import uncommented
 from agent.rewriting.common.formatting import STEP, WIDTH, Place
 from agent.syntax import Source, descendants, with_keyword
@@ -190,8 +192,19 @@ def above(kernel: Kernel, decorator: str) -> dict[cst.CSTNode, Edit]:
     return decorated(replace(kernel, decorator=kernel.function.node.decorators[0]), decorator)
 
 
-def heuristics(triton: str, functions: Mapping[str, str]) -> str:
-    """The decorator that computes parameters from the arguments: name -> function of them."""
+def with_heuristics(
+    source: Source, kernel: Kernel, functions: Mapping[str, str]
+) -> dict[cst.CSTNode, Edit]:
+    """The edits that compute parameters from the arguments: name -> function of them.
+
+    Raises:
+        NotApplicable: the kernel is used as nothing with heuristics can be.
+    """
+    check_heuristics(source, kernel)
+    return decorated(kernel, _heuristics(triton_module(source, kernel), functions))
+
+
+def _heuristics(triton: str, functions: Mapping[str, str]) -> str:
     items = [f'"{name}": {function}' for name, function in functions.items()]
     line = f"@{triton}.heuristics({{{', '.join(items)}}})"
     if len(line) <= WIDTH and (len(items) == 1 or "lambda" not in line):

@@ -16,9 +16,9 @@ import libcst as cst
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.dialect import TRITON, WRAPPERS
+from agent.analysis.triton.heuristics import why_no_heuristics
 from agent.analysis.triton.host import triton_module
-from agent.rewriting.triton.edits import Edit, decorated, heuristics, writing
+from agent.rewriting.triton.edits import Edit, with_heuristics, writing
 from agent.rewriting.triton.launch_options import (
     check,
     given,
@@ -28,8 +28,6 @@ from agent.rewriting.triton.launch_options import (
 )
 from agent.syntax import Source
 
-LAUNCHED_BY = ("run", "warmup")
-"""Attributes that a kernel has behind a heuristic, too."""
 HEURISTICS = "triton.heuristics"
 
 
@@ -104,8 +102,7 @@ class OnKernel(KernelOptions):
         }
         added = {n: f"lambda args: {text}" for n, text in options.items() if n not in present}
         if added:
-            spelled = triton_module(self.source, self.kernel)
-            edits |= decorated(self.kernel, heuristics(spelled, added))
+            edits |= with_heuristics(self.source, self.kernel, added)
         return edits
 
 
@@ -134,7 +131,7 @@ def on_kernel(
     Raises:
         NotApplicable: it cannot, either; `reason` is why the launches cannot.
     """
-    if cannot := next(_obstacles(source, kernel, names), ""):
+    if cannot := next(filter(None, _obstacles(source, kernel, names)), ""):
         raise NotApplicable(f"{reason}, and {cannot}") from None
     return OnKernel(source, kernel)
 
@@ -153,18 +150,7 @@ def _obstacles(source: Source, kernel: Kernel, names: Collection[str]) -> Iterat
     for parameter in kernel.function.parameters:
         if parameter.name.value in names:
             yield f"{kernel.name} takes {parameter.name.value} as a parameter"
-    device = {k.function.node for k in TRITON.kernels(source)}
-    for mention in source.mentions(kernel.function):
-        around = source.enclosing(mention)
-        if around is not None and around.node in device:
-            yield f"{around.name} calls {kernel.name}"
-        parent, around_it, *_ = source.ancestors(mention)
-        if isinstance(around_it, cst.Call) and source.name(around_it.func) in WRAPPERS:
-            yield f"line {source.line(mention)} wraps {kernel.name}, which takes no heuristics then"
-        if not isinstance(parent, cst.Attribute) or parent.value is not mention:
-            continue
-        if parent.attr.value not in LAUNCHED_BY:
-            yield f"line {source.line(mention)} takes {source.code(parent)}"
+    yield why_no_heuristics(source, kernel)
 
 
 def _own_heuristics(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpression]:
