@@ -160,6 +160,15 @@ class Dialect(ABC):
         """Whether a tuner above a kernel chooses constants that its launches do not give."""
         return False
 
+    def needs_one(
+        self,
+        source: Source,  # noqa: ARG002
+        kernel: Kernel,  # noqa: ARG002
+        sizes: frozenset[str],  # noqa: ARG002
+    ) -> tuple[cst.CSTNode, str] | None:
+        """Where a tile of these sizes meets another size along one dimension, and which."""
+        return None
+
     @abstractmethod
     def launch(self, source: Source, call: cst.Call) -> Launch | None:
         """What a call launches, if it launches a kernel of this file."""

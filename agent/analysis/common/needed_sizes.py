@@ -22,11 +22,21 @@ def needed_size(flow: Flow) -> str | None:
     if (refusal := combined_otherwise(flow)) is not None:
         return refusal
     return (
-        _counts(flow, counting_access(flow))
+        _beside_another(flow)
+        or _counts(flow, counting_access(flow))
         or bound_to_block(flow)
         or _by_while(flow)
         or _by_helper(flow)
     )
+
+
+def _beside_another(flow: Flow) -> str | None:
+    """A tile of it that is combined with one of another size, as a size of 1 alone allows."""
+    found = flow.dialect.needs_one(flow.source, flow.kernel, flow.sizes)
+    if found is None:
+        return None
+    node, other = found
+    return f"line {flow.source.line(node)} lays it along the dimension of {other}: one has to be 1"
 
 
 def _by_while(flow: Flow) -> str | None:

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.dialect import ArgumentSlot, Dialect, Launch
+from agent.analysis.common.dialect import ArgumentSlot, Dialect, Kernel, Launch
 from agent.analysis.triton.block_products import product_of_block
+from agent.analysis.triton.broadcasts import needs_one
 from agent.analysis.triton.reduced_axes import reduces_elsewhere
 from agent.syntax import Function, Source, argument, assigned, keyword, positional
 
@@ -145,6 +146,12 @@ class Triton(Dialect):
     ) -> cst.Call | None:
         """By `rows[:, None]` and `cols[None, :]`, too."""
         return product_of_block(self, source, body, sizes)
+
+    def needs_one(
+        self, source: Source, kernel: Kernel, sizes: frozenset[str]
+    ) -> tuple[cst.CSTNode, str] | None:
+        """By `rows + cols[None, :]`."""
+        return needs_one(self, source, kernel, sizes)
 
     def guarded(self, source: Source, access: cst.Call, *, in_loop: bool) -> bool:  # noqa: ARG002
         """A mask, or a descriptor, which knows its bounds."""

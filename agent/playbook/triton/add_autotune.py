@@ -23,7 +23,8 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.absent import may_be_none
+from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
@@ -31,7 +32,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
-from agent.analysis.triton.host import launches_in_sight, triton_module
+from agent.analysis.triton.host import HostView, launches_in_sight, triton_module
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
 from agent.playbook.trial import PAIRS, P, TritonTrial
@@ -189,6 +190,7 @@ def _tuned(
     if not key:
         raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")
     restored = rewritten(source, kernel, possibly=True)
+    _check_there(source, launches, restored)
     first = _present(source, kernel, tiles)
     axes = axes_of(tiles)
     found = [first, *(c for c in configs(source, kernel, axes, sm) if not _same(c, first))]
@@ -218,6 +220,18 @@ def _tuned(
         if restored:
             edits |= without_gradients(source, launch, restored)
     return edits
+
+
+def _check_there(source: Source, launches: Sequence[Launch], restored: Sequence[str]) -> None:
+    """Raise `NotApplicable` where a launch may give `None` for what a tuner is to restore."""
+    for launch in launches:
+        for name in restored:
+            given = HostView(source, launch).given(name)
+            if given is not None and may_be_none(source, given):
+                raise NotApplicable(
+                    f"the launch at line {source.line(launch.node)} may give None for {name}, "
+                    "which not every tuner of Triton can restore"
+                )
 
 
 def _present(source: Source, kernel: Kernel, tiles: Sequence[TileConstant]) -> Config:
