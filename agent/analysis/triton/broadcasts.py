@@ -12,7 +12,12 @@ from typing import TypeAlias
 import libcst as cst
 
 from agent.analysis.common.dialect import Dialect, Kernel
-from agent.analysis.common.reaching_definitions import definition, value_of
+from agent.analysis.common.reaching_definitions import (
+    Definition,
+    augmentation,
+    definition,
+    value_of,
+)
 from agent.syntax import Source, Untraceable, argument, descendants
 
 TL = "triton.language."
@@ -20,6 +25,7 @@ Shape: TypeAlias = tuple[str | None, ...]
 """The extents of a tile as text, the first dimension first; None for one that is not known."""
 SAME = frozenset({f"{TL}cast", f"{TL}load", f"{TL}store"})
 """Beside arithmetic: what lays the tiles that it is given beside each other."""
+HINTS = frozenset(f"{TL}{name}" for name in ("max_constancy", "max_contiguous", "multiple_of"))
 SIZED = frozenset(f"{TL}{name}" for name in ("broadcast_to", "full", "reshape", "view", "zeros"))
 
 
@@ -41,6 +47,11 @@ def needs_one(
             if _names(own) & sizes and not _is_one(source, kernel, met):
                 return node, met
     return None
+
+
+def shape_of(dialect: Dialect, source: Source, node: cst.BaseExpression) -> Shape | None:
+    """The extents of what a kernel's expression is; None where not even their number is known."""
+    return _Shapes(dialect, source).of(node)
 
 
 def _met(
@@ -78,9 +89,8 @@ class _Shapes:
         match node:
             case cst.Integer() | cst.Float():
                 return ()
-            case cst.Name(value=name):
-                found = definition(self._source, name, node)
-                return () if found is not None and isinstance(found.node, cst.Param) else None
+            case cst.Name():
+                return self._named(node)
             case cst.UnaryOperation(expression=inner):
                 return self.of(inner)
             case cst.BinaryOperation(left=left, operator=operator, right=right):
@@ -93,6 +103,18 @@ class _Shapes:
                 return self._spread(node)
             case cst.Call():
                 return self._called(node)
+        return None
+
+    def _named(self, name: cst.Name) -> Shape | None:
+        """A parameter, a loop's counter, or what a name has become by `+=`."""
+        if (added := augmentation(self._source, name)) is not None:
+            assert isinstance(added.target, cst.Name)
+            return self._beside(added, [added.target, added.value])
+        match definition(self._source, name.value, name):
+            case Definition(node=cst.Param()):
+                return ()
+            case Definition(node=cst.For(iter=cst.Call(func=called))):
+                return () if self._source.name(called) in self._dialect.ranges else None
         return None
 
     def _called(self, call: cst.Call) -> Shape | None:
@@ -110,7 +132,9 @@ class _Shapes:
         match call.func:
             case cst.Attribute(value=inner, attr=cst.Name(value="to")):
                 return self.of(inner)
-        if called in SAME or called in self._dialect.arithmetic:
+        if called in HINTS and call.args:
+            return self.of(call.args[0].value)
+        if called in {*SAME, *self._dialect.arithmetic, *self._dialect.cdivs}:
             tiles = {"pointer", "value", "mask", "other", "input"}
             given_to = [a.value for a in call.args if not a.keyword or a.keyword.value in tiles]
             return self._beside(call, given_to)

@@ -41,7 +41,7 @@ from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.early_returns import early_returns
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.launch_options import now, setting_options
-from agent.rewriting.triton.loads_ahead import Pipelined
+from agent.rewriting.triton.loads_ahead import Pipelined, is_counted
 from agent.rewriting.triton.persistence import (
     Rounds,
     extents_of,
@@ -226,9 +226,11 @@ def _has_loops(rounds: Rounds) -> bool:
 
 
 def _may_load_ahead(rounds: Rounds) -> bool:
-    """Not where the loads of a round depend on a branch, or a barrier orders them."""
+    """Not where loads of a round depend on a branch, a barrier orders them, or they may not fit."""
     body = cst.ensure_type(rounds.kernel.function.node.body, cst.IndentedBlock)
-    return not early_returns(body) and not has_barrier(rounds.source, rounds.kernel)
+    source, kernel = rounds.source, rounds.kernel
+    orderly = not early_returns(body) and not has_barrier(source, kernel)
+    return orderly and is_counted(source, kernel)
 
 
 def _may_be_flat(rounds: Rounds) -> bool:

@@ -8,11 +8,12 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.broadcasts import TL, shape_of
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.program_ids import one_block, unused
 from agent.rewriting.triton.loops import LOAD
-from agent.syntax import Source
+from agent.syntax import Source, descendants
 
 SCRATCH_BYTES = 8192
 """Of shared memory, for reductions and changes of layout."""
@@ -38,28 +39,70 @@ def stages_of(
     stages = pipelined.num_stages
     loads = [*TRITON.find(source, kernel.function.node.body, LOAD)]
     bases = [root(source, kernel, call.args[0].value) if call.args else None for call in loads]
-    try:
-        block = one_block(source, kernel)
-    except NotApplicable:
-        return str(stages), []
-    if not bases or None in bases:
+    elements = [_elements(source, kernel, load) for load in loads]
+    if not bases or None in bases or None in elements:
         return str(stages), []
     name = unused(kernel, "num_stages")
-    names = {base: unused(kernel, f"{base}_bytes") for base in bases if base is not None}
-    loaded = " + ".join(names[base] for base in bases if base is not None)
-    loaded = f"({loaded})" if len(bases) > 1 and stages > 2 else loaded
+    pairs = [(b, e) for b, e in zip(bases, elements, strict=True) if b is not None and e]
+    if not pairs:
+        return str(stages), []
+    names: dict[tuple[str, str | None], str] = {}
+    for base, count in pairs:
+        if (base, count) not in names:
+            names[base, count] = unused(kernel, f"{base}_bytes", names.values())
+    loaded = " + ".join(names[pair] for pair in pairs)
+    loaded = f"({loaded})" if len(pairs) > 1 and stages > 2 else loaded
     ahead = f"{stages - 1} * {loaded}" if stages > 2 else loaded
     room = pipelined.shared_bytes - SCRATCH_BYTES
     always = {base for base, load in zip(bases, loads, strict=True) if not _is_branch(source, load)}
-    absent = {base: "" if base in always else f"0 if {base} is None else " for base in names}
     return name, [
         *(
-            f"{own}: {tl}.constexpr = {absent[base]}"
-            f"{block} * {base}.dtype.element_ty.primitive_bitwidth // 8"
-            for base, own in names.items()
+            f"{own}: {tl}.constexpr = {'' if base in always else f'0 if {base} is None else '}"
+            f"{count} * {base}.dtype.element_ty.primitive_bitwidth // 8"
+            for (base, count), own in names.items()
         ),
         f"{name}: {tl}.constexpr = {stages} if {ahead} <= {room} else 1",
     ]
+
+
+def is_counted(source: Source, kernel: Kernel) -> bool:
+    """Whether how many elements each load has is known, of a kernel with one size of blocks.
+
+    Where it is not and blocks have several dimensions, nothing tells what fits: a larger block
+    than those that were launched would ask for more than there is.
+    """
+    try:
+        one_block(source, kernel)
+    except NotApplicable:
+        return True
+    loads = TRITON.find(source, kernel.function.node.body, LOAD)
+    return all(_elements(source, kernel, load) is not None for load in loads)
+
+
+def _elements(source: Source, kernel: Kernel, load: cst.Call) -> str | None:
+    """How many elements a load has, as the kernel can say it before the loop; empty for one."""
+    shape = shape_of(TRITON, source, load)
+    if shape is None and not _has_many_dimensions(source, kernel):
+        try:
+            return one_block(source, kernel)
+        except NotApplicable:
+            return None
+    factors = [extent for extent in shape or (None,) if extent != "1"] if shape != () else []
+    names = {n.value for e in factors if e for n in descendants(cst.parse_expression(e), cst.Name)}
+    if None in factors or not names <= set(kernel.constants):
+        return None
+    return " * ".join(f if f.isidentifier() or f.isdigit() else f"({f})" for f in factors if f)
+
+
+def _has_many_dimensions(source: Source, kernel: Kernel) -> bool:
+    body = kernel.function.node.body
+    spread = any(
+        isinstance(element.slice, cst.Slice) or source.code(element) == "None"
+        for subscript in descendants(body, cst.Subscript)
+        for element in subscript.slice
+    )
+    shaped = (f"{TL}{name}" for name in ("expand_dims", "make_block_ptr", "reshape", "view"))
+    return spread or any(True for _ in TRITON.find(source, body, tuple(shaped)))
 
 
 def _is_branch(source: Source, load: cst.Call) -> bool:
