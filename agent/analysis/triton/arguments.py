@@ -117,6 +117,18 @@ def updated(source: Source, kernel: Kernel) -> frozenset[str]:
     return frozenset(names & always[True] & always[False])
 
 
+def does_without(source: Source, kernel: Kernel, pointer: str) -> bool:
+    """Whether a kernel may be given `None` for a pointer: it touches it on conditions only."""
+    for call in descendants(kernel.function.node.body, cst.Call):
+        writes = TRITON.stored(source, call) is not None
+        if not writes and TRITON.called(source, call) not in TRITON.loads:
+            continue
+        conditional = any(isinstance(a, cst.If | cst.IfExp) for a in source.ancestors(call))
+        if not conditional and _root(source, kernel, call) == pointer:
+            return False
+    return True
+
+
 def written(source: Source, kernel: Kernel) -> frozenset[str] | None:
     """The pointers that a kernel stores through; None where a store does not show which."""
     found = set()

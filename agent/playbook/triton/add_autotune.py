@@ -29,7 +29,7 @@ from agent.analysis.common.each_kernel import all_refuse, of_constants
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.provenance import TileConstant, tile_names, tile_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
-from agent.analysis.triton.arguments import rewritten, size_parameters
+from agent.analysis.triton.arguments import does_without, rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight, triton_module
@@ -190,7 +190,7 @@ def _tuned(
     if not key:
         raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")
     restored = rewritten(source, kernel, possibly=True)
-    _check_there(source, launches, restored)
+    _check_there(source, launches, [n for n in restored if does_without(source, kernel, n)])
     first = _present(source, kernel, tiles)
     axes = axes_of(tiles)
     found = [first, *(c for c in configs(source, kernel, axes, sm) if not _same(c, first))]
