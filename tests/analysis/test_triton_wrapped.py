@@ -80,13 +80,28 @@ def test_lines_are_those_of_the_file() -> None:
         "k = j = triton.jit(k)\n",
         "k = triton.jit(k)  # as it is\n",
         "print(k)\nk = triton.jit(k)\n",
-        "def f(): ...\n\nk = triton.jit(k)\n",
+        "def f(x=k): ...\n\nk = triton.jit(k)\n",
+        "@k\ndef f(): ...\n\nk = triton.jit(k)\n",
+        'def f(a): ...\n\nk = triton.heuristics({"A": f})(triton.jit(k))\n',
         "k = triton.jit(fn=k)\n",
     ],
 )
 def test_anything_else_is_left_as_it_is(behind: str) -> None:
     source = Source(HEAD + KERNEL + behind)
     assert decorated(source) is source
+
+
+def test_so_it_is_behind_other_functions_and_beside_decorated_helpers() -> None:
+    """What the heuristics ask for in lambdas, they ask for when the kernel is launched."""
+    helper = "@triton.jit\ndef twice(x):\n    return x + x\n\n\n"
+    kernel = KERNEL.replace("(x, n)", "(x, twice(n))")
+    between = "\n\ndef block_of(args):\n    return 16\n\n\n"
+    behind = 'k = triton.jit(k)\nk = triton.heuristics({"A": lambda a: block_of(a)})(k)\n'
+    rest = "\n\ndef run(x):\n    k[(1,)](x, 1, 16)\n"
+    read = decorated(Source(HEAD + helper + kernel + between + behind + rest))
+    above = '@triton.heuristics({"A": lambda a: block_of(a)})\n@triton.jit\n'
+    assert read.text == HEAD + helper + above + kernel + between.rstrip() + "\n" + rest
+    assert [k.name for k in TRITON.launched(read)] == ["k"]
 
 
 def test_the_playbook_and_the_agenda_read_such_a_file() -> None:

@@ -26,5 +26,14 @@ def test_a_kernel_that_pytorch_wraps_gets_no_heuristics(name: str) -> None:
         entry.apply(Subject(Source(text), KernelClass.COMPUTE, Hardware()), entry.example)
 
 
+def test_a_helper_of_a_kernel_that_is_not_seen_gets_none() -> None:
+    """A call by its name, without a grid, is one of device code."""
+    text = playbook.get("even-blocks").before.replace("(x, y, n, 2.5, BLOCK=1024)", "(*x)")
+    text += "\n\ndef outer(x):\n    scale_kernel(x, x, 8, 2, 64)\n"
+    entry = playbook.get("warps-and-stages")
+    with pytest.raises(NotApplicable, match="outer calls scale_kernel"):
+        entry.variants(Subject(Source(text), KernelClass.MEMORY, Hardware()))
+
+
 def test_entries_are_looked_at() -> None:
     assert {"even-blocks", "host-descriptors"} <= {entry.name for entry in COMPUTING}

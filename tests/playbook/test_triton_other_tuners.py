@@ -59,6 +59,7 @@ WRAPPERS = {
     "tuned = triton.runtime.Autotuner(scale_kernel, ['n'], CONFIGS, ['n'])":
         "triton.runtime.Autotuner",
     OWN: "libtuner",
+    "scale_kernel = made_tuner()(scale_kernel)": "made_tuner",
 }  # fmt: skip
 SETTING = (
     "warps-and-stages", "warps-by-row", "block-size", "blocks-and-warps", "add-autotune",
@@ -93,6 +94,16 @@ def test_so_it_is_where_a_call_wraps_the_kernel(name: str, wrapper: str) -> None
     made = "own = libtuner(configs=made())" if wrapper == OWN else wrapper
     line = text.splitlines().index(made) + 1
     assert f"`{WRAPPERS[wrapper]}` at line {line} tunes scale_kernel" in refusal(name, text)
+
+
+def test_so_it_is_where_a_function_wraps_another_name_of_it() -> None:
+    chosen = "chosen = scale_kernel\n    if n > 64:\n        "
+    chosen += "chosen = triton.autotune(configs=made(), key=['n'])(chosen)"
+    text = text_of("", "", launched="chosen").replace("    n = x", f"    {chosen}\n    n = x")
+    text = text.replace("    n = x.numel()\n", "").replace("(x):\n", "(x):\n    n = x.numel()\n")
+    line = next(i for i, said in enumerate(text.splitlines(), 1) if "autotune" in said)
+    for name in ("warps-and-stages", "add-autotune", *OF_TUNERS):
+        assert f"`triton.autotune` at line {line} tunes scale_kernel" in refusal(name, text)
 
 
 @pytest.mark.parametrize("name", OF_TUNERS)

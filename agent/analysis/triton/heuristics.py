@@ -30,9 +30,10 @@ def _obstacles(source: Source, kernel: Kernel) -> Iterator[str]:
     device = {k.function.node for k in TRITON.kernels(source)}
     for mention in source.mentions(kernel.function):
         around = source.enclosing(mention)
-        if around is not None and around.node in device:
-            yield f"{around.name} calls {kernel.name}"
         parent, around_it, *_ = source.ancestors(mention)
+        called = isinstance(parent, cst.Call) and parent.func is mention  # host code launches it
+        if around is not None and (called or around.node in device):
+            yield f"{around.name} calls {kernel.name}"
         if isinstance(around_it, cst.Call) and source.name(around_it.func) in WRAPPERS:
             yield f"line {source.line(mention)} wraps {kernel.name}, which takes no heuristics then"
         if not isinstance(parent, cst.Attribute) or parent.value is not mention:

@@ -13,6 +13,7 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.dialect import TRITON
@@ -120,7 +121,9 @@ def _others(source: Source, kernel: Kernel) -> Iterator[cst.BaseExpression]:
     for call in source.calls:
         if any(_wraps(source, arg.value, kernel) for arg in call.args):
             maker = source.resolve(call.func)
-            if isinstance(maker, cst.Call) and _is_tuner(source, maker):
+            if isinstance(maker, cst.Call) and (
+                _is_tuner(source, maker) or _may_tune(source, maker)
+            ):
                 yield maker
             elif _is_tuner(source, call):
                 yield call
@@ -135,6 +138,11 @@ def _is_tuner(source: Source, expression: cst.BaseExpression) -> bool:
     return keyword(call, "configs") is not None or any(_lists_configs(source, v) for v in values)
 
 
+def _may_tune(source: Source, maker: cst.Call) -> bool:
+    """Whether what a call makes is given a kernel to tune, as its name says: `autotuned()(f)`."""
+    return source.name(maker.func) not in NO_TUNERS and "tune" in source.code(maker.func).lower()
+
+
 def _lists_configs(source: Source, expression: cst.BaseExpression) -> bool:
     listed = source.resolve(expression)
     return isinstance(listed, cst.List | cst.Tuple | cst.ListComp | cst.BinaryOperation) and any(
@@ -145,7 +153,7 @@ def _lists_configs(source: Source, expression: cst.BaseExpression) -> bool:
 
 def _wraps(source: Source, expression: cst.BaseExpression, kernel: Kernel) -> bool:
     """Whether it is the kernel, or what a call made of it: `triton.heuristics(...)(kernel)`."""
-    if source.function_of(expression) is kernel.function:
+    if source.function_of(value_of(source, expression)) is kernel.function:
         return True
     made = source.resolve(expression)
     return isinstance(made, cst.Call) and any(_wraps(source, a.value, kernel) for a in made.args)

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
 
-from agent.syntax import Source
+from agent.syntax import Source, descendants
 
 JIT = "triton.jit"
 _MAKERS = frozenset({JIT, "triton.heuristics", "triton.autotune"})
@@ -85,10 +85,16 @@ def _wrapped(source: Source) -> Iterator[_Wrapped]:
         statements: list[cst.SimpleStatementLine] = []
         decorators: list[cst.Decorator] = []
         places: list[cst.SimpleStatementLine] = []
+        between: set[str] = set()
         for line in body[index + 1 :]:
+            if isinstance(line, cst.FunctionDef) and _leaves(line, node.name.value):
+                between.add(line.name.value)
+                continue
             if not isinstance(line, cst.SimpleStatementLine):
                 break
             layers = _layers(source, line, node.name.value)
+            if layers and any(_asks_now(layer, between) for layer in layers):
+                break
             if layers:
                 statements.append(line)
                 places = [*(line for _ in layers), *places]
@@ -130,6 +136,23 @@ def _layers(
             return ()
         value = first.value
     return layers if _is_named(value, name) else ()
+
+
+def _leaves(function: cst.FunctionDef, name: str) -> bool:
+    """Whether the definition of a function neither is nor asks what a name stands for."""
+    asked = [function.params, *function.decorators, *filter(None, [function.returns])]
+    found = {each.value for node in asked for each in descendants(node, cst.Name)}
+    return name not in {function.name.value, *found}
+
+
+def _asks_now(layer: cst.BaseExpression, names: Collection[str]) -> bool:
+    """Whether a layer asks for names when it is made: what a lambda asks for, it does later."""
+    later = {
+        name
+        for function in descendants(layer, cst.Lambda)
+        for name in descendants(function.body, cst.Name)
+    }
+    return any(n.value in names and n not in later for n in descendants(layer, cst.Name))
 
 
 def _is_named(node: cst.CSTNode, name: str) -> bool:
