@@ -23,6 +23,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
+from agent.analysis.triton.config_numbers import adds_none
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.tuners import check_may_try, config_lists, other_tuner, why_tuned
 from agent.playbook.base import Optimization
@@ -147,6 +148,8 @@ def _edits(subject: Subject, params: Params) -> dict[cst.CSTNode, Edit]:
     edits: dict[cst.CSTNode, Edit] = {}
     for given in (each for _, lists in _tuned(subject) for each in lists):
         own = _own_choices(source, given).get(option)
+        if own is None and adds_none(source, given, option, int(value)):
+            continue
         if own is None:
             edits[given] = writing(_text(source, given, option, int(value)))
         elif all(source.code(element.value) != str(value) for element in own.elements):

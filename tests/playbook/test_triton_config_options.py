@@ -1,0 +1,64 @@
+"""Numbers that would make of each config of a tuner one that it has already."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent import playbook
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, NotApplicable, Subject
+from agent.syntax import Source
+
+ENTRY = playbook.get("config-options")
+MADE = 'return [triton.Config({"BLOCK": block}, num_warps=4) for block in (512, 1024)]'
+A, B = '{"BLOCK": 512}', '{"BLOCK": 1024}'
+
+
+def warps(made: str) -> list[int]:
+    text = ENTRY.before.replace(MADE, made)
+    assert text != ENTRY.before or made == MADE
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware(sm=90))
+    return [params["num_warps"] for params in ENTRY.variants(subject)]
+
+
+@pytest.mark.parametrize(
+    ("made", "tried"),
+    [
+        (MADE, [2, 8, 16]),
+        (MADE.replace(", num_warps=4", ""), [2, 8, 16]),
+        (f"return [triton.Config({A}, num_warps=w) for w in [2, 4]]", [8, 16]),
+        (f"return [triton.Config({A}, num_warps=w) for w in [2, 4] if w > 2]", [2, 4, 8, 16]),
+        ('return [triton.Config({"BLOCK": 64 * w}, num_warps=w) for w in [2, 4]]', [2, 4, 8, 16]),
+        (f"return [triton.Config({A}, num_warps=2), triton.Config({A}, num_warps=4)]", [8, 16]),
+        (f"return [triton.Config({A}, num_warps=2), triton.Config({B})]", [2, 4, 8, 16]),
+        (
+            f"made = [triton.Config({A}, num_warps=2)]\n    if FEW:\n"
+            f"        made = [triton.Config({B}, num_warps=2)]\n    return made",
+            [4, 8, 16],
+        ),
+        (
+            f"made = [triton.Config({A}, num_warps=2)]\n"
+            f"    made += [triton.Config({B})]\n    return made",
+            [2, 4, 8, 16],
+        ),
+        ("return other()", [2, 4, 8, 16]),
+    ],
+)
+def test_numbers_that_all_configs_have_are_not_tried(made: str, tried: list[int]) -> None:
+    assert warps(made) == tried
+
+
+def test_stages_of_a_product_are_counted_too() -> None:
+    stages = "for block in (512, 1024) for num_stages in [3, 4, 5]"
+    made = MADE.replace("4) for block in (512, 1024)", f"4, num_stages=num_stages) {stages}")
+    text = ENTRY.before.replace(MADE, made).replace(
+        "tl.minimum(x, 1.0)", "tl.sum(tl.dot(x[:, None], x[None, :]), 1)"
+    )
+    subject = Subject(Source(text), KernelClass.COMPUTE, Hardware(sm=90))
+    assert ENTRY.variants(subject) == [{"num_warps": 8}, {"num_stages": 2}]
+
+
+def test_where_all_are_there_it_says_so() -> None:
+    made = f"return [triton.Config({A}, num_warps=w) for w in (2, 4, 8, 16)]"
+    with pytest.raises(NotApplicable, match="every number worth trying is among the configs"):
+        warps(made)
