@@ -41,6 +41,63 @@ def test_programs_that_run_further_start_first(end: str, tmp_path: Path) -> None
     assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
 
 
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        "if n < 0:\n        lo, hi = 0, n\n    else:\n        lo, hi = 0, END",
+        "if n > 0:\n        hi = min(n, END)\n    else:\n        hi = n",
+    ],
+)
+def test_the_end_may_be_one_of_several(bounds: str, tmp_path: Path) -> None:
+    pytest.importorskip("triton", reason="triton is not installed")
+    from tests.support.triton_numbers import disagreement
+
+    loop = next(line for line in PREFIX.splitlines() if END in line and "for " in line)
+    bounds = bounds.replace("END", END)
+    text = PREFIX.replace(loop, f"    {bounds}\n{loop.replace(END, 'hi')}")
+    new = turned(text)
+    assert new == text.replace("tl.program_id(0)", "tl.num_programs(0) - 1 - tl.program_id(0)")
+    assert disagreement("prefix", SHAPES, text, [new], rounding=False, folder=tmp_path) == ""
+
+
+HELPED = """\
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_until(x_ptr, count, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for start in range(0, {end}, BLOCK):
+        total += tl.load(x_ptr + start + tl.arange(0, BLOCK))
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
+def sums_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    tl.store(y_ptr + pid, sum_until(x_ptr, pid, BLOCK))
+
+
+def sums(x, y):
+    sums_kernel[(y.numel(),)](x, y, x.numel(), BLOCK=64)
+"""
+
+
+def test_the_loop_may_be_one_of_a_helper() -> None:
+    text = HELPED.format(end="(count + 1) * BLOCK")
+    asked = "tl.program_id(0)"
+    assert turned(text) == text.replace(asked, f"tl.num_programs(0) - 1 - {asked}")
+    with pytest.raises(NotApplicable):
+        turned(HELPED.format(end="BLOCK"))
+
+
+def test_what_is_not_followed_is_said_to_be() -> None:
+    text = PREFIX.replace(END, "n - pid_m * BLOCK_M")
+    with pytest.raises(NotApplicable, match=r"later programs, as far as line \d+ is followed"):
+        turned(text)
+
+
 def test_a_number_may_be_one_of_two(tmp_path: Path) -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     from tests.support.triton_numbers import disagreement

@@ -95,7 +95,7 @@ def _is_scalar(source: Source, expression: cst.CSTNode, seen: frozenset[str]) ->
         if name.value in seen or is_no_variable(source, name) or source.name(name) == TL[:-1]:
             continue
         found = definition(source, name.value, name)
-        values = _values(found) if found is not None else list(_all_values(source, name))
+        values = _values(found) if found is not None else list(all_values(source, name))
         if found is None and not values and not _belongs_to_module(source, name):
             return False
         if not all(_is_scalar(source, value, seen | {name.value}) for value in values):
@@ -108,7 +108,7 @@ def _values(found: Definition) -> list[cst.BaseExpression]:
     return [] if found.value is None or _is_counter(found) else [found.value]
 
 
-def _all_values(source: Source, name: cst.Name) -> Iterator[cst.BaseExpression]:
+def all_values(source: Source, name: cst.Name) -> Iterator[cst.BaseExpression]:
     """Every value that the function around gives a name; of a loop's counter, what it runs over."""
     function = source.enclosing(name)
     for target, value in assigned(function.node.body) if function is not None else ():
@@ -175,7 +175,7 @@ def may_be_negative(
         case cst.Name(value=name):
             found = definition(source, name, behind)
             if found is None:
-                values = () if name in seen else _all_values(source, behind)
+                values = () if name in seen else all_values(source, behind)
                 seen |= {name}
                 return any(map(asked, values))
             if found.value is not None and isinstance(found.node, cst.For):
@@ -222,7 +222,7 @@ def is_wide(
         case cst.Name(value=name):
             found = definition(source, name, behind)
             if found is None:
-                values = () if name in seen else _all_values(source, behind)
+                values = () if name in seen else all_values(source, behind)
                 seen |= {name}
                 return any(map(asked, values))
             if found.value is not None and (

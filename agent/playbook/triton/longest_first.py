@@ -18,14 +18,15 @@ from typing import ClassVar
 
 import libcst as cst
 
-from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.dialect import Kernel, given_to
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import names_in
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import language
-from agent.analysis.triton.index_ranges import RANGES
+from agent.analysis.triton.index_ranges import RANGES, all_values
+from agent.analysis.triton.pointers import names_by_program
 from agent.analysis.triton.program_ids import (
     ProgramIndex,
     name_among_several,
@@ -35,7 +36,7 @@ from agent.analysis.triton.waiting import check_never_waits
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit, parenthesized, writing
-from agent.syntax import Source, assigned, descendants, positional
+from agent.syntax import Function, Source, assigned, descendants, positional
 
 EITHER = ("triton.language.minimum", "triton.language.maximum", "builtins.min", "builtins.max")
 """Functions that give one of their arguments."""
@@ -100,14 +101,39 @@ def _growing(source: Source, kernel: Kernel) -> list[ProgramIndex]:
     """Where the program id is asked for that decides how far a loop runs."""
     check_never_waits(source, kernel)
     indices = program_indices(source, kernel)
+    for index in indices:
+        same = [other for other in indices if other.axis == index.axis]
+        name = index.name or name_among_several(kernel, index.call) or _again(kernel, same)
+        if name is not None and _runs_further(source, kernel.function, name):
+            return same
+    reason = f"no loop of {kernel.name} runs further in later programs"
+    varying = names_by_program(kernel, source)
     for loop in descendants(kernel.function.node.body, cst.For):
         end = _end(source, loop)
-        for index in indices:
-            same = [other for other in indices if other.axis == index.axis]
-            name = index.name or name_among_several(kernel, index.call) or _again(kernel, same)
-            if end is not None and name is not None and _grows(source, end, name):
-                return same
-    raise NotApplicable(f"no loop of {kernel.name} runs further in later programs")
+        if end is not None and names_in(end) & varying:
+            reason += f", as far as line {source.line(loop)} is followed"
+            break
+    raise NotApplicable(reason)
+
+
+def _runs_further(
+    source: Source, function: Function, name: str, seen: frozenset[Function] = frozenset()
+) -> bool:
+    """Whether a loop of a function, or of what it calls, runs the further the larger a name is."""
+    body = function.node.body
+    ends = (_end(source, loop) for loop in descendants(body, cst.For))
+    if any(end is not None and _grows(source, end, name) for end in ends):
+        return True
+    for call in descendants(body, cst.Call):
+        helper = source.function_of(call.func)
+        if helper is None or helper in seen:
+            continue
+        for taken, given in given_to(helper, call).items():
+            if _grows(source, given, name) and _runs_further(
+                source, helper, taken, seen | {function, helper}
+            ):
+                return True
+    return False
 
 
 def _again(kernel: Kernel, same: Sequence[ProgramIndex]) -> str | None:
@@ -134,23 +160,32 @@ def _end(source: Source, loop: cst.For) -> cst.BaseExpression | None:
     return given[min(len(given), 2) - 1] if given else None
 
 
-def _grows(source: Source, expression: cst.BaseExpression, name: str) -> bool:
+def _grows(
+    source: Source, expression: cst.BaseExpression, name: str, seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether a sum or product of sizes holds the name, or one of those that the smaller or the
-    chosen one is of; sizes are not negative."""
+    chosen one is of, in a branch too; sizes are not negative."""
     behind = value_of(source, expression)
-    if isinstance(behind, cst.Name):
-        return behind.value == name
     if isinstance(expression, cst.Name) and expression.value == name:
         return True
+
+    def either(*each: cst.BaseExpression) -> bool:
+        return any(_grows(source, one, name, seen) for one in each)
+
     match behind:
+        case cst.Name(value=other):
+            if other == name or other in seen:
+                return other == name
+            seen |= {other}
+            return either(*all_values(source, behind))
         case cst.BinaryOperation(operator=cst.Add() | cst.Multiply()):
-            return _grows(source, behind.left, name) or _grows(source, behind.right, name)
+            return either(behind.left, behind.right)
         case cst.BinaryOperation(operator=cst.FloorDivide()):
-            return _grows(source, behind.left, name)
+            return either(behind.left)
         case cst.IfExp():
-            return any(_grows(source, each, name) for each in (behind.body, behind.orelse))
+            return either(behind.body, behind.orelse)
         case cst.Call() if source.name(behind.func) in EITHER:
-            return any(_grows(source, each, name) for each in positional(behind))
+            return either(*positional(behind))
         case cst.Call() if source.name(behind.func) in TRITON.cdivs and behind.args:
-            return _grows(source, behind.args[0].value, name)
+            return either(behind.args[0].value)
     return False
