@@ -3,8 +3,8 @@
 When: a Triton kernel that is launched with the defaults, 4 warps and 3 stages, or with a guess. Not
     an autotuned one: Triton chooses both itself.
 Do: set `num_warps=` at the launch, and for a kernel with `tl.dot` also `num_stages=`. Without a dot
-    the launch's `num_stages` pipelines nothing, so only the warps are swept. Where a launch
-    computes them, hides its arguments or stands in another file,
+    the launch's `num_stages` pipelines nothing, so only the warps are swept. Where a launch is told
+    them by a caller or a function, hides its arguments or stands in another file,
     `@triton.heuristics({"num_warps": ...})` right above `@triton.jit` sets them for all launches.
 Risk: none to results. Too few warps spill registers, too many stages exceed the shared memory; the
     launch then fails, and the variant with it.

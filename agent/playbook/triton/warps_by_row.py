@@ -2,9 +2,9 @@
 
 When: a Triton kernel without `tl.dot` whose block is computed for the length, as
     `next_power_of_2(n_cols)` is. Not an autotuned one.
-Do: `num_warps=min(max(BLOCK // E, 1), 32)` at the launch; sweep the elements a warp gets, E. Where
-    a launch computes block or warps in a way of its own, `@triton.heuristics` right above
-    `@triton.jit` computes the warps from the block that it is given.
+Do: `num_warps=min(max(BLOCK // E, 1), 32)` at the launch, or in the line that computes them for it;
+    sweep the elements a warp gets, E. Where a launch is told block or warps by a caller or a
+    function, `@triton.heuristics` right above `@triton.jit` computes the warps from the block.
 Risk: none to results. Each power of two of the row length is compiled with warps of its own, as it
     is with a block of its own already.
 Source: Liger's and Unsloth's ramp: 4 warps, 8 from 2048 elements, 16 from 8192, 32 from 32768.
@@ -25,6 +25,7 @@ from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.each_kernel import all_refuse
 from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.purity import is_pure
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.dialect import TRITON
 from agent.analysis.triton.host import HostView, launches_in_sight
@@ -32,13 +33,14 @@ from agent.analysis.triton.program_ids import one_block
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.edits import Edit, giving
+from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.kernel_options import OnKernel, on_kernel, setting_own
 from agent.rewriting.triton.launch_options import (
     check_shown,
     is_plain_or_ramp,
     ramp,
 )
+from agent.rewriting.triton.overriding import computes_own, overriding
 from agent.syntax import Source, Untraceable
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
@@ -129,12 +131,8 @@ class RowLaunches:
 
     def setting(self, elements: int) -> dict[cst.CSTNode, Edit]:
         """The edits for so many elements a warp; none for what is there already."""
-        texts = [(launch, ramp(row, elements)) for launch, row in self.rows]
-        return {
-            launch.node: giving(self.source, launch.node, {OPTION: text})
-            for launch, text in texts
-            if OPTION not in launch.hints or self.source.code(launch.hints[OPTION]) != text
-        }
+        texts = [(launch, {OPTION: ramp(row, elements)}) for launch, row in self.rows]
+        return overriding(self.source, texts)
 
 
 @dataclass(frozen=True)
@@ -194,13 +192,16 @@ def _rows_of(source: Source, kernel: Kernel, block: str) -> Iterator[tuple[Launc
         line = source.line(launch.node)
         given = HostView(source, launch).given(block)
         behind = source.resolve(given) if given is not None else None
-        if given is None or not _is_row(source, behind):
+        own = computes_own(source, launch, OPTION)
+        if given is None or not (_is_row(source, behind) or (own and is_pure(source, given))):
             raise NotApplicable(f"{block} of the launch at line {line} is no next_power_of_2")
-        if OPTION in launch.arguments or not is_plain_or_ramp(source, launch.hints.get(OPTION)):
+        plain = own or is_plain_or_ramp(source, launch.hints.get(OPTION))
+        if OPTION in launch.arguments or not plain:
             raise NotApplicable(f"the launch at line {line} computes {OPTION} itself")
         check_shown(source, launch, OPTION)
         check_builtins(source, launch.node, "max", "min")
-        yield launch, source.code(given)
+        simple = isinstance(given, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
+        yield launch, source.code(given) if simple or given.lpar else f"({source.code(given)})"
 
 
 def _is_fixed(source: Source, expression: cst.BaseExpression) -> bool:

@@ -14,18 +14,20 @@ from dataclasses import dataclass
 import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
-from agent.analysis.common.dialect import Kernel
+from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.heuristics import why_no_heuristics
 from agent.analysis.triton.host import triton_module
 from agent.rewriting.triton.edits import Edit, with_heuristics, writing
 from agent.rewriting.triton.launch_options import (
+    DEFAULTS,
     check,
     given,
     is_plain_or_ramp,
     now,
     setting_options,
 )
+from agent.rewriting.triton.overriding import computes_own, overriding
 from agent.syntax import Source
 
 HEURISTICS = "triton.heuristics"
@@ -70,6 +72,31 @@ class AtLaunches(KernelOptions):
     def setting(self, options: Mapping[str, int]) -> dict[cst.CSTNode, Edit]:
         """Keywords of the launches."""
         return setting_options(self.source, self.kernel.launches, options)
+
+
+class OverLaunches(AtLaunches):
+    """Some launch computes an option itself, which another value then stands for."""
+
+    def values(self, name: str) -> Collection[int]:
+        """One a launch, where no launch computes it."""
+        if any(computes_own(self.source, launch, name) for launch in self.kernel.launches):
+            return []
+        return super().values(name)
+
+    def given(self, name: str) -> Collection[int]:
+        """The same without the defaults."""
+        return super().given(name) if self.values(name) else []
+
+    def setting(self, options: Mapping[str, int]) -> dict[cst.CSTNode, Edit]:
+        """Keywords of the launches that compute one; of the others what `AtLaunches` would do."""
+        texts = {name: str(value) for name, value in options.items()}
+        own = [x for x in self.kernel.launches if self._computes(x)]
+        others = [x for x in self.kernel.launches if x not in own]
+        edits = setting_options(self.source, others, options)
+        return edits | overriding(self.source, [(launch, texts) for launch in own])
+
+    def _computes(self, launch: Launch) -> bool:
+        return any(computes_own(self.source, launch, name) for name in DEFAULTS)
 
 
 class OnKernel(KernelOptions):
@@ -120,7 +147,22 @@ def options_of(source: Source, kernel: Kernel, names: Collection[str]) -> Kernel
         check(source, kernel.launches)
         return AtLaunches(source, kernel)
     except NotApplicable as reason:
+        if kernel.launches and all(_may_be_given(source, launch) for launch in kernel.launches):
+            return OverLaunches(source, kernel)
         return on_kernel(source, kernel, names, reason)
+
+
+def _may_be_given(source: Source, launch: Launch) -> bool:
+    """Whether a launch computes options by itself, or shows them as plain numbers."""
+    for name in DEFAULTS:
+        if name in launch.arguments or not launch.complete:
+            return False
+        try:
+            if not computes_own(source, launch, name):
+                given(source, launch, name)
+        except NotApplicable:
+            return False
+    return True
 
 
 def on_kernel(

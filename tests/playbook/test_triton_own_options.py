@@ -1,0 +1,94 @@
+"""Launches that compute an option for themselves: another stands in its place, in plain sight."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent import playbook
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
+from agent.syntax import Source
+
+TEXT = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def norm_kernel(x_ptr, y_ptr, stride, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * stride + cols, mask=cols < n, other=0.0)
+    y = x / tl.sqrt(tl.sum(x * x, axis=0))
+    tl.store(y_ptr + row * stride + cols, y, mask=cols < n)
+
+
+def norm(x, plan):
+    y = torch.empty_like(x)
+    n = x.shape[1]
+    # as many as there are rows of 256
+    {line}
+    norm_kernel[(x.shape[0],)](x, y, n, n, BLOCK=plan.block, {given})
+    return y
+"""
+RAMP = "min(max(plan.block // 512, 1), 32)"
+
+
+def changed(name: str, text: str, **params: int) -> str:
+    entry = playbook.get(name)
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware())
+    assert params in entry.variants(subject)
+    new = entry.apply(subject, params)
+    again = Subject(Source(new), KernelClass.MEMORY, Hardware())
+    assert params not in entry.variants(again)
+    return new
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "value"),
+    [
+        ("warps-and-stages", {"num_warps": 8}, "8"),
+        ("warps-by-row", {"elements_per_warp": 512}, RAMP),
+    ],
+)
+@pytest.mark.parametrize(
+    ("line", "given", "edited"),
+    [
+        ("warps = min(plan.block // 256, 16)", "num_warps=warps", "min(plan.block // 256, 16)"),
+        ("pass", "num_warps=max(n // 256, 1)", "max(n // 256, 1)"),
+    ],
+)
+def test_what_a_launch_computes_is_replaced_where_it_stands(
+    name: str, params: dict[str, int], value: str, line: str, given: str, edited: str
+) -> None:
+    text = TEXT.format(line=line, given=given)
+    assert changed(name, text, **params).replace("\n        ", "").replace(
+        "\n    )", ")"
+    ) == text.replace(edited, value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "warps = min(plan.block // 256, 16)\n    y.warps = warps",
+        "warps = min(plan.block // 256, 16)\n    plan = plan.best()",
+    ],
+)
+def test_a_line_that_others_need_or_that_stands_too_early_stays(line: str) -> None:
+    text = TEXT.format(line=line, given="num_warps=warps")
+    new = changed("warps-by-row", text, elements_per_warp=512)
+    assert f"num_warps={RAMP}" in new
+    assert line in new
+    assert "heuristics" not in new
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [("warps = pick(n)", "num_warps=warps"), ("warps = plan.warps; n += 0", "num_warps=warps")],
+)
+def test_what_is_not_followed_is_set_on_the_kernel(line: str, given: str) -> None:
+    text = TEXT.format(line=line, given=given)
+    new = changed("warps-and-stages", text, num_warps=8)
+    assert "@triton.heuristics" in new
+    assert line in new
