@@ -167,3 +167,28 @@ def test_a_block_pointer_with_its_order_turned(tmp_path: Path) -> None:
     agree(
         "turn", [[[20, 36]], [[5, 7]]], "def turn(x):\n    return x.T.contiguous()\n", new, tmp_path
     )
+
+
+def test_what_a_product_is_stored_as_is_said_once_and_over_several_lines() -> None:
+    stored = "acc.to(c_ptr.dtype.element_ty)"
+    text = PRODUCT.replace("acc, boundary", f"{stored}, boundary")
+    text = text.replace("base=c_ptr", "base=c_ptr + tl.program_id(2) * M * N")
+    new = apply("block-descriptors", text)
+    written = """\
+        tl.store(
+            c_ptr + tl.program_id(2) * M * N + at_0 * sc + at_1,
+            acc.to(c_ptr.dtype.element_ty),
+            mask=inside,
+        )
+"""
+    assert written in new
+
+
+def test_one_row_again_and_again_is_no_tile() -> None:
+    text = PRODUCT.replace("strides=(sb, 1)", "strides=(0, 1)")
+    new = apply("block-descriptors", text)
+    assert "b_block_ptr = tl.make_block_ptr" in new
+    assert " * 0" not in new
+    assert "a stride of 0, one row again" in refusal(
+        "block-descriptors", ROWS.replace("(stride, 1)", "(0, 1)")
+    )

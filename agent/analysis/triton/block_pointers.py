@@ -91,6 +91,8 @@ def _read(
     for stride in strides:
         if not belongs_to(kernel, stride) and not stride.isdigit():
             raise NotApplicable(f"the stride {stride} at line {number} is no parameter")
+    if "0" in strides:
+        raise NotApplicable(f"the block pointer at line {number} has a stride of 0, one row again")
     if not (block[-1] in kernel.constants or block[-1].isdigit()):
         raise NotApplicable(f"the block at line {number} ends with {block[-1]}, no constant")
     parameter, offsets = _base(source, kernel, base)

@@ -29,7 +29,7 @@ from agent.analysis.triton.host import language
 from agent.analysis.triton.program_ids import unused
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.common.formatting import NewCall, laid_out
+from agent.rewriting.common.formatting import STEP, NewCall, Place, laid_out
 from agent.rewriting.triton.descriptors import (
     Layout,
     allocator,
@@ -299,11 +299,11 @@ def _accessing(
                 for axis, stride in zip(axes, pointer.strides, strict=True)
             ),
         ])  # fmt: skip
-        hints = "".join(
-            f", {name}={source.code(given)}"
+        hints = [
+            f"{name}={source.code(given)}"
             for name in ("cache_modifier", "eviction_policy")
             if (given := keyword(call, name)) is not None
-        )
+        ]
         at = f"[{', '.join(names[1:])}]"
         if source.name(call.func) == STORE:
             value = argument(call, 1, "value")
@@ -315,13 +315,26 @@ def _accessing(
             described[call] = f"{names[0]}.store({at}, {code})"
             if not isinstance(value, cst.Name | cst.Call):
                 element = f"({element})"
-            element += f".to({pointer.base}.dtype.element_ty)"
-            plain[call] = f"{tl}.store({addresses}, {element}, mask={inside}{hints})"
+            cast = f".to({pointer.base}.dtype.element_ty)"
+            element = element.removesuffix(cast) + cast
+            stored = NewCall(f"{tl}.store", [addresses, element, f"mask={inside}", *hints])
+            plain[call] = _written_in(source, line, call, stored)
         else:
             turned = ".T" if pointer.transposed else ""
             described[call] = f"{names[0]}.load({at}){turned}"
-            plain[call] = f"{tl}.load({addresses}, mask={inside}, other=0{hints}){turned}"
+            loaded = NewCall(f"{tl}.load", [addresses, f"mask={inside}", "other=0", *hints])
+            plain[call] = _written_in(source, line, call, loaded, len(turned)) + turned
     return branching(line, described, flag, plain, list(setup))
+
+
+def _written_in(
+    source: Source, line: cst.SimpleStatementLine, call: cst.Call, new: NewCall, behind: int = 0
+) -> str:
+    """What a call becomes where its line is one of `else:`; a load in a store is not laid out."""
+    if any(isinstance(around, cst.Arg) for around in source.ancestors(call)):
+        return str(new)
+    column, place = source.place(line).start.column + STEP, Place.of(source, call)
+    return laid_out(new, Place(column, column, place.before + STEP, place.behind + behind))
 
 
 def _places(

@@ -29,6 +29,7 @@ from agent.analysis.triton.program_ids import unused
 from agent.analysis.triton.tuners import config_lists
 from agent.playbook.base import OfEachKernel
 from agent.playbook.trial import P, TritonTrial
+from agent.rewriting.triton.conjunctions import conjunction_around, one_a_line
 from agent.rewriting.triton.edits import Edit, with_heuristics, with_parameters
 from agent.syntax import Source, argument, descendants, is_commented
 
@@ -146,6 +147,9 @@ def _unmasked(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
     edits |= with_heuristics(source, kernel, computed)
     for bounded in found:
         edits[bounded.node] = _relaxed(source, bounded.node, names[bounded.condition])
+        whole = conjunction_around(source, bounded.node)
+        if isinstance(whole, cst.BinaryOperation):
+            edits[whole] = one_a_line(source, whole)
     return edits
 
 
