@@ -34,7 +34,7 @@ def needs_one(
 ) -> tuple[cst.CSTNode, str] | None:
     """Where a tile of a constant's size meets another size along one dimension, and which.
 
-    None where it does not, or every launch has 1 for the other one.
+    None where it does not, every launch has 1 for the other one, or both are of the constant.
 
     Args:
         dialect: Triton.
@@ -44,7 +44,8 @@ def needs_one(
     """
     for node, one, other in _met(dialect, source, kernel):
         for own, met in ((one, other), (other, one)):
-            if _names(own) & sizes and not _is_one(source, kernel, met):
+            alone = _names(own) & sizes and not _names(met) & sizes
+            if alone and not _is_one(source, kernel, met):
                 return node, met
     return None
 
