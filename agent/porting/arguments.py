@@ -49,10 +49,10 @@ class Arguments:
                     raise self._unknown(name)
                 self.given[name] = each.value
                 continue
-            if place < len(names) and names[place] != spread:
-                self.given[names[place]] = each.value
-            elif spread:
+            if spread and place >= names.index(spread):
                 self.spread.append(each.value)
+            elif place < len(names):
+                self.given[names[place]] = each.value
             else:
                 raise self._unknown(f"its argument number {place + 1}")
             place += 1

@@ -3,6 +3,7 @@
 - Halves are divided in fp32 by Triton and in their own type by cuTile.
 - `//` and `%` of integers go toward zero in Triton and down in cuTile.
 - bf16 with an integer is fp32 in Triton and bf16 in cuTile.
+- Booleans are numbers of one bit in Triton; cuTile does not compute with them.
 - A variable that holds a plain constant is a tensor in Triton and a constant in cuTile.
 
 Everything else that the two promote differently, cuTile refuses to compile.
@@ -19,6 +20,7 @@ import libcst as cst
 
 from agent.porting import dtypes, terms
 from agent.porting.context import Context
+from agent.porting.folding import ODD, as_tensor, folded, kept_natural, negated, wide
 from agent.porting.terms import Phrase
 from agent.porting.values import (
     SCALAR,
@@ -45,8 +47,11 @@ OPERATORS: dict[type[cst.CSTNode], tuple[str, int]] = {
     cst.LeftShift: ("<<", terms.SHIFT),
     cst.RightShift: (">>", terms.SHIFT),
 }
-KEEPS_NATURAL = ("+", "*", "//", "%", "&", ">>")
-MIXED = "bf16 computed with integers"
+AS_IT_IS = {
+    "float32": ("float32", "float64"),
+    "int32": ("int32", "int64", "float16", "float32", "float64"),
+}
+"""Type of a constant -> the types that it yields to in Triton when it is a tensor."""
 Guard = frozenset[str]
 
 
@@ -72,17 +77,26 @@ class Arithmetic:
             return self._address(node, symbol, left, right)
         one, other = self._number(node, left), self._number(node, right)
         if one.weak and other.weak:
-            return self._written(symbol, binding, left, right, _constant(symbol, one, other))
+            return self._written(symbol, binding, left, right, folded(symbol, one, other))
         if symbol == "/":
             return self._quotient(left, right, one, other)
         if symbol in ("//", "%"):
             return self._integral(node, symbol, binding, left, right)
+        natural, bits = kept_natural(symbol, one, other)
+        if one.constant and other.constant and (bits > 31 or symbol == "<<"):
+            left = as_tensor(self.context, node, left)  # it wraps in Triton
         left, right, types = self.promoted(node, left, right)
-        natural = one.natural and other.natural and symbol in KEEPS_NATURAL
-        if symbol == "&" and (one.natural or other.natural):
-            natural = True
+        if types == {dtypes.BOOL} and symbol in ("*", "+", "-"):
+            symbol, binding = self._logical(node, symbol)
         loose = _number_of(left).constant and _number_of(right).constant
-        return self._written(symbol, binding, left, right, Number(types, False, loose, natural))
+        value = Number(types, False, loose, natural, bits)
+        return self._written(symbol, binding, left, right, value)
+
+    def _logical(self, node: cst.CSTNode, symbol: str) -> tuple[str, int]:
+        """What multiplies booleans. Their sum is `^` when compiled and `|` in the interpreter."""
+        if symbol != "*":
+            raise self.context.refuse(node, f"`{symbol}` of booleans", "write `|`, `&` or `^`")
+        return "&", terms.BIT_AND
 
     def promoted(
         self, node: cst.CSTNode, left: Phrase, right: Phrase
@@ -91,7 +105,7 @@ class Arithmetic:
 
         Notes what has to hold of parameters where it depends on their types.
         """
-        left, right = self._hardened(left, right), self._hardened(right, left)
+        left, right = self._hardened(node, left, right), self._hardened(node, right, left)
         one, other = self._number(node, left), self._number(node, right)
         mixed = False
         types: set[str] = set()
@@ -102,6 +116,9 @@ class Arithmetic:
             constants = one.constant, other.constant
             common = _computed_in(dtypes.triton_type, a, b, *constants)
             in_tile = _computed_in(dtypes.tile_type, a, b, *constants)
+            alone = one.types == {a} and other.types == {b}
+            if alone and in_tile == dtypes.ERROR and common in dtypes.INTEGERS:
+                left, right = self.cast(left, common), self.cast(right, common)  # of one sign
             differs = in_tile not in (common, dtypes.ERROR)
             mixed |= differs
             types.add(common or a)
@@ -120,7 +137,9 @@ class Arithmetic:
             kind, constant = (a, b) if b_constant else (b, a)
             if is_token(constant):
                 raise self.context.refuse(
-                    node, "a constant whose type depends on an array", "give it a type by `.to`"
+                    node,
+                    "a constant whose type depends on an array",
+                    "begin with `tl.full((), x, tl.float32)`",
                 )
             return {kind} | ({"float32"} if constant == "float32" else set())
         if _may_differ(a, b):
@@ -132,21 +151,21 @@ class Arithmetic:
             return {kind, known}
         return {dtypes.triton_type(x, known) or known for x in possible(kind)}
 
-    def _hardened(self, term: Phrase, other: Phrase) -> Phrase:
+    def _hardened(self, node: cst.CSTNode, term: Phrase, other: Phrase) -> Phrase:
         """A variable of a constant, as the tensor that it is in Triton, where that matters."""
         value, partner = term.value, other.value
-        if not isinstance(value, Number) or not value.loose or not isinstance(partner, Number):
+        if not isinstance(value, Number) or not isinstance(partner, Number):
             return term
-        if partner.constant:
+        if not value.constant:
             return term
-        (kind,) = value.types if len(value.types) == 1 else ("",)
-        same = {"float32": ("float32", "float64"), "int32": ("int32", "int64", *dtypes.FLOATS)}
-        if kind in same and partner.known(same[kind]):
+        if partner.constant or value.weak:
+            alone = partner.constant or partner.known((dtypes.BOOL,))
+            odd = not value.types.isdisjoint(ODD)
+            return as_tensor(self.context, node, term) if odd and alone else term
+        yields = (AS_IT_IS.get(kind, ()) for kind in value.types)
+        if value.types == {dtypes.BOOL} or all(map(partner.known, yields)):
             return term
-        if kind == dtypes.BOOL or not kind:
-            return term
-        ct = self.context.tile
-        return terms.atom(f"{ct}.astile({term.text}, dtype={ct}.{kind})", number(kind))
+        return as_tensor(self.context, node, term)
 
     def cast(self, term: Phrase, kind: str) -> Phrase:
         """A value as another type."""
@@ -154,8 +173,10 @@ class Arithmetic:
         if isinstance(value, Number) and value.types == {kind} and not value.constant:
             return term
         ct = self.context.tile
-        natural = isinstance(value, Number) and value.natural and kind in ("int32", "int64")
-        return terms.atom(f"{ct}.astype({term.text}, {ct}.{kind})", number(kind, natural=natural))
+        assert isinstance(value, Number)
+        natural = value.natural and kind in ("int32", "int64")
+        known = Number(frozenset((kind,)), natural=natural, bits=value.bits)
+        return terms.atom(f"{ct}.astype({term.text}, {ct}.{kind})", known)
 
     def _quotient(self, left: Phrase, right: Phrase, one: Number, other: Number) -> Phrase:
         narrow = (*dtypes.HALVES, *dtypes.BYTE_FLOATS)
@@ -183,6 +204,9 @@ class Arithmetic:
         self, node: cst.CSTNode, symbol: str, binding: int, left: Phrase, right: Phrase
     ) -> Phrase:
         """`//` and `%`, which go toward zero in Triton."""
+        one, other = self._number(node, left), self._number(node, right)
+        if one.constant and other.constant:  # and one of them a variable
+            left = as_tensor(self.context, node, left)
         left, right, types = self.promoted(node, left, right)
         one, other = self._number(node, left), self._number(node, right)
         if symbol == "%" and types <= frozenset(dtypes.FLOATS):
@@ -190,10 +214,14 @@ class Arithmetic:
                 node, "the remainder of floats", "write it as `x - y * tl.floor(x / y)`"
             )
         integers = types - frozenset((*dtypes.FLOATS, *dtypes.BYTE_FLOATS)) or types
-        natural = one.natural and other.natural
-        value = Number(integers, natural=natural, loose=one.constant and other.constant)
+        natural, bits = kept_natural(symbol, one, other)
+        value = Number(integers, natural=natural, bits=bits)
         certain = all(not is_token(t) for t in types) or symbol == "//"
-        if (natural or integers <= frozenset(dtypes.UNSIGNED)) and certain:
+        if symbol == "%":
+            natural = natural or integers <= frozenset(dtypes.UNSIGNED)
+        elif not integers.isdisjoint(dtypes.UNSIGNED):
+            natural = False  # cuTile has no `//` of them
+        if natural and certain:
             return self._written(symbol, binding, left, right, value)
         name = self.context.helper("quotient" if symbol == "//" else "remainder")
         return terms.atom(f"{name}({left.text}, {right.text})", value)
@@ -246,8 +274,7 @@ class Arithmetic:
         if value.known(("int64", "uint64", *dtypes.FLOATS)) and not value.constant:
             return term  # what may be a float is none where it is added to an address
         if value.constant:
-            ct = self.context.tile
-            return terms.atom(f"{ct}.astile({term.text}, dtype={ct}.int64)", number("int64"))
+            return wide(self.context.tile, term.text, value)
         return self.cast(term, "int64")
 
     # --- one operand, comparisons ----------------------------------------------------------------
@@ -269,8 +296,8 @@ class Arithmetic:
             text = f"not {operand.within(terms.NOT)}"
             result = weak(dtypes.BOOL) if value.weak else number(dtypes.BOOL)
             return Phrase(text, terms.NOT, result)
-        result = replace(value, natural=value.natural and symbol == "+")
-        return Phrase(f"{symbol}{operand.within(terms.SIGN)}", terms.SIGN, result)
+        text = f"{symbol}{operand.within(terms.SIGN)}"
+        return Phrase(text, terms.SIGN, negated(value, symbol))
 
     def _number(self, node: cst.CSTNode, term: Phrase) -> Number:
         return as_number(self.context, node, term.value)
@@ -339,12 +366,3 @@ def _computed_in(
         if dtypes.family(constant) <= dtypes.family(tile):
             return tile
     return language(a, b)
-
-
-def _constant(symbol: str, one: Number, other: Number) -> Number:
-    """What an operator makes of two constants, as Python has it."""
-    types = one.types | other.types
-    if symbol == "/":
-        types = frozenset(("float32",))
-    natural = one.natural and other.natural and symbol in KEEPS_NATURAL
-    return Number(types, weak=True, natural=natural)

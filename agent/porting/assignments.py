@@ -11,8 +11,9 @@ import libcst as cst
 from agent.porting.arithmetic import OPERATORS
 from agent.porting.context import TL, Context
 from agent.porting.expressions import Expressions
+from agent.porting.folding import as_tensor, typed
 from agent.porting.operations.reductions import dot
-from agent.porting.terms import Phrase, atom
+from agent.porting.terms import Phrase
 from agent.porting.values import (
     Number,
     Pointer,
@@ -69,20 +70,12 @@ class Assignments:
         if isinstance(target, cst.Name) and isinstance(term.value, Pointer):
             self._assign_pointer(node, line, target, term, term.value)
             return
-        if isinstance(target, cst.Name) and target.value in self._branched:
-            term = self._typed(term)
+        known = term.value
+        if isinstance(target, cst.Name) and isinstance(known, Number) and known.constant:
+            hardens = target.value in self._branched or len(known.types) > 1
+            term = as_tensor(self.context, node, term) if hardens else term
         self._bind(target, assigned_value(term.value))
         self._write(node.value, term.text)
-
-    def _typed(self, term: Phrase) -> Phrase:
-        """A constant as the tensor that Triton makes of it: another branch leaves a tile."""
-        value = term.value
-        if not isinstance(value, Number) or not value.constant or len(value.types) != 1:
-            return term
-        (kind,) = value.types
-        ct = self.context.tile
-        text = f"{ct}.astile({term.text}, dtype={ct}.{kind})"
-        return atom(text, number(kind, natural=value.natural))
 
     def _assign_pointer(
         self,
@@ -187,7 +180,7 @@ class Assignments:
             self._often.add(name)
             if value.offset is None and not self._first_at_the_top(name):
                 ct = self.context.tile
-                self.begun.append(f"{offset} = {ct}.astile(0, dtype={ct}.int64)")
+                self.begun.append(f"{offset} = {typed(ct, '0', 'int64')}")
                 self.to.variables[name] = Pointer(value.base, number("int64", natural=True))
 
     def _first_at_the_top(self, name: str) -> bool:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 
 import libcst as cst
 
 from agent.analysis.common.dialect import Launch
 from agent.porting import dtypes
+from agent.porting.arithmetic import OPERATORS
 from agent.porting.context import TL, Context
-from agent.porting.values import Number, Other, Value, weak
+from agent.porting.folding import folded, negated
+from agent.porting.values import Number, Other, Value, joined, literal, weak
 from agent.syntax import Function, Source, argument, descendants
 
 CONSTEXPR = f"{TL}constexpr"
-INTEGER_CALLS = ("triton.cdiv", "triton.next_power_of_2", "len", "int")
+INTEGER_CALLS = ("triton.cdiv", "triton.next_power_of_2", "len")
+SIZES = ("numel", "size", "dim", "element_size")
+"""Methods of a tensor that give no negative number."""
 ANY = ("int32", "float32", dtypes.BOOL)
 SHAPED = {"arange": (0, 1), "zeros": (0,), "full": (0,), "reshape": (1,), "broadcast_to": (1,)}
 """Functions of Triton that take a shape -> where."""
@@ -27,10 +32,6 @@ def global_constant(context: Context, node: cst.Name) -> Value:
     """
     source = context.source
     behind = unwrapped(source, source.resolve(node))
-    if isinstance(behind, cst.UnaryOperation) and isinstance(behind.operator, cst.Minus):
-        inner = kind_of(source, behind.expression)
-        if inner is not None:
-            return Number(inner.types, weak=True)
     found = kind_of(source, behind)
     if found is not None:
         return found
@@ -62,10 +63,11 @@ def unwrapped(source: Source, node: cst.BaseExpression) -> cst.BaseExpression:
 def kind_of(source: Source, node: cst.BaseExpression) -> Number | None:
     """The constant that an expression of host code certainly is, as a kernel sees it."""
     match node:
-        case cst.Integer():
-            return weak("int32", natural=True)
-        case cst.Float():
-            return weak("float32")
+        case cst.Integer() | cst.Float():
+            return literal(node.evaluated_value)
+        case cst.UnaryOperation(operator=cst.Minus()):
+            inner = kind_of(source, node.expression)
+            return negated(inner, "-") if inner is not None else None
         case cst.Name(value="True" | "False"):
             return weak(dtypes.BOOL)
         case cst.Call() if source.name(node.func) in ("float", "builtins.float"):
@@ -73,16 +75,39 @@ def kind_of(source: Source, node: cst.BaseExpression) -> Number | None:
         case cst.Call() if (source.name(node.func) or "").removeprefix("builtins.") in (
             INTEGER_CALLS
         ):
-            return weak("int32", natural=True)
+            return weak("int32", natural=_never_negative(source, node))
+        case cst.Call() if source.name(node.func) in ("int", "builtins.int"):
+            return weak("int32", "int64")
         case cst.Attribute() if source.name(node) in ("math.pi", "math.e", "math.inf"):
             return weak("float32")
         case cst.BinaryOperation():
             sides = kind_of(source, node.left), kind_of(source, node.right)
             if sides[0] is None or sides[1] is None:
                 return None
-            types = sides[0].types | sides[1].types
-            return weak(*(("float32",) if "float32" in types else types))
+            symbol, _ = OPERATORS.get(type(node.operator), ("", 0))
+            return folded(symbol, sides[0], sides[1]) if symbol else None
     return None
+
+
+def _never_negative(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether an integer of the host's is certainly not below zero."""
+    match node:
+        case cst.Integer():
+            return True
+        case cst.Call() if source.name(node.func) == "triton.cdiv":
+            return all(_never_negative(source, each.value) for each in node.args)
+        case cst.Call() if (source.name(node.func) or "").removeprefix("builtins.") in (
+            INTEGER_CALLS
+        ):
+            return True
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=method))):
+            return method in SIZES
+        case cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape"))):
+            return True
+        case cst.Name():
+            behind = source.resolve(node)
+            return behind is not node and _never_negative(source, behind)
+    return False
 
 
 def parameter_kind(
@@ -99,9 +124,15 @@ def parameter_kind(
         return weak("int32", natural=True)
     known = [kind for kind in kinds if kind is not None]
     if known and len(known) == len(kinds):
-        types = frozenset().union(*(kind.types for kind in known))
-        return Number(types, weak=True, natural=all(kind.natural for kind in known))
+        return reduce(_either, known)
     return weak(*ANY)
+
+
+def _either(one: Number, other: Number) -> Number:
+    """What is known of one of two constants."""
+    found = joined(one, other)
+    assert isinstance(found, Number)
+    return found
 
 
 def is_size(source: Source, function: Function, name: str) -> bool:
@@ -123,7 +154,8 @@ def is_size(source: Source, function: Function, name: str) -> bool:
 
 def default_annotation(kind: Number, tile: str) -> str:
     """How the port annotates such a parameter: `ct.Constant[int]`."""
-    for types, python in (({"int32"}, "int"), ({dtypes.BOOL}, "bool"), ({"float32"}, "float")):
-        if kind.types == types:
+    integers, floats = dtypes.INTEGERS, dtypes.WIDE_FLOATS
+    for types, python in ((integers, "int"), ((dtypes.BOOL,), "bool"), (floats, "float")):
+        if kind.known(types):
             return f"{tile}.Constant[{python}]"
     return f"{tile}.Constant"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import libcst as cst
 
@@ -11,6 +10,7 @@ from agent.porting import dtypes, terms
 from agent.porting.arithmetic import OPERATORS, Arithmetic, as_number
 from agent.porting.constants import global_constant
 from agent.porting.context import TL, Context
+from agent.porting.folding import as_tensor
 from agent.porting.terms import Phrase, atom
 from agent.porting.values import (
     Number,
@@ -20,6 +20,7 @@ from agent.porting.values import (
     Type,
     Value,
     joined,
+    literal,
     number,
     token,
     weak,
@@ -77,10 +78,9 @@ class Expressions:
             case cst.Name():
                 return self._name(node)
             case cst.Integer():
-                natural = node.evaluated_value >= 0
-                return atom(node.value, weak("int32", natural=natural))
+                return atom(node.value, literal(node.evaluated_value))
             case cst.Float():
-                return atom(node.value, weak("float32"))
+                return atom(node.value, literal(node.evaluated_value))
             case cst.SimpleString() | cst.ConcatenatedString() | cst.FormattedString():
                 return atom(self.context.source.code(node), Other("a string"))
             case cst.BinaryOperation():
@@ -255,10 +255,15 @@ class Expressions:
                 "an address whose array is chosen when the kernel runs",
                 "read or write in each branch",
             )
-        value = joined(one.value, other.value)
         assert isinstance(test.value, Number)
-        if isinstance(value, Number) and not test.value.weak:
-            value = replace(value, weak=False, loose=False)
+        if not test.value.weak:
+            one, other = (
+                as_tensor(self.context, node, each)
+                if isinstance(each.value, Number) and each.value.constant
+                else each
+                for each in (one, other)
+            )
+        value = joined(one.value, other.value)
         text = (
             f"{one.within(terms.OR)} if {test.within(terms.OR)}"
             f" else {other.within(terms.CONDITIONAL)}"
@@ -304,6 +309,8 @@ class Expressions:
         if helper is not None:
             return self._call_helper(helper, node)
         named = self.context.called(node.func)
+        if named == f"{TL}constexpr" and len(node.args) == 1:
+            return self._constant(node)
         if named is not None and named in self._operations:
             return self._operations[named](self, node, None)
         if isinstance(node.func, cst.Attribute) and not (named or "").startswith("triton."):
@@ -314,6 +321,13 @@ class Expressions:
         raise self.context.refuse(
             node, f"`{what}`", "cuTile has no equivalent that is known here: write it out"
         )
+
+    def _constant(self, node: cst.Call) -> Phrase:
+        """`tl.constexpr(X)` is X."""
+        term = self.number(node.args[0].value)
+        if isinstance(term.value, Number) and term.value.weak:
+            return term
+        raise self.context.refuse(node, "`tl.constexpr` of a variable", "use the variable")
 
     def _is_value(self, node: cst.BaseExpression) -> bool:
         """Whether a method's receiver is a tile or an address and no module."""

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel
+from agent.porting import dtypes
 from agent.porting.arithmetic import guard_texts
 from agent.porting.constants import CONSTEXPR, default_annotation, kind_of, parameter_kind
 from agent.porting.context import TL, Context
 from agent.porting.expressions import Expressions
+from agent.porting.folding import as_tensor, typed
 from agent.porting.operations import OPERATIONS
 from agent.porting.pointers import pointers
 from agent.porting.statements import Body
@@ -137,7 +139,10 @@ class Functions:
         given = [launch.arguments.get(name) for launch in kernel.launches]
         kinds = [kind_of(source, each) for each in given if each is not None]
         if kinds and len(kinds) == len(given) and all(kinds):
-            types = frozenset().union(*(kind.types for kind in kinds if kind is not None))
+            types = frozenset(
+                "int32" if t in dtypes.INTEGERS else t for kind in kinds if kind is not None
+                for t in kind.types
+            )  # fmt: skip
             natural = all(kind.natural for kind in kinds if kind is not None)
             return Number(types, natural=natural)
         return number(SCALAR + name)
@@ -200,11 +205,8 @@ class Functions:
             )
         if isinstance(term.value, Pointer) and not term.value.base:
             to.pointer(node)  # refuses
-        value = term.value
-        if isinstance(value, Number) and value.loose and len(value.types) == 1:
-            (kind,) = value.types
-            ct = self.context.tile
-            return atom(f"{ct}.astile({term.text}, dtype={ct}.{kind})", replace(value, loose=False))
+        if isinstance(term.value, Number) and term.value.loose:
+            return as_tensor(self.context, node, term)
         return term
 
     def _helper(self, helper: Function, given: tuple[Value, ...]) -> None:
@@ -221,8 +223,6 @@ class Functions:
                 known = not any(is_token(kind) for kind in value.types)
                 types = value.types if known else frozenset((token(name),))
                 values[name] = Number(types, natural=value.natural)
-            elif isinstance(value, Number) and value.loose:
-                values[name] = replace(value, loose=False)
             else:
                 values[name] = value
         self._open.append(helper)
@@ -259,7 +259,7 @@ class Functions:
             if common.weak:
                 return [term.text]
             if value.types == {"int32"} and common.known(("int32", "int64")):
-                return [f"{self.context.tile}.astile({term.text}, dtype={self.context.tile}.int32)"]
+                return [typed(self.context.tile, term.text, "int32")]
             raise self.context.refuse(
                 call, "a helper that is given a constant here and a tile there",
                 "make a tile of the constant with `tl.full`",

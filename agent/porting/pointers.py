@@ -31,9 +31,10 @@ def pointers(source: Source, function: Function) -> frozenset[str]:
         leaves = list(_leaves(source, address, values, set()))
         candidates = [name for name in leaves if name in names and name not in numbers]
         if candidates:
-            # Of two that are only added, the first is the pointer. Were it not, the port would
-            # stop at its first launch: a number has no memory to be flattened.
-            found.add(candidates[0])
+            # Of two that are only added, the one that is named so, or the first, is the pointer.
+            # Were it not, the port would stop at its first launch: a number has no memory.
+            named = [name for name in candidates if "ptr" in name.lower()]
+            found.add((named or candidates)[0])
     typed = {
         name
         for attribute in descendants(function.node.body, cst.Attribute)
@@ -117,6 +118,6 @@ def _numbers(source: Source, function: Function) -> frozenset[str]:
     for parameter in function.parameters:
         if parameter.annotation is not None:
             named = source.name(parameter.annotation.annotation)
-            if named == f"{TL}constexpr":
+            if named in (f"{TL}constexpr", f"{TL}int32", f"{TL}int64", "builtins.int", "int"):
                 found.add(parameter.name.value)
     return frozenset(found)

@@ -36,7 +36,7 @@ def cdiv(x, y):
     "next_power_of_2": Helper('''\
 def next_power_of_2(n):
     """The smallest power of two that is not below n."""
-    return 1 << (n - 1).bit_length() if n > 0 else n
+    return 1 << (n - 1).bit_length() if n > 0 else 0
 '''),
     "apart": Helper('''\
 def apart(stored, others):
@@ -94,29 +94,56 @@ def wide_for_max(x):
 '''),
     "wide_for_sum": Helper('''\
 def wide_for_sum(x):
-    """x as Triton sums it: short integers in 32 bits."""
-    if x.dtype in ({ct}.bool_, {ct}.int8, {ct}.int16):
+    """x as Triton sums it: short integers in 32 bits; a boolean is an unsigned one of one bit."""
+    if x.dtype in ({ct}.int8, {ct}.int16):
         return {ct}.astype(x, {ct}.int32)
-    if x.dtype in ({ct}.uint8, {ct}.uint16):
+    if x.dtype in ({ct}.bool_, {ct}.uint8, {ct}.uint16):
         return {ct}.astype(x, {ct}.uint32)
     return x
 '''),
     "quotient": Helper('''\
 def quotient(x, y):
     """x // y as Triton has it: toward zero, where Python and cuTile round down."""
+    if {ct}.static_eval(is_unsigned(x) or is_unsigned(y)):  # cuTile has no `//` of them
+        wide = {ct}.astype(x, {ct}.int64) // {ct}.astype(y, {ct}.int64)
+        return {ct}.astype(wide, (x % y).dtype)
     down = x // y
-    exact = down * y == x
-    return down + {ct}.astype(~exact & ((x < 0) != (y < 0)), down.dtype)
+    return {ct}.where((down * y != x) & ((x < 0) != (y < 0)), down + 1, down)
+''', ("is_unsigned",)),
+    "is_unsigned": Helper('''\
+def is_unsigned(x):
+    """Whether x is a tile of unsigned integers of at most 32 bits."""
+    return getattr(x, "dtype", None) in ({ct}.uint8, {ct}.uint16, {ct}.uint32)
+'''),
+    "typed": Helper('''\
+def typed(c):
+    """c, a number that the compiler knows, as the tensor that Triton makes of it."""
+    return {ct}.full((), c, {ct}.static_eval(type_of(c)))
+''', ("type_of",)),
+    "type_of": Helper('''\
+def type_of(c):
+    """The type that Triton gives to a number of Python's."""
+    if hasattr(c, "dtype"):
+        return c.dtype
+    if isinstance(c, bool):
+        return {ct}.bool_
+    if isinstance(c, float):
+        return {ct}.float32
+    if -(2**31) <= c < 2**32:
+        return {ct}.int32 if c < 2**31 else {ct}.uint32
+    return {ct}.int64
 '''),
     "remainder": Helper('''\
 def remainder(x, y):
     """x % y as Triton has it: with the sign of x, where Python and cuTile take that of y."""
     rest = x % y
+    found = {ct}.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
+    kind = found.dtype
     {ct}.static_assert(
-        rest.dtype not in ({ct}.float16, {ct}.bfloat16, {ct}.float32, {ct}.float64),
+        kind not in ({ct}.float16, {ct}.bfloat16, {ct}.float32, {ct}.float64),
         "the remainder of floats is not ported",
     )
-    return {ct}.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
+    return found
 '''),
     "alike": Helper('''\
 def alike(a, b):

@@ -148,7 +148,7 @@ class Body(Assignments):
             text = f"{self.context.tile}.static_iter({text})"
         self._write(node.iter, text)
         self.to.variables[node.target.value] = variable
-        self._repeat(node.body, node.target.value, variable)
+        self._repeat(node.body, node.target.value, variable, unrolled="static_iter" in text)
 
     def _loop_options(self, call: cst.Call, *, static: bool) -> None:
         for each in call.args:
@@ -161,7 +161,8 @@ class Body(Assignments):
 
     def _loop_variable(self, node: cst.For, ends: Sequence[Phrase], *, static: bool) -> Number:
         kinds = [each.value for each in ends if isinstance(each.value, Number)]
-        if len(ends) == 3 and ends[2].text.startswith("-"):
+        step = kinds[2] if len(ends) == 3 else None
+        if step is not None and step.weak and step.bits and not step.natural:
             raise self._refuse(node, "a loop that counts down", "count up and subtract")
         start_natural = len(ends) < 2 or kinds[0].natural
         natural = start_natural and (len(ends) < 3 or kinds[2].natural)
@@ -192,12 +193,16 @@ class Body(Assignments):
         counter: str,
         counts: Value | None,
         test: cst.BaseExpression | None = None,
+        *,
+        unrolled: bool = False,
     ) -> None:
         """Read a loop's body until its variables are known for every round."""
+        begun = dict(self.to.variables)
         for _ in range(READINGS):
             before = dict(self.to.variables)
             self._block(body)
             merged = _merged(before, self.to.variables)
+            merged |= {n: _carried(v, merged[n]) for n, v in begun.items() if not unrolled}
             if counts is not None:
                 merged[counter] = counts
             settled = all(merged[name] == value for name, value in before.items())
@@ -207,7 +212,7 @@ class Body(Assignments):
             if settled:
                 return
             grown = {name: merged[name] for name in before if merged[name] != before[name]}
-            self.to.variables = before | {n: _in_loop(v) for n, v in grown.items()}
+            self.to.variables = before | {n: _in_loop(before[n], v) for n, v in grown.items()}
         raise self._refuse(body, "a loop whose variables change their types", "cast before it")
 
     def _return(self, node: cst.Return) -> None:
@@ -229,10 +234,21 @@ def _merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
     return found
 
 
-def _in_loop(value: Value) -> Value:
+def _in_loop(before: Value, value: Value) -> Value:
     """What a loop carries: cuTile gives it a type where it begins as a constant."""
+    if isinstance(value, Number) and isinstance(before, Number) and value.bits > before.bits:
+        value = replace(value, natural=False, bits=0)  # it is multiplied in every round
     if isinstance(value, Number) and value.constant:
         return replace(value, weak=False, loose=True)
+    return value
+
+
+def _carried(begun: Value, value: Value) -> Value:
+    """A variable of a constant keeps its type in a loop: Triton compiles no other one."""
+    if not isinstance(begun, Number) or not isinstance(value, Number) or begun == value:
+        return value
+    if begun.loose and len(begun.types) == 1:
+        return replace(value, types=begun.types, weak=False, loose=True)
     return value
 
 

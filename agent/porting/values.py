@@ -7,6 +7,7 @@ type is therefore a name of cuda.tile ("float32"), or a *token*: "@x_ptr" is the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,13 @@ TOKEN = "@"
 SCALAR = "#"
 OF_SCALARS = ("int32", "float32", dtypes.BOOL)
 """What a number of a launch is in either language."""
+INTEGER_LITERALS = (
+    ("int32", -(2**31), 2**31),
+    ("uint32", 2**31, 2**32),
+    ("int64", -(2**63), 2**63),
+)
+SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
+"""Of fp32; Triton makes a double of what lies beyond."""
 Types = frozenset[str]
 
 
@@ -29,12 +37,14 @@ class Number:
         loose: a constant for cuTile, which gives it the type of what it meets, where Triton has a
             tensor of the type: `scale = 2.0` of a kernel.
         natural: known not to be negative.
+        bits: how large the literals are that it was multiplied with: what may wrap is not natural.
     """
 
     types: Types
     weak: bool = False
     loose: bool = False
     natural: bool = False
+    bits: int = 0
 
     @property
     def constant(self) -> bool:
@@ -88,9 +98,21 @@ def number(*types: str, natural: bool = False) -> Number:
     return Number(frozenset(types), natural=natural)
 
 
-def weak(*types: str, natural: bool = False) -> Number:
+def weak(*types: str, natural: bool = False, bits: int = 0) -> Number:
     """A constant of the compilation."""
-    return Number(frozenset(types), weak=True, natural=natural)
+    return Number(frozenset(types), weak=True, natural=natural, bits=bits)
+
+
+def literal(value: float) -> Number:
+    """A literal, with the type that Triton gives it where it is assigned to a variable."""
+    if isinstance(value, float):
+        size = abs(value)
+        odd = 0 < size < SMALLEST or LARGEST < size < math.inf
+        return weak("float64" if odd else "float32")
+    for kind, low, high in INTEGER_LITERALS:
+        if low <= value < high:
+            return weak(kind, natural=value >= 0, bits=abs(value).bit_length())
+    return weak("uint64", natural=True, bits=abs(value).bit_length())
 
 
 def token(name: str) -> str:
@@ -121,6 +143,7 @@ def joined(one: Value, other: Value) -> Value:
                 weak=one.weak and other.weak,
                 loose=(one.constant or other.constant) and not (one.weak and other.weak),
                 natural=one.natural and other.natural,
+                bits=max(one.bits, other.bits) if one.natural and other.natural else 0,
             )
         case Pointer(), Pointer() if one.base == other.base:
             return Pointer(one.base, _joined_offsets(one.offset, other.offset))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.ported import Checked, check
+from agent.ported import Checked, Project, check
 from agent.porting import NotPortable, Port, port
 from tests.porting.traps import CALLS, TESTS, TRITON
 
@@ -31,11 +31,12 @@ def folder_with(tmp_path: Path) -> Path:
 
 
 def checked(made: Port, kernel: Path, *selected: str) -> Checked:
-    tests = [kernel.with_name("test_traps.py")]
+    tests = (kernel.with_name("test_traps.py"),)
     if selected:
-        tests = [Path(f"{tests[0]}::{name}") for name in selected]
+        tests = tuple(Path(f"{tests[0]}::{name}") for name in selected)
+    project = Project(kernel.parent, tests, (kernel.parent,))
     return check(
-        made, kernel, tests, made.functions, python=sys.executable, timeout_s=300, targets=()
+        made, kernel, project, made.functions, python=sys.executable, timeout_s=300, targets=()
     )
 
 
@@ -92,7 +93,7 @@ def kernel(x_ptr, y_ptr):
 def run(x, y):
     kernel[(1,)](x, y)
 """
-    assert "* ct.astile(scale, dtype=ct.float32)" in port(text, "k.py").text
+    assert "* ct.full((), scale, ct.float32)" in port(text, "k.py").text
 
 
 def test_offsets_are_added_in_64_bits() -> None:

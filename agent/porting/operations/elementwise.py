@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import libcst as cst
@@ -10,6 +11,7 @@ from agent.porting import dtypes, terms
 from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
+from agent.porting.folding import folded, typed
 from agent.porting.terms import Phrase, atom
 from agent.porting.values import Number, Other, Type, Value, number, weak
 
@@ -53,7 +55,9 @@ def _cast(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
         return operand
     natural = value.natural and kind.value.types <= {"int32", "int64"}
     text = f"{ct}.astype({operand.text}, {kind.text})"
-    return atom(text, Number(kind.value.types, natural=natural))
+    if value.constant:  # `ct.astype` leaves one without a type
+        text = f"{ct}.full((), {operand.text}, {kind.text})"
+    return atom(text, Number(kind.value.types, natural=natural, bits=value.bits))
 
 
 def _unary(
@@ -64,9 +68,7 @@ def _unary(
     value = _as_number(to, call, operand.value)
     types = value.types & frozenset(dtypes.WIDE_FLOATS) or frozenset(dtypes.WIDE_FLOATS)
     if value.constant:
-        operand = atom(
-            f"{to.context.tile}.astile({operand.text}, dtype={to.context.tile}.float32)", value
-        )
+        operand = atom(typed(to.context.tile, operand.text, "float32"), value)
         types = frozenset(("float32",))
     return atom(f"{to.context.tile}.{name}({operand.text})", Number(types))
 
@@ -109,15 +111,15 @@ def extreme_of(
     """The larger or smaller of two; weak where both are constants."""
     values = [_as_number(to, call, each.value) for each in (left, right)]
     if all(value.weak for value in values):
-        types = values[0].types | values[1].types
         python = {"maximum": "max", "minimum": "min"}[name]
-        natural = all(value.natural for value in values)
-        return atom(f"{python}({left.text}, {right.text})", weak(*types, natural=natural))
+        value = folded("//", *values)
+        value = replace(value, types=values[0].types | values[1].types)
+        return atom(f"{python}({left.text}, {right.text})", value)
     left, right, kinds = to.arithmetic.promoted(call, left, right)
     some, every = (f(v.natural for v in values) for f in (any, all))
     natural = some if name == "maximum" else every
     text = f"{to.context.tile}.{name}({left.text}, {right.text}{nan})"
-    return atom(text, Number(kinds, natural=natural))
+    return atom(text, Number(kinds, natural=natural, bits=max(v.bits for v in values)))
 
 
 def _clamp(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
@@ -148,7 +150,7 @@ def _where(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None)
     left, right, types = to.arithmetic.promoted(call, left, right)
     natural = all(one.natural for one in ones)
     text = f"{to.context.tile}.where({test}, {left.text}, {right.text})"
-    return atom(text, Number(types, natural=natural))
+    return atom(text, Number(types, natural=natural, bits=max(one.bits for one in ones)))
 
 
 def _fma(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:

@@ -112,7 +112,7 @@ def _whole(node: cst.BaseExpression) -> int | None:
         sign, node = -1, node.expression
     if isinstance(node, cst.Float | cst.Integer):
         value = node.evaluated_value
-        if value == int(value) and value < SMALL and (sign == 1 or value):
+        if value < SMALL and value == int(value) and (sign == 1 or value):
             return sign * int(value)
     return None
 

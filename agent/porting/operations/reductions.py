@@ -76,7 +76,8 @@ def _reduced(to: Expressions, name: str, operand: Phrase, given: Arguments) -> P
     value = operand.value
     assert isinstance(value, Number)
     text = f"{to.context.tile}.{name}({operand.text}{_axis(to, given)})"
-    return atom(text, Number(value.types, natural=value.natural))
+    natural = value.natural and name != "sum"  # which may wrap
+    return atom(text, Number(value.types, natural=natural, bits=value.bits))
 
 
 def _axis(to: Expressions, given: Arguments) -> str:
@@ -107,11 +108,12 @@ def _wide(to: Expressions, operand: Phrase, helper: str, short: tuple[str, ...])
     kinds = {kind for each in value.types for kind in possible(each)}
     if not kinds & set(short):
         return operand
-    if value.types == {dtypes.BOOL}:
-        return to.arithmetic.cast(operand, "int32")
+    if value.types == {dtypes.BOOL}:  # an unsigned integer of one bit
+        return to.arithmetic.cast(operand, "uint32" if helper == "wide_for_sum" else "int32")
     if helper == "wide_for_max" and value.known(dtypes.HALVES):
         return to.arithmetic.cast(operand, "float32")
-    widened = Number(value.types | {"int32", "float32"}, natural=value.natural)
+    others = {"uint32"} if helper == "wide_for_sum" else {"float32"}
+    widened = Number(value.types | {"int32"} | others, natural=value.natural, bits=value.bits)
     return atom(f"{to.context.helper(helper)}({operand.text})", widened)
 
 

@@ -48,8 +48,8 @@ def _full(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) 
     text, ct = value.text, to.context.tile
     if not value.value.constant and value.value.types != kind[1]:
         text = f"{ct}.astype({text}, {kind[0]})"
-    natural = value.value.natural
-    return atom(f"{ct}.full({shape}, {text}, {kind[0]})", Number(kind[1], natural=natural))
+    known = Number(kind[1], natural=value.value.natural, bits=value.value.bits)
+    return atom(f"{ct}.full({shape}, {text}, {kind[0]})", known)
 
 
 def _zeros(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
@@ -89,7 +89,7 @@ def _reshape(
     else:
         shape = to.shape(given["shape"])
     text = f"{to.context.tile}.{name}({operand.text}, {shape})"
-    return atom(text, Number(operand.value.types, natural=operand.value.natural))
+    return atom(text, operand.value)
 
 
 def _permute(
