@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from agent.porting.host import Host
 from agent.porting.layout import laid_out
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
-from agent.porting.tuning import JIT, tuning_of
+from agent.porting.tuning import JIT, Tuning, tuning_of
 from agent.syntax import Function, Source
 
 ABOVE = "# Ported from Triton by `tile-agent port`: what the languages do differently"
@@ -78,7 +78,8 @@ def _port(text: str, path: str) -> Port:
     context.torch = reached_as(source, "torch", source.module) or "torch"
     host = Host(context, by_name)
     device = frozenset(f.node for f in (*(k.function for k in kernels), *helpers))
-    host.functions(device)
+    given = [node for kernel in kernels for node in _given(kernel, tunings[kernel.name])]
+    host.functions(device, given)
     for kernel in kernels:
         if not kernel.launches:
             context.note(
@@ -87,7 +88,7 @@ def _port(text: str, path: str) -> Port:
                 "array flat",
             )
         host.launches(kernel, tunings[kernel.name])
-    host.left_over(device)
+    host.left_over(device, given)
     edits: dict[cst.CSTNode, Edit] = dict(host.edits)
     names = {kernel.name for kernel in kernels}
     for each in done:
@@ -106,6 +107,14 @@ def _port(text: str, path: str) -> Port:
         _launching(kernels),
         {note: tuple(lines) for note, lines in context.notes.items()},
     )
+
+
+def _given(kernel: Kernel, tuning: Tuning) -> Iterator[cst.BaseExpression]:
+    """What decorators and defaults give to the launches of a kernel."""
+    yield from (*tuning.values.values(), *tuning.computed.values())
+    for parameter in kernel.function.parameters:
+        if parameter.default is not None:
+            yield parameter.default
 
 
 def _launching(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:

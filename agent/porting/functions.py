@@ -19,6 +19,7 @@ from agent.porting.context import TL, Context
 from agent.porting.expressions import Expressions
 from agent.porting.folding import as_tensor, typed
 from agent.porting.operations import OPERATIONS
+from agent.porting.pasted import brought
 from agent.porting.pointers import pointers
 from agent.porting.statements import Body
 from agent.porting.terms import Phrase, atom
@@ -192,7 +193,9 @@ class Functions:
             given[each.keyword.value if each.keyword else names[place]] = each.value
         for parameter in helper.parameters:
             if parameter.default is not None:
-                given.setdefault(parameter.name.value, parameter.default)
+                name = parameter.name.value
+                if name not in given:
+                    given[name] = brought(self.context, parameter.default, call)
         if given.keys() != set(names):
             raise self.context.refuse(call, "this call of a helper", "pass what it takes")
         return [given[name] for name in names]

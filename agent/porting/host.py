@@ -8,18 +8,21 @@ import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
-from agent.analysis.triton.aliasing import may_share
 from agent.analysis.triton.dialect import ROUNDING
 from agent.porting import dtypes
+from agent.porting.arrays import apart, with_stand_ins
 from agent.porting.assignments import Edit
 from agent.porting.constants import unwrapped
 from agent.porting.context import TL, Context, names_of
 from agent.porting.functions import Translated
+from agent.porting.pasted import brought, on_one_line
 from agent.porting.tuning import Tuning
 from agent.porting.values import Pointer
 from agent.syntax import Source, children, descendants, edited
 
 DROPPED = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "warmup")
+CONVERTED = {f"{TL}float32": "float", f"{TL}int32": "int"}
+"""What a parameter is annotated with -> what makes that of an argument, as Triton does."""
 ROUNDED = {"triton.cdiv": "cdiv", "triton.next_power_of_2": "next_power_of_2"}
 
 
@@ -34,14 +37,20 @@ class Host:
 
     # --- functions of Triton ---------------------------------------------------------------------
 
-    def functions(self, kernels: frozenset[cst.FunctionDef]) -> None:
+    def functions(
+        self, kernels: frozenset[cst.FunctionDef], given: Sequence[cst.BaseExpression]
+    ) -> None:
         """Calls and types of Triton outside of kernels; imports are not looked at.
+
+        Args:
+            kernels: what is no code of the host.
+            given: expressions in it that are: defaults, configs.
 
         Raises:
             NotPortable: one that has no equivalent.
         """
         source = self.context.source
-        for node in _outside(source, kernels):
+        for node in _outside(source, kernels, given):
             if isinstance(node, cst.Call):
                 named = source.name(node.func) or ""
                 if named in ROUNDED:
@@ -65,7 +74,9 @@ class Host:
             if kind is not None and source.resolve(node) is node:
                 self._rename(node, f"{self.context.tile}.{kind}")
 
-    def left_over(self, kernels: frozenset[cst.FunctionDef]) -> None:
+    def left_over(
+        self, kernels: frozenset[cst.FunctionDef], given: Sequence[cst.BaseExpression]
+    ) -> None:
         """Refuse what would still need Triton.
 
         Raises:
@@ -74,7 +85,7 @@ class Host:
         source = self.context.source
         kinds = (cst.Attribute, cst.Name)
         handled = {a for node in self.edits for kind in kinds for a in descendants(node, kind)}
-        for node in _outside(source, kernels):
+        for node in _outside(source, kernels, given):
             if node in handled or not isinstance(node, cst.Attribute | cst.Name):
                 continue
             named = source.name(node) or ""
@@ -98,7 +109,13 @@ class Host:
         source = self.context.source
         inside = {launch.node for launch in kernel.launches}
         for name in source.mentions(kernel.function):
-            if not any(around in inside for around in source.ancestors(name)):
+            around = list(source.ancestors(name))
+            if isinstance(around[0], cst.Subscript) and len(around[0].slice) > 1:
+                raise self.context.refuse(
+                    name, "a grid that is no tuple in parentheses",
+                    f"launch it as `{kernel.name}[(x, y)](...)`", kernel.name,
+                )  # fmt: skip
+            if inside.isdisjoint(around):
                 raise self.context.refuse(
                     name, "a kernel used without a launch", "launch it as `kernel[grid](...)`",
                     kernel.name,
@@ -117,16 +134,16 @@ class Host:
                     call, f"a launch with `{name}=`", "leave it out: no parameter has that name"
                 )
             self.context.note(call, f"`{name}` is dropped: cuTile chooses for itself")
-        given = self._given(kernel, launch, tuning)
         done = self._translated[kernel.name]
-        arguments = [self._argument(call, p.name.value, given, done)
-                     for p in kernel.function.parameters]  # fmt: skip
-        grid, before = self._grid(launch, given)
+        shown = self._given(kernel, launch, tuning)
+        given = with_stand_ins(self.context, launch, shown, done)
+        arguments = [self._argument(call, p, given, done) for p in kernel.function.parameters]
+        grid, before = self._grid(launch, shown)
         ct, torch = self.context.tile, self.context.torch
         listed = ", ".join(arguments) + ("," if len(arguments) == 1 else "")
         name = kernel.function.node.name.value
         text = f"{ct}.launch({torch}.cuda.current_stream(), {grid}, {name}, ({listed}))"
-        guard = self._apart(kernel, launch, given, done)
+        guard = apart(self.context, kernel, launch, given, done)
         body = "".join(f"    {part}\n" for part in (*guard, text))
         new = f"{before}if 0 not in {grid}:\n{body}"
         self.edits[line] = lambda updated: _statements(new, updated)
@@ -138,6 +155,10 @@ class Host:
         line = around[1] if isinstance(around[0], cst.Expr) else None
         if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
             return line
+        if line is not None:
+            raise self.context.refuse(
+                call, "a launch beside another statement", "write it on a line of its own"
+            )
         raise self.context.refuse(
             call, "a launch inside of an expression", "write it as a statement of its own"
         )
@@ -145,15 +166,17 @@ class Host:
     def _given(self, kernel: Kernel, launch: Launch, tuning: Tuning) -> dict[str, str]:
         """Parameter -> what the port passes."""
         given = {n: self._host_code(value) for n, value in launch.arguments.items()}
-        for name, value in tuning.values.items():
-            given.setdefault(name, value)
+        elsewhere = dict(tuning.values)
         for parameter in kernel.function.parameters:
             name = parameter.name.value
             if parameter.default is not None and name not in tuning.computed:
-                given.setdefault(name, self._host_code(parameter.default))
+                elsewhere.setdefault(name, parameter.default)
+        for name, value in elsewhere.items():
+            if name not in given:
+                given[name] = self._host_code(brought(self.context, value, launch.node))
         for name, function in tuning.computed.items():
-            listed = ", ".join(f'"{n}": {v}' for n, v in given.items())
-            given[name] = f"({function})({{{listed}}})"
+            written = self._host_code(brought(self.context, function, launch.node))
+            given[name] = f"({written})({self._meta(launch, given, function)})"
         missing = [p.name.value for p in kernel.function.parameters if p.name.value not in given]
         if missing:
             raise self.context.refuse(
@@ -163,9 +186,15 @@ class Host:
         return given
 
     def _argument(
-        self, call: cst.Call, name: str, given: Mapping[str, str], done: Translated
+        self, call: cst.Call, parameter: cst.Param, given: Mapping[str, str], done: Translated
     ) -> str:
+        name, written = parameter.name.value, parameter.annotation
         text = given[name]
+        said = CONVERTED.get(self.context.source.name(written.annotation) or "") if written else ""
+        if said:
+            literal = cst.Float if said == "float" else cst.Integer
+            is_literal = isinstance(cst.parse_expression(text), literal)
+            return text if is_literal else f"{said}({text})"
         if isinstance(done.values[name], Pointer):
             if text == "None":
                 raise self.context.refuse(
@@ -193,6 +222,10 @@ class Host:
         called = source.function_of(node) if isinstance(node, cst.Name) else None
         name = self._free("blocks")
         text = self._host_code(node)
+        subscript = launch.node.func
+        assert isinstance(subscript, cst.Subscript)
+        if isinstance(subscript.slice[0].comma, cst.Comma):  # `kernel[n,]` is a tuple
+            return name, f"{name} = ({text},)\n"
         if isinstance(behind, cst.Lambda) or called is not None:
             function = behind if isinstance(behind, cst.Lambda) else None
             meta = self._meta(launch, given, function)
@@ -212,10 +245,9 @@ class Host:
     ) -> tuple[str, str]:
         """A grid of which the source does not say whether it is a function."""
         meta = self._meta(launch, given, None)
-        return (
-            name,
-            f"{name} = {text}({meta}) if callable({text}) else {text}\n{name} = tuple({name})\n",
-        )
+        first = "" if text.isidentifier() else f"{name} = {text}\n"  # which is evaluated once
+        grid = name if first else text
+        return name, f"{first}{name} = tuple({grid}({meta}) if callable({grid}) else {grid})\n"
 
     def _meta(
         self,
@@ -235,43 +267,12 @@ class Host:
             node = launch.arguments.get(name)
             if node is not None and not is_pure(source, node, (*ROUNDING, "len", "builtins.len")):
                 raise self.context.refuse(
-                    launch.node, "a grid's function that is given a computed argument",
+                    launch.node, "a grid's or a heuristic's function that is given a computed "
+                    "argument",
                     "compute it before the launch", name,
                 )  # fmt: skip
         listed = ", ".join(f'"{name}": {given[name]}' for name in wanted)
         return f"{{{listed}}}"
-
-    # --- memory ----------------------------------------------------------------------------------
-
-    def _apart(
-        self, kernel: Kernel, launch: Launch, given: Mapping[str, str], done: Translated
-    ) -> list[str]:
-        """The check that arrays do not overlap, where the source does not show it."""
-        source = self.context.source
-        arrays = [n for n, value in done.values.items() if isinstance(value, Pointer)]
-        stored = done.stored
-        alone = Kernel(kernel.function, kernel.decorator, kernel.constants, (launch,))
-        doubtful: list[str] = []
-        for place, one in enumerate(arrays):
-            for other in arrays[place + 1 :]:
-                if one not in stored and other not in stored:
-                    continue
-                if given[one] == given[other]:
-                    raise self.context.refuse(
-                        launch.node, "the same tensor given twice, and stored to",
-                        "cuTile takes arrays to be distinct: store to another one",
-                        f"{one} and {other}",
-                    )  # fmt: skip
-                if may_share(source, alone, one, other):
-                    doubtful += [one, other]
-        if not doubtful:
-            return []
-        lists = [
-            ", ".join(given[n] for n in arrays if n in doubtful and (n in stored) is wanted)
-            for wanted in (True, False)
-        ]
-        stores, loads = (f"({each},)" if each else "()" for each in lists)
-        return [f"{self.context.helper('apart')}({stores}, {loads})"]
 
     def _host_code(self, node: cst.BaseExpression) -> str:
         """An expression of the host's, without Triton."""
@@ -281,9 +282,7 @@ class Host:
             each: edit for each, edit in self.edits.items()
             if each is node or any(a is node for a in source.ancestors(each))
         }  # fmt: skip
-        if not edits:
-            return source.code(node)
-        return " ".join(cst.Module([]).code_for_node(edited(node, edits)).split())
+        return on_one_line(source.module, edited(node, edits) if edits else node)
 
     def _free(self, name: str) -> str:
         while name in self._names:
@@ -291,9 +290,11 @@ class Host:
         return name
 
 
-def _outside(source: Source, kernels: frozenset[cst.FunctionDef]) -> Iterator[cst.CSTNode]:
+def _outside(
+    source: Source, kernels: frozenset[cst.FunctionDef], given: Sequence[cst.BaseExpression]
+) -> Iterator[cst.CSTNode]:
     """The nodes of the host's code, outermost first."""
-    left: list[cst.CSTNode] = [source.module]
+    left: list[cst.CSTNode] = [*reversed(given), source.module]
     while left:
         node = left.pop()
         if node in kernels or isinstance(node, cst.Import | cst.ImportFrom):

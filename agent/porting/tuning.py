@@ -24,8 +24,8 @@ class Tuning:
         computed: parameter -> the function that computes it of all others.
     """
 
-    values: Mapping[str, str]
-    computed: Mapping[str, str]
+    values: Mapping[str, cst.BaseExpression]
+    computed: Mapping[str, cst.Lambda]
 
 
 def tuning_of(context: Context, function: Function) -> Tuning:
@@ -34,8 +34,8 @@ def tuning_of(context: Context, function: Function) -> Tuning:
     Raises:
         NotPortable: one of them is not known, or does not show what it gives.
     """
-    values: dict[str, str] = {}
-    computed: dict[str, str] = {}
+    values: dict[str, cst.BaseExpression] = {}
+    computed: dict[str, cst.Lambda] = {}
     for decorator in function.node.decorators:
         expression = decorator.decorator
         call = expression if isinstance(expression, cst.Call) else None
@@ -54,7 +54,7 @@ def tuning_of(context: Context, function: Function) -> Tuning:
     return Tuning(values, computed)
 
 
-def _first_config(context: Context, call: cst.Call) -> dict[str, str]:
+def _first_config(context: Context, call: cst.Call) -> dict[str, cst.BaseExpression]:
     source = context.source
     configs = argument(call, 0, "configs")
     listed = source.resolve(configs) if configs is not None else None
@@ -69,13 +69,13 @@ def _first_config(context: Context, call: cst.Call) -> dict[str, str]:
         raise context.refuse(call, "a config with a `pre_hook`", "do what it does at the launch")
     if not isinstance(given, cst.Dict):
         raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-    values = {}
+    values: dict[str, cst.BaseExpression] = {}
     for element in given.elements:
         if not isinstance(element, cst.DictElement) or not isinstance(
             element.key, cst.SimpleString
         ):
             raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
-        values[_name(element)] = source.code(element.value)
+        values[_name(element)] = element.value
     context.note(
         call,
         "`@triton.autotune` becomes its first config; `tile-agent autotune` writes cuTile's search",
@@ -83,13 +83,13 @@ def _first_config(context: Context, call: cst.Call) -> dict[str, str]:
     return values
 
 
-def _heuristics(context: Context, call: cst.Call) -> dict[str, str]:
+def _heuristics(context: Context, call: cst.Call) -> dict[str, cst.Lambda]:
     table = call.args[0].value if call.args else None
     if not isinstance(table, cst.Dict):
         raise context.refuse(
             call, "`@triton.heuristics` that are no table", "write the table into the decorator"
         )
-    found = {}
+    found: dict[str, cst.Lambda] = {}
     for element in table.elements:
         if not isinstance(element, cst.DictElement) or not isinstance(
             element.key, cst.SimpleString
@@ -101,7 +101,7 @@ def _heuristics(context: Context, call: cst.Call) -> dict[str, str]:
             raise context.refuse(
                 call, "`@triton.heuristics` with a named function", "write it as a lambda"
             )
-        found[_name(element)] = context.source.code(element.value)
+        found[_name(element)] = element.value
     return found
 
 

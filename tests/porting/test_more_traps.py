@@ -12,7 +12,7 @@ import torch
 from agent.environment import probe
 from agent.ported import Project, check
 from agent.porting import port
-from tests.porting import number_traps
+from tests.porting import host_traps, number_traps
 
 TYPED = """\
 import torch
@@ -61,12 +61,14 @@ def loaded(name: str, file: Path) -> ModuleType:
     return module
 
 
-def test_every_call_agrees(tmp_path: Path) -> None:
-    kernel = tmp_path / "number_traps.py"
-    kernel.write_text(number_traps.TRITON)
-    tests = tmp_path / "test_number_traps.py"
-    tests.write_text(number_traps.TESTS)
-    made = port(number_traps.TRITON, kernel.name)
+@pytest.mark.parametrize("traps", [number_traps, host_traps], ids=["numbers", "host"])
+def test_every_call_agrees(traps: Any, tmp_path: Path) -> None:
+    name = traps.__name__.rpartition(".")[2]
+    kernel = tmp_path / f"{name}.py"
+    kernel.write_text(traps.TRITON)
+    tests = tmp_path / f"test_{name}.py"
+    tests.write_text(traps.TESTS)
+    made = port(traps.TRITON, kernel.name)
     found = check(
         made,
         kernel,
@@ -77,7 +79,12 @@ def test_every_call_agrees(tmp_path: Path) -> None:
         targets=("sm_90",) if probe().tileiras is not None else (),
     )
     assert found.problems == ()
-    assert found.calls == number_traps.CALLS
+    assert found.calls == traps.CALLS
+
+
+def test_an_annotation_is_the_type_of_what_is_passed() -> None:
+    """An int given to `alpha: tl.float32` is fp32, which Triton's interpreter does not know."""
+    assert "(flat(x), flat(out), float(alpha), 8)" in port(host_traps.TRITON, "k.py").text
 
 
 @pytest.mark.skipif(probe().tileiras is None, reason="needs cuda.tile's compiler")

@@ -9,6 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
+STEP = -1
+
 
 @triton.jit
 def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
@@ -38,10 +40,13 @@ BODIES = {
     "x = x if 0 < n < 3 else x": "a chain of comparisons",
     "x = tl.inline_asm_elementwise('', '', [x], tl.int32, True, 1)": "`tl.inline_asm_elementwise`",
     "x = x if x_ptr is not None else x": "None",
+    "x = x * ((i > 0) + (i < 3))": "`+` of booleans",
+    "c = 1e300; x = x * c": "a variable with a number out of fp32's range",
     "x = [a for a in (x,)][0]": "a list comprehension",
 }
 LOOPS = {
     "for k in range(4, 0, -1):\n        x += k": "a loop that counts down",
+    "for k in range(4, 0, STEP):\n        x += k": "a loop that counts down",
     "while tl.atomic_cas(y_ptr, 0, 1) == 1:\n        pass": "a loop that waits for another program",
     "with tl.scope('a'):\n        x += 1": "`with` in a kernel",
 }
@@ -50,6 +55,10 @@ LAUNCHES = {
     "kernel[(1,)](x, y, 8, BLOCK=8, occupancy=2)": "a launch with `occupancy=`",
     "kernel[(1,)](x, y, BLOCK=8)": "a launch that does not pass every parameter",
     "print(kernel[(1,)](x, y, 8, BLOCK=8))": "a launch inside of an expression",
+    "if x.numel(): kernel[(1,)](x, y, 8, BLOCK=8)": "a launch beside another statement",
+    "n = 8; kernel[(1,)](x, y, n, BLOCK=8)": "a launch beside another statement",
+    "kernel[1, 1](x, y, 8, BLOCK=8)": "a grid that is no tuple in parentheses",
+    "kernel[(1,)](x, xs.pop(), 8, BLOCK=8)": "an array that is computed within the launch",
     "kernel[(1,)](x, None, 8, BLOCK=8)": "None passed for a pointer",
     "kernel[(1,)](x, y, 'a', BLOCK=8)": "None or a string passed to a kernel",
     "kernel[(1,)](x, x, 8, BLOCK=8)": "the same tensor given twice",
@@ -72,7 +81,7 @@ def refused(text: str) -> NotPortable:
 def test_in_a_kernel(body: str, construct: str) -> None:
     found = refused(FILE.format(body=body, launch=LAUNCH))
     assert construct in found.construct
-    assert 9 < found.line < 13
+    assert 11 < found.line < 15
 
 
 @pytest.mark.parametrize(("launch", "construct"), LAUNCHES.items())
@@ -112,3 +121,25 @@ def test_the_first_config_and_heuristics_are_taken() -> None:
 def test_a_grid_of_nothing_is_not_launched() -> None:
     """Triton launches nothing then, and cuTile refuses it."""
     assert "if 0 not in blocks:" in port(FILE.format(body="pass", launch=LAUNCH), "k.py").text
+
+
+def test_a_default_whose_name_means_something_else_at_the_launch() -> None:
+    text = FILE.format(body="pass", launch="BLOCK = 4\n    kernel[(1,)](x, y, 8)")
+    text = text.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr = BLOCK")
+    text = text.replace("STEP = -1", "BLOCK = STEP = min(8, 16)")
+    assert "means something else" in refused(text).construct
+
+
+def test_a_heuristic_that_reads_what_the_launch_computes() -> None:
+    text = FILE.format(body="pass", launch="kernel[(1,)](x, y, xs.pop())")
+    heuristics = '@triton.heuristics({"BLOCK": lambda args: args["n"]})'
+    text = text.replace("@triton.jit", f"{heuristics}\n@triton.jit")
+    assert "a heuristic's function" in refused(text).construct
+
+
+def test_what_decorators_and_defaults_call_is_translated_or_refused() -> None:
+    text = FILE.format(body="pass", launch="kernel[(1,)](x, y, 8)")
+    rounded = text.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr = triton.cdiv(16, 2)")
+    assert "flat(y), 8, cdiv(16, 2))" in port(rounded, "kernel.py").text
+    other = text.replace("BLOCK: tl.constexpr", "BLOCK: tl.constexpr = triton.runtime.cache(8)")
+    assert "in host code" in refused(other).construct

@@ -1,0 +1,113 @@
+"""The arrays of a launch: cuTile takes none of them for None, and no two for the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import libcst as cst
+from libcst.metadata.scope_provider import Assignment
+
+from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.purity import is_pure
+from agent.analysis.triton.aliasing import may_share
+from agent.porting.context import Context
+from agent.porting.functions import Translated
+from agent.porting.values import Pointer
+from agent.syntax import Source, descendants
+
+VIEWS = (
+    "contiguous", "detach", "expand", "flatten", "permute", "reshape", "squeeze", "t", "transpose",
+    "unsqueeze", "view",
+)  # fmt: skip
+"""Methods of a tensor that may be called twice: what they give has no other memory then."""
+
+
+def with_stand_ins(
+    context: Context, launch: Launch, given: Mapping[str, str], done: Translated
+) -> dict[str, str]:
+    """Parameter -> what is passed; for an array that may be None, which a kernel does not touch
+    then, another one that is only read."""
+    source, found = context.source, dict(given)
+    arrays = [name for name, value in done.values.items() if isinstance(value, Pointer)]
+    doubtful = [n for n in arrays if _may_be_none(source, launch, launch.arguments.get(n))]
+    others = [n for n in arrays if n not in doubtful and n not in done.stored]
+    for name in doubtful:
+        if others and name not in done.stored:
+            found[name] = f"{given[name]} if {given[name]} is not None else {given[others[0]]}"
+    return found
+
+
+def _may_be_none(source: Source, launch: Launch, node: cst.BaseExpression | None) -> bool:
+    """Whether an argument is a parameter that defaults to None, and nothing looks at it before."""
+    if not isinstance(node, cst.Name):
+        return False
+    assigned = source.assignments(node)
+    if len(assigned) != 1 or not isinstance(assigned[0], Assignment):
+        return False
+    parameter = assigned[0].node
+    if not isinstance(parameter, cst.Param) or not isinstance(parameter.default, cst.Name):
+        return False
+    tests = [a.test for a in source.ancestors(launch.node) if isinstance(a, cst.If)]
+    named = {name.value for test in tests for name in descendants(test, cst.Name)}
+    return parameter.default.value == "None" and node.value not in named
+
+
+def apart(
+    context: Context,
+    kernel: Kernel,
+    launch: Launch,
+    given: Mapping[str, str],
+    done: Translated,
+) -> list[str]:
+    """The check that arrays do not overlap, where the source does not show it.
+
+    Raises:
+        NotPortable: they are the same, or cannot be named twice.
+    """
+    source, stored = context.source, done.stored
+    arrays = [name for name, value in done.values.items() if isinstance(value, Pointer)]
+    alone = Kernel(kernel.function, kernel.decorator, kernel.constants, (launch,))
+    doubtful: list[str] = []
+    for place, one in enumerate(arrays):
+        for other in arrays[place + 1 :]:
+            if one not in stored and other not in stored:
+                continue
+            if given[one] == given[other]:
+                raise context.refuse(
+                    launch.node, "the same tensor given twice, and stored to",
+                    "cuTile takes arrays to be distinct: store to another one",
+                    f"{one} and {other}",
+                )  # fmt: skip
+            if may_share(source, alone, one, other):
+                doubtful += [one, other]
+    for name in doubtful:
+        node = launch.arguments.get(name)
+        if node is not None and not _repeatable(source, node):
+            raise context.refuse(
+                launch.node, "an array that is computed within the launch",
+                "compute it before the launch", name,
+            )  # fmt: skip
+    if not doubtful:
+        return []
+    lists = [
+        ", ".join(given[n] for n in arrays if n in doubtful and (n in stored) is wanted)
+        for wanted in (True, False)
+    ]
+    stores, loads = (f"({each},)" if each else "()" for each in lists)
+    return [f"{context.helper('apart')}({stores}, {loads})"]
+
+
+def _repeatable(source: Source, node: cst.BaseExpression) -> bool:
+    """Whether an expression may be evaluated twice."""
+    if isinstance(node, cst.IfExp):
+        return all(_repeatable(source, each) for each in (node.test, node.body, node.orelse))
+    method = node.func if isinstance(node, cst.Call) else None
+    if isinstance(node, cst.Call) and isinstance(method, cst.Attribute):
+        if method.attr.value not in VIEWS:
+            return is_pure(source, node)
+        return _repeatable(source, method.value) and all(
+            is_pure(source, each.value) for each in node.args
+        )
+    if isinstance(node, cst.Subscript):  # with slices
+        return _repeatable(source, node.value)
+    return is_pure(source, node)
