@@ -12,6 +12,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.module_names import reached_as
 from agent.analysis.triton.dialect import TRITON
 from agent.porting.assignments import Edit
+from agent.porting.comments import with_comments
 from agent.porting.context import Context
 from agent.porting.functions import Functions, Translated
 from agent.porting.host import Host
@@ -99,7 +100,7 @@ def _port(text: str, path: str) -> Port:
         if helper not in reached:
             edits[helper.node] = lambda _: cst.RemoveFromParent()
     edits |= _imports(source)
-    changed = source.rewrite(edits)
+    changed = source.rewrite(with_comments(source, edits))
     return Port(
         laid_out(_with_head(context, changed), text),
         tuple(kernel.name for kernel in kernels),
@@ -242,9 +243,8 @@ def _imports(source: Source) -> dict[cst.CSTNode, Edit]:
     return edits
 
 
-def _without(old: cst.SimpleStatementLine) -> Any:
-    """Nothing, unless comments stand above it."""
-    del old
+def _without(_: cst.SimpleStatementLine) -> Any:
+    """Nothing."""
     return cst.RemoveFromParent()
 
 

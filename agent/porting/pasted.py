@@ -13,7 +13,7 @@ from agent.syntax import Source, descendants
 
 def on_one_line(module: cst.Module, node: cst.BaseExpression) -> str:
     """The text of an expression on one line, without its comments; strings stay as they are."""
-    flat = node.visit(_Flat())
+    flat = node.visit(_Unbroken())
     assert isinstance(flat, cst.CSTNode)
     return module.code_for_node(flat).strip()
 
@@ -60,7 +60,7 @@ def _free_names(source: Source, node: cst.BaseExpression) -> Iterator[cst.Name]:
             yield name
 
 
-class _Flat(cst.CSTTransformer):
+class _Unbroken(cst.CSTTransformer):
     def leave_ParenthesizedWhitespace(  # noqa: N802
         self,
         _: cst.ParenthesizedWhitespace,

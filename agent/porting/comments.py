@@ -1,0 +1,108 @@
+"""Comments of what is written anew or left out: they go above the statement that stays."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import libcst as cst
+from libcst import matchers
+
+from agent.syntax import Source
+
+Edit = Callable[[Any], Any]
+HEADS: Mapping[type, str] = {cst.If: "test", cst.While: "test", cst.For: "iter"}
+"""Statement with a body -> the expression of it that is translated."""
+FOR_TOOLS = re.compile(r"#\s*(type:|noqa|fmt:|pylint|pyright|mypy|ruff)")
+
+
+def with_comments(source: Source, edits: Mapping[cst.CSTNode, Edit]) -> dict[cst.CSTNode, Edit]:
+    """The edits, and others that keep the comments that these would lose."""
+    found = dict(edits)
+    touched = {each for node in edits if (each := _statement_of(source, node)) is not None}
+    blocks = {next(source.ancestors(each)) for each in touched}
+    for block in blocks:
+        if not isinstance(block, cst.IndentedBlock | cst.Module):
+            continue
+        below: list[str] = []
+        before = False
+        for statement in block.body:
+            if before or statement in touched:
+                found[statement] = _keeping(edits.get(statement), statement, below)
+            before = statement in touched
+        if before:
+            found[block] = _at_the_end(edits.get(block), below)
+    for each in touched:
+        if not isinstance(next(source.ancestors(each)), cst.IndentedBlock | cst.Module):  # `elif`
+            found[each] = _keeping(edits.get(each), each, [])
+    return found
+
+
+def _statement_of(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
+    """The statement that an edited node is part of, unless it is in the body of that."""
+    for each in (node, *source.ancestors(node)):
+        if isinstance(each, cst.SimpleStatementLine | cst.If | cst.While | cst.For):
+            return each
+        if isinstance(each, cst.BaseSuite | cst.BaseCompoundStatement | cst.Module):
+            return None
+    return None
+
+
+def _keeping(edit: Edit | None, old: cst.CSTNode, below: list[str]) -> Edit:
+    """An edit of a statement that keeps its comments.
+
+    Args:
+        edit: what becomes of it otherwise.
+        old: the statement.
+        below: comments of what was left out above it; those of its own, where it is left out.
+    """
+
+    def kept(new: Any) -> Any:
+        result = edit(new) if edit is not None else new
+        if result is cst.RemovalSentinel.REMOVE:
+            assert isinstance(old, cst.SimpleStatementLine)
+            is_import = isinstance(old.body[0], cst.Import | cst.ImportFrom)
+            below.extend(_comments(*(old.leading_lines if is_import else (old,))))
+            return result
+        first, *others = result if isinstance(result, cst.FlattenSentinel) else (result,)
+        lost = Counter(_comments(_head(old))) - Counter(_comments(_head(first), *others))
+        lines = [*_lines(below), *first.leading_lines, *_lines(lost.elements())]
+        below.clear()
+        if len(lines) == len(first.leading_lines):
+            return result
+        first = first.with_changes(leading_lines=lines)
+        return cst.FlattenSentinel([first, *others]) if others else first
+
+    return kept
+
+
+def _at_the_end(edit: Edit | None, below: Sequence[str]) -> Edit:
+    """An edit of a block that keeps the comments of what is left out at its end."""
+
+    def kept(new: Any) -> Any:
+        result = edit(new) if edit is not None else new
+        return result.with_changes(footer=[*_lines(below), *result.footer]) if below else result
+
+    return kept
+
+
+def _head(statement: Any) -> cst.CSTNode:
+    """What of a statement is translated with it; its body is statements of their own."""
+    name = HEADS.get(type(statement))
+    head: cst.CSTNode = getattr(statement, name) if name is not None else statement
+    return head
+
+
+def _comments(*nodes: cst.CSTNode) -> Iterator[str]:
+    """The comments in nodes, but for those that tools read."""
+    for node in nodes:
+        for each in matchers.findall(node, matchers.Comment()):
+            assert isinstance(each, cst.Comment)
+            if not FOR_TOOLS.match(each.value):
+                yield each.value
+
+
+def _lines(comments: Any) -> list[cst.EmptyLine]:
+    return [cst.EmptyLine(comment=cst.Comment(each)) for each in comments]
