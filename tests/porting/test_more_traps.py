@@ -21,6 +21,17 @@ import triton.language as tl
 
 
 @triton.jit
+def helped(n):
+    found = 2.0
+    return found
+
+
+@triton.jit
+def passed(c, n):
+    return c
+
+
+@triton.jit
 def kernel(x_ptr, y_ptr, n, F: tl.constexpr, C: tl.constexpr):
     i = tl.arange(0, 8)
     x = tl.load(x_ptr + i){cast}
@@ -42,6 +53,19 @@ COMPUTED = [
     ("c = 2.0 if n > 3 else F; y = x * c", HALF, "float32"),
     ("c = 2.0; y = x * tl.cast(c, tl.float32)", HALF, "float32"),
     ("y = x * tl.exp(2.0)", HALF, "float32"),
+    ("c = 2.0; m = tl.maximum(c, 1.0); y = x * m", HALF, "float32"),
+    ("c = 2.0; m = tl.maximum(c, F); y = x * m", HALF, "float32"),
+    ("c = 2.0; y = x * tl.sigmoid(c)", HALF, "float32"),
+    ("c = 2.0; d = c * 3.0; y = x * d", HALF, "float32"),
+    ("c = 2.0; c *= F; y = x * -c", HALF, "float32"),
+    ("c = 2.0; y = x * tl.where(n > 3, c, 1.0)", HALF, "float32"),
+    ("c, d = 2.0, F; y = x * (c + d)", HALF, "float32"),
+    ("y = x * helped(n)", HALF, "float32"),
+    ("y = x * passed(2.0, n)", HALF, "float16"),
+    ("c = 2.0; y = x * passed(c, n)", HALF, "float32"),
+    ("c = 1.0\n    for k in range(n):\n        c = c * F; y = x * c", HALF, "float32"),
+    ("c = 1.0\n    for k in tl.static_range(3):\n        c = c * F; y = x * c", HALF, "float32"),
+    ("c = 1.0\n    if n > 3:\n        c = F; y = x * c", HALF, "float32"),
     ("y = x * 2.0 + F", HALF, "float16"),
     ("c = 0x9E3779B9; y = x.to(tl.uint8) * c", BYTE, "uint32"),
     ("c = C << 33; y = x * c", BYTE, "int64"),

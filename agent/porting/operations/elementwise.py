@@ -11,7 +11,7 @@ from agent.porting import dtypes, terms
 from agent.porting.arguments import Arguments
 from agent.porting.context import TL
 from agent.porting.expressions import Expressions, Handler
-from agent.porting.folding import folded, typed
+from agent.porting.folding import as_tensor, folded, typed
 from agent.porting.terms import Phrase, atom
 from agent.porting.values import Number, Other, Type, Value, number, weak
 
@@ -85,6 +85,8 @@ def _abs(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -
 def _sigmoid(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x",), receiver)
     operand = to.number(given["x"])
+    if _as_number(to, call, operand.value).constant:
+        operand = as_tensor(to.context, call, operand)
     types = _as_number(to, call, operand.value).types & frozenset(dtypes.WIDE_FLOATS)
     text = f"1 / (1 + {to.context.tile}.exp(-{operand.within(terms.SIGN)}))"
     return Phrase(text, terms.PRODUCT, Number(types or frozenset(dtypes.WIDE_FLOATS)))
@@ -115,6 +117,8 @@ def extreme_of(
         value = folded("//", *values)
         value = replace(value, types=values[0].types | values[1].types)
         return atom(f"{python}({left.text}, {right.text})", value)
+    if all(value.constant for value in values):  # which the compiler would leave without a type
+        left = as_tensor(to.context, call, left)
     left, right, kinds = to.arithmetic.promoted(call, left, right)
     some, every = (f(v.natural for v in values) for f in (any, all))
     natural = some if name == "maximum" else every
@@ -169,6 +173,8 @@ def _divide(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None
 def _power(to: Expressions, call: cst.Call, receiver: cst.BaseExpression | None) -> Phrase:
     given = Arguments(to.context, call, ("x", "y"), receiver)
     x, y = to.number(given["x"]), to.number(given["y"])
+    if _as_number(to, call, x.value).constant and _as_number(to, call, y.value).constant:
+        x = as_tensor(to.context, call, x)
     x, y, types = to.arithmetic.promoted(call, x, y)
     if not types <= frozenset(dtypes.WIDE_FLOATS):
         raise to.context.refuse(call, "`pow` of anything but fp32", "cast to fp32 before")
