@@ -10,16 +10,18 @@ from libcst.metadata.scope_provider import Assignment
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.triton.aliasing import may_share
+from agent.analysis.triton.dialect import ROUNDING
 from agent.porting.context import Context
 from agent.porting.functions import Translated
 from agent.porting.values import Pointer
 from agent.syntax import Source, descendants
 
+PURE = (*ROUNDING, "len", "builtins.len")
 VIEWS = (
-    "contiguous", "detach", "expand", "flatten", "permute", "reshape", "squeeze", "t", "transpose",
-    "unsqueeze", "view",
+    "contiguous", "detach", "expand", "flatten", "float", "half", "permute", "reshape", "squeeze",
+    "t", "to", "transpose", "unsqueeze", "view",
 )  # fmt: skip
-"""Methods of a tensor that may be called twice: what they give has no other memory then."""
+"""Methods of a tensor that may be called twice: views of its memory, or copies of their own."""
 
 
 def with_stand_ins(
@@ -82,7 +84,7 @@ def apart(
                 doubtful += [one, other]
     for name in doubtful:
         node = launch.arguments.get(name)
-        if node is not None and not _repeatable(source, node):
+        if node is not None and not repeatable(source, node):
             raise context.refuse(
                 launch.node, "an array that is computed within the launch",
                 "compute it before the launch", name,
@@ -97,17 +99,17 @@ def apart(
     return [f"{context.helper('apart')}({stores}, {loads})"]
 
 
-def _repeatable(source: Source, node: cst.BaseExpression) -> bool:
+def repeatable(source: Source, node: cst.BaseExpression) -> bool:
     """Whether an expression may be evaluated twice."""
     if isinstance(node, cst.IfExp):
-        return all(_repeatable(source, each) for each in (node.test, node.body, node.orelse))
+        return all(repeatable(source, each) for each in (node.test, node.body, node.orelse))
     method = node.func if isinstance(node, cst.Call) else None
     if isinstance(node, cst.Call) and isinstance(method, cst.Attribute):
         if method.attr.value not in VIEWS:
-            return is_pure(source, node)
-        return _repeatable(source, method.value) and all(
-            is_pure(source, each.value) for each in node.args
+            return is_pure(source, node, PURE)
+        return repeatable(source, method.value) and all(
+            repeatable(source, each.value) for each in node.args
         )
     if isinstance(node, cst.Subscript):  # with slices
-        return _repeatable(source, node.value)
-    return is_pure(source, node)
+        return repeatable(source, node.value)
+    return is_pure(source, node, PURE)

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import libcst as cst
 
 from agent.analysis.common.dialect import Kernel, Launch
-from agent.analysis.common.purity import is_pure
-from agent.analysis.triton.dialect import ROUNDING
 from agent.porting import dtypes
-from agent.porting.arrays import apart, with_stand_ins
+from agent.porting.arrays import apart, repeatable, with_stand_ins
 from agent.porting.assignments import Edit
 from agent.porting.constants import unwrapped
 from agent.porting.context import TL, Context, names_of
@@ -265,7 +263,7 @@ class Host:
                 wanted = [n for n in given if n in read]
         for name in wanted:
             node = launch.arguments.get(name)
-            if node is not None and not is_pure(source, node, (*ROUNDING, "len", "builtins.len")):
+            if node is not None and not repeatable(source, node):
                 raise self.context.refuse(
                     launch.node, "a grid's or a heuristic's function that is given a computed "
                     "argument",

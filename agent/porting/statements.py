@@ -162,7 +162,8 @@ class Body(Assignments):
     def _loop_variable(self, node: cst.For, ends: Sequence[Phrase], *, static: bool) -> Number:
         kinds = [each.value for each in ends if isinstance(each.value, Number)]
         step = kinds[2] if len(ends) == 3 else None
-        if step is not None and step.weak and step.bits and not step.natural:
+        downward = step is not None and step.weak and step.bits and not step.natural
+        if downward or (step is not None and ends[2].text.startswith("-")):
             raise self._refuse(node, "a loop that counts down", "count up and subtract")
         start_natural = len(ends) < 2 or kinds[0].natural
         natural = start_natural and (len(ends) < 3 or kinds[2].natural)
