@@ -73,7 +73,7 @@ def as_tensor(context: Context, node: cst.CSTNode, term: Phrase) -> Phrase:
     """
     value, ct = term.value, context.tile
     assert isinstance(value, Number)
-    if "float64" in value.types:
+    if "float64" in value.types and (value.weak or len(value.types) == 1):
         raise context.refuse(
             node, "a variable with a number out of fp32's range",
             "write a number that fp32 holds", term.text,

@@ -117,14 +117,14 @@ def is_unsigned(x):
 '''),
     "typed": Helper('''\
 def typed(c):
-    """c, a number that the compiler knows, as the tensor that Triton makes of it."""
+    """c, where it is a number that the compiler knows, as the tensor that Triton makes of it."""
+    if {ct}.static_eval(hasattr(c, "dtype")):
+        return c
     return {ct}.full((), c, {ct}.static_eval(type_of(c)))
 ''', ("type_of",)),
     "type_of": Helper('''\
 def type_of(c):
     """The type that Triton gives to a number of Python's."""
-    if hasattr(c, "dtype"):
-        return c.dtype
     if isinstance(c, bool):
         return {ct}.bool_
     if isinstance(c, float):

@@ -65,6 +65,7 @@ COMPUTED = [
     ("c = 2.0; y = x * passed(c, n)", HALF, "float32"),
     ("c = 1.0\n    for k in range(n):\n        c = c * F; y = x * c", HALF, "float32"),
     ("c = 1.0\n    for k in tl.static_range(3):\n        c = c * F; y = x * c", HALF, "float32"),
+    ("c = 0.0\n    for k in tl.static_range(2):\n        c += x; y = x * (c * F)", HALF, "float32"),
     ("c = 1.0\n    if n > 3:\n        c = F; y = x * c", HALF, "float32"),
     ("y = x * 2.0 + F", HALF, "float16"),
     ("c = 0x9E3779B9; y = x.to(tl.uint8) * c", BYTE, "uint32"),
