@@ -58,7 +58,7 @@ def kept_natural(symbol: str, one: Number, other: Number) -> tuple[bool, int]:
     if symbol in ("//", "%", ">>"):
         bits = one.bits if symbol != "%" else other.bits
     natural = one.natural and other.natural and symbol in KEEPS_NATURAL
-    if symbol in ("+", "*") and not (one.constant and other.constant):
+    if symbol in ("+", "*") and not (one.weak and other.weak):
         natural = natural and bits <= LARGE and (symbol == "+" or one.constant or other.constant)
     if symbol == "&":
         natural = one.natural or other.natural

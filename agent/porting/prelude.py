@@ -104,16 +104,45 @@ def wide_for_sum(x):
     "quotient": Helper('''\
 def quotient(x, y):
     """x // y as Triton has it: toward zero, where Python and cuTile round down."""
-    if {ct}.static_eval(is_unsigned(x) or is_unsigned(y)):  # cuTile has no `//` of them
-        wide = {ct}.astype(x, {ct}.int64) // {ct}.astype(y, {ct}.int64)
+    if {ct}.static_eval(is_narrow(x) or is_narrow(y)):
+        wide = toward_zero({ct}.astype(x, {ct}.int64), {ct}.astype(y, {ct}.int64))
         return {ct}.astype(wide, (x % y).dtype)
+    return toward_zero(x, y)
+''', ("is_narrow", "toward_zero")),
+    "toward_zero": Helper('''\
+def toward_zero(x, y):
+    """The quotient of signed integers."""
     down = x // y
-    return {ct}.where((down * y != x) & ((x < 0) != (y < 0)), down + 1, down)
-''', ("is_unsigned",)),
-    "is_unsigned": Helper('''\
-def is_unsigned(x):
-    """Whether x is a tile of unsigned integers of at most 32 bits."""
-    return getattr(x, "dtype", None) in ({ct}.uint8, {ct}.uint16, {ct}.uint32)
+    return {ct}.where((x % y != 0) & ((x < 0) != (y < 0)), down + 1, down)
+'''),
+    "remainder": Helper('''\
+def remainder(x, y):
+    """x % y as Triton has it: with the sign of x, where Python and cuTile take that of y."""
+    if {ct}.static_eval(is_narrow(x) or is_narrow(y)):
+        kind = (x % y).dtype
+        rest = signed_as_x({ct}.astype(x, {ct}.int64), {ct}.astype(y, {ct}.int64))
+        found = {ct}.astype(rest, kind)
+    else:
+        found = signed_as_x(x, y)
+        kind = found.dtype
+    {ct}.static_assert(
+        kind not in ({ct}.float16, {ct}.bfloat16, {ct}.float32, {ct}.float64),
+        "the remainder of floats is not ported",
+    )
+    return found
+''', ("is_narrow", "signed_as_x")),
+    "signed_as_x": Helper('''\
+def signed_as_x(x, y):
+    """The remainder of signed integers."""
+    rest = x % y
+    return {ct}.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
+'''),
+    "is_narrow": Helper('''\
+def is_narrow(x):
+    """Whether x is a tile of short integers, or of unsigned ones, for which cuTile has no `//`."""
+    return getattr(x, "dtype", None) in (
+        {ct}.int8, {ct}.int16, {ct}.uint8, {ct}.uint16, {ct}.uint32
+    )
 '''),
     "typed": Helper('''\
 def typed(c):
@@ -132,18 +161,6 @@ def type_of(c):
     if -(2**31) <= c < 2**32:
         return {ct}.int32 if c < 2**31 else {ct}.uint32
     return {ct}.int64
-'''),
-    "remainder": Helper('''\
-def remainder(x, y):
-    """x % y as Triton has it: with the sign of x, where Python and cuTile take that of y."""
-    rest = x % y
-    found = {ct}.where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
-    kind = found.dtype
-    {ct}.static_assert(
-        kind not in ({ct}.float16, {ct}.bfloat16, {ct}.float32, {ct}.float64),
-        "the remainder of floats is not ported",
-    )
-    return found
 '''),
     "alike": Helper('''\
 def alike(a, b):
