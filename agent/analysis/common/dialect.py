@@ -180,10 +180,17 @@ class Dialect(ABC):
     def launched(self, source: Source) -> tuple[Kernel, ...]:
         """The kernels that this file runs: launched in plain sight, or handed on by host code.
 
-        All of them when it runs none.
+        All of them when it runs none, but for those that are helpers of others.
         """
         kernels = self.kernels(source)
-        return tuple(k for k in kernels if k.launches or self.holders(source, k)) or kernels
+        run = tuple(k for k in kernels if k.launches or self.holders(source, k))
+        return run or tuple(k for k in kernels if not self._helps(source, k)) or kernels
+
+    def _helps(self, source: Source, kernel: Kernel) -> bool:
+        """Whether another kernel mentions it: calls it, or hands it to a scan."""
+        others = {k.function.node for k in self.kernels(source)} - {kernel.function.node}
+        around = (source.enclosing(name) for name in source.mentions(kernel.function))
+        return any(function is not None and function.node in others for function in around)
 
     def chosen(self, source: Source) -> tuple[Kernel, ...]:
         """The launched kernels that an optimization is to change.
