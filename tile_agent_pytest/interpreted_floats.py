@@ -63,6 +63,13 @@ def mend(interpreter: Any) -> None:
             made.of_floats = True
             setattr(builder, name, made)
 
+    if not hasattr(builder, "get_bf16"):  # before Triton 3.9
+
+        def get_bf16(_: Any, value: float) -> Any:
+            """A constant."""
+            return interpreter.TensorHandle(narrowed([value]), interpreter.tl.bfloat16)
+
+        builder.get_bf16 = get_bf16
     for owner, name, make in (
         ("ReduceOps", "sum", _sum),
         ("ReduceOps", "min_max", _extreme),
@@ -205,7 +212,7 @@ def _dot(interpreter: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _atomic(interpreter: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    np, handle = interpreter.np, interpreter.TensorHandle
+    np, handle, memory = interpreter.np, interpreter.TensorHandle, interpreter._interpreter
 
     def create_atomic_rmw(
         self: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any
@@ -221,12 +228,11 @@ def _atomic(interpreter: Any, original: Callable[..., Any]) -> Callable[..., Any
         while left.size:  # of those that share an address, one at a time
             _, first = np.unique(flat[left], return_index=True)
             now = left[first]
-            at = handle(np.ascontiguousarray(flat[now]), pointers.dtype)
-            every = handle(np.ones(now.shape, dtype=bool), interpreter.tl.int1)
-            old = self.create_masked_load(at, every, None, None, False)
-            before.ravel()[now] = old.data
-            new = handle(narrowed(widened(old.data) + added[now]), kind)
-            self.create_masked_store(at, new, every, None)
+            at, every = np.ascontiguousarray(flat[now]), np.ones(now.shape, dtype=bool)
+            # what the builder's own loads and stores call, whose arguments change with releases
+            old = memory.load(at, every, np.zeros(now.shape, np.uint16), np.dtype(np.uint16))
+            before.ravel()[now] = old
+            memory.store(at, narrowed(widened(old) + added[now]), every)
             left = np.delete(left, first)
         return handle(before, kind)
 
