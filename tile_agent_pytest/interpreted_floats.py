@@ -212,14 +212,14 @@ def _dot(interpreter: Any, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _atomic(interpreter: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    np, handle, memory = interpreter.np, interpreter.TensorHandle, interpreter._interpreter
+    np, handle = interpreter.np, interpreter.TensorHandle
 
     def create_atomic_rmw(
         self: Any, operation: Any, pointers: Any, value: Any, mask: Any, *rest: Any
     ) -> Any:
         if operation != interpreter._ir.ATOMIC_OP.FADD or not _is_bits(value):
             return original(self, operation, pointers, value, mask, *rest)
-        kind = value.dtype.scalar
+        kind, memory = value.dtype.scalar, interpreter._interpreter  # guarded in some calls
         places, added, wanted = np.broadcast_arrays(
             pointers.data, widened(value.data), mask.data.astype(bool)
         )
