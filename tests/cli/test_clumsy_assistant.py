@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,6 +109,7 @@ def mistakes(assistant: Assistant) -> Iterator[str]:
     assert first.stderr is not None
     while "try" not in (line := first.stderr.readline()):
         assert line, "the try ended early"
+    first.send_signal(signal.SIGSTOP)  # or it may be done before the other client has asked
     assistant.refused(*NEXT)
     first.kill()
     first.communicate()
