@@ -84,8 +84,11 @@ def _changes(old: ast.FunctionDef, new: ast.FunctionDef) -> Iterator[str]:
         needed = default is None or (_is_none(default) and not _may_be_none(new, name))
         if name not in ours and needed and name not in given:
             yield f"need {name}"
-    if [n for n in ours if n in theirs] != [n for n in theirs if n in ours]:
+    if [*theirs][: len(ours)] != [*ours]:  # what is handed over by its place
         yield "take its parameters in another order"
+    for name, default in ours.items():
+        if ast.dump(default or ast.Pass()) != ast.dump(theirs[name] or ast.Pass()):
+            yield f"have another {name} by default"
     if _tuned(new) and not _tuned(old):
         yield "tune what is handed to it"
 

@@ -84,6 +84,11 @@ NONE = "    if rows is None:\n        rows = 1\n"
             "take its parameters in another order",
         ),
         (
+            KERNEL.replace(HEAD, "def softmax_kernel(x_ptr, rows=1, BLOCK: tl.constexpr = 8"),
+            "take its parameters in another order",
+        ),
+        (KERNEL.replace(HEAD, f"{HEAD} = 64"), "have another BLOCK by default"),
+        (
             KERNEL.replace("@triton.jit", "@triton.heuristics({'rows': f})\n@triton.jit").replace(
                 HEAD, f"{HEAD}, rows"
             ),
