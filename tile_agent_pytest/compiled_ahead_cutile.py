@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -118,7 +117,7 @@ def without_compilers_left() -> Iterator[None]:
         with contextlib.suppress(Exception):
             compiling: Any = importlib.import_module("cuda.tile._compile")
             with compiling._compiler_lock:  # no other thread is waiting for one
-                end_children(os.getpid(), COMPILERS)
+                end_children(COMPILERS)
 
 
 def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:

@@ -142,5 +142,5 @@ def _fork(
         # A compiler that was given up may have left one of its own behind, which would run on
         # beside what this process's parent times.
         with contextlib.suppress(Exception):
-            end_children(os.getpid())
+            end_children()
         os._exit(0)

@@ -44,14 +44,13 @@ def running_children(pid: int) -> list[int]:
     return [child for child in children(pid) if _state(child) not in ("", "Z", "X")]
 
 
-def end_children(pid: int, names: Collection[str] = ()) -> None:
+def end_children(names: Collection[str] = ()) -> None:
     """Kill this process's children, with their descendants, and wait for them.
 
     Args:
-        pid: this process.
         names: of the programs that are meant; all where there are none.
     """
-    while found := [c for c in children(pid) if not names or _program(c) in names]:
+    while found := [c for c in children(os.getpid()) if not names or _program(c) in names]:
         for child in found:
             kill_tree(child)
             with contextlib.suppress(ChildProcessError):  # somebody else has waited for it

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import libcst as cst
-from libcst.metadata.scope_provider import Assignment
 
+from agent.analysis.common.absent import may_be_none
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
 from agent.analysis.triton.aliasing import may_share
@@ -31,7 +31,7 @@ def with_stand_ins(
     then, another one that is only read."""
     source, found = context.source, dict(given)
     arrays = [name for name, value in done.values.items() if isinstance(value, Pointer)]
-    doubtful = [n for n in arrays if _may_be_none(source, launch, launch.arguments.get(n))]
+    doubtful = [n for n in arrays if _is_doubtful(source, launch, launch.arguments.get(n))]
     others = [n for n in arrays if n not in doubtful and n not in done.stored]
     for name in doubtful:
         if others and name not in done.stored:
@@ -39,19 +39,13 @@ def with_stand_ins(
     return found
 
 
-def _may_be_none(source: Source, launch: Launch, node: cst.BaseExpression | None) -> bool:
-    """Whether an argument is a parameter that defaults to None, and nothing looks at it before."""
-    if not isinstance(node, cst.Name):
-        return False
-    assigned = source.assignments(node)
-    if len(assigned) != 1 or not isinstance(assigned[0], Assignment):
-        return False
-    parameter = assigned[0].node
-    if not isinstance(parameter, cst.Param) or not isinstance(parameter.default, cst.Name):
+def _is_doubtful(source: Source, launch: Launch, node: cst.BaseExpression | None) -> bool:
+    """Whether a variable may be None at a launch, and no condition around that asks."""
+    if not isinstance(node, cst.Name) or not may_be_none(source, node):
         return False
     tests = [a.test for a in source.ancestors(launch.node) if isinstance(a, cst.If)]
     named = {name.value for test in tests for name in descendants(test, cst.Name)}
-    return parameter.default.value == "None" and node.value not in named
+    return node.value not in named
 
 
 def apart(
