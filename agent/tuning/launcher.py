@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from agent.analysis.common.absent import may_be_none
 from agent.analysis.cutile.uses import Uses
 from agent.syntax import argument, descendants, keyword
 from agent.tuning.form import Form, follows_from_shapes, local_assignments
@@ -222,12 +223,7 @@ class Launcher:
 
     def _may_be_none(self, parameter: str) -> bool:
         """Whether a caller may leave an array out, as `bias=None`."""
-        given = self._source.resolve(self._form.launch.arguments[parameter])
-        assignments = self._source.assignments(given) if isinstance(given, cst.Name) else ()
-        only = assignments[0].node if len(assignments) == 1 else None
-        defaults = [only.default] if isinstance(only, cst.Param) else []
-        parts = [given.body, given.orelse] if isinstance(given, cst.IfExp) else [given]
-        return any(isinstance(v, cst.Name) and v.value == "None" for v in (*parts, *defaults))
+        return may_be_none(self._source, self._form.launch.arguments[parameter])
 
     def _is_fresh(self, parameter: str) -> bool:
         """Made by the wrapper for the result, of a size that follows from the inputs."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.support.repo import write
-from tests.support.warm_python import run_python
+from tests.support.warm_python import printed_in_interpreter
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -171,12 +169,7 @@ for kind, source, target in itertools.product(limits, given, out):
 
 
 def result(folder: Path, program: str) -> str:
-    """What a program prints where Triton interprets."""
-    write(folder, {"kernels.py": KERNELS})
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(folder)}
-    done = run_python(PREPARED + program, environment=environment, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed_in_interpreter(folder, KERNELS, PREPARED + program)
 
 
 def test_an_operation_of_bfloat16_is_one_of_float32_rounded(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.support.repo import write
-from tests.support.warm_python import run_python
+from tests.support.warm_python import printed_in_interpreter
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -77,12 +75,7 @@ print(o[40:50].tolist(), o[60:65].tolist())
 
 
 def result(folder: Path, program: str) -> str:
-    """What a program prints where Triton interprets."""
-    write(folder, {"kernels.py": KERNELS})
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(folder)}
-    done = run_python(PREPARED + program, environment=environment, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    return printed_in_interpreter(folder, KERNELS, PREPARED + program)
 
 
 def test_min_and_max_of_tiles_are_taken_element_by_element(tmp_path: Path) -> None:

@@ -104,6 +104,15 @@ os.execv({python!r}, [{python!r}, *arguments])
 """
 
 
+def printed_in_interpreter(folder: Path, kernels: str, program: str) -> str:
+    """What a program prints that imports `kernels`, where Triton interprets."""
+    (folder / "kernels.py").write_text(kernels)
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(folder)}
+    done = run_python(program, environment=environment, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 def run_python(
     program: str,
     *arguments: str,
