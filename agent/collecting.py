@@ -97,7 +97,6 @@ class Collecting:
                     pass_env=request.options.command.pass_env,
                 ),
                 framework=target.backend,
-                interpreted=self.environment.gpu is None,
                 log=self._log,
                 deadline=deadline_in(COLLECT_TIMEOUT_S),
             )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tile_agent_pytest.timed_through import TimingNames
@@ -68,12 +66,4 @@ def described(item: pytest.Item, names: TimingNames) -> Message:
         "name": item.name,
         "fixtures": sorted(getattr(item, "fixturenames", ())),
         "through": names.of(item),
-        "bfloat16": _is_given_bfloat16(item),
     }
-
-
-def _is_given_bfloat16(item: pytest.Item) -> bool:
-    """Whether a parameter of the test is that dtype: pytest may call it `dtype1`."""
-    torch = sys.modules.get("torch")
-    given = getattr(getattr(item, "callspec", None), "params", {})
-    return torch is not None and any(value is torch.bfloat16 for value in given.values())

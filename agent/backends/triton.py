@@ -45,10 +45,7 @@ class TritonBackend:
         """Kernel time, or the interpreter's wall time, which is no such thing."""
         if environment.gpu is not None:
             return f"the kernel's time on {environment.gpu.name}"
-        return (
-            "the wall time of Triton's interpreter on this CPU: it ranks nothing for a "
-            "GPU; bfloat16 is left out, because the interpreter computes it wrongly"
-        )
+        return "the wall time of Triton's interpreter on this CPU: it ranks nothing for a GPU"
 
     def worker_environment(self, environment: Environment) -> dict[str, str]:
         """Triton decides at import time whether it interprets.

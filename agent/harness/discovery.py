@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,6 @@ KINDS = (CORRECTNESS, PERF)
 TIMING_FIXTURES = frozenset({"tile_bench", "benchmark"})
 SLOW_COLLECTION_S = 1.5
 """From here on it is a gain to import for all workers what is installed: it takes that twice."""
-_BF16 = re.compile(r"bfloat16|bf16", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,6 @@ def discover(
     selection: Selection,
     *,
     framework: str,
-    interpreted: bool,
     log: Path,
     deadline: float,
 ) -> TestPlan:
@@ -148,15 +146,6 @@ def discover(
     perf = (*perf, *scripts)
     if selection.correctness_k is None:
         notes += _unnamed(tests, framework, correctness, perf)
-    if interpreted:
-        opaque = frozenset(item.nodeid for item in everything.items if item.bfloat16)
-        correctness, left = _without_bf16(correctness, opaque)
-        perf, left_perf = _without_bf16(perf, opaque)
-        if left + left_perf:
-            notes.append(
-                f"{left + left_perf} bfloat16 tests are left out: Triton's interpreter computes "
-                "bfloat16 wrongly and says nothing"
-            )
     script = next(iter(selection.scripts), "SCRIPT")
     for kind, found, option in (
         (CORRECTNESS, correctness, "--correctness-k"),
@@ -291,9 +280,3 @@ def _timed_through(items: Sequence[Item], perf: Sequence[str]) -> list[str]:
         return []
     ways = ", ".join(f"{way} ({n} test{'s' if n > 1 else ''})" for way, n in counts.items())
     return [f"timed through {ways}: block by block, as with tile_bench"]
-
-
-def _without_bf16(nodeids: tuple[str, ...], opaque: Container[str]) -> tuple[tuple[str, ...], int]:
-    """Those that their names, and their parameters, say nothing of it; and how many others."""
-    kept = tuple(n for n in nodeids if n not in opaque and not _BF16.search(n))
-    return kept, len(nodeids) - len(kept)

@@ -40,11 +40,6 @@ class Job:
             return self.stop or self.machine.no_tile_ir
         if self.machine.no_triton:
             return self.machine.no_triton
-        if self.interpreted and "bfloat16" in self.call.dtypes:
-            return (
-                "there is no GPU, and Triton's interpreter computes bfloat16 wrongly: "
-                "name float32 or float16 in --dtypes"
-            )
         return None
 
     def environment(self, *, tile: bool) -> dict[str, str]:

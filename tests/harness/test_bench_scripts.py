@@ -76,7 +76,6 @@ def planned(
         project.checkout(),
         Selection(("test_kernel.py",), perf_k=perf_k, benches=benches),
         framework="triton",
-        interpreted=True,
         log=project.log(),
         deadline=deadline_in(60),
     )

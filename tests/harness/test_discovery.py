@@ -43,7 +43,6 @@ def plan_of(
     *,
     files: tuple[str, ...] = ("test_kernel.py",),
     framework: str = "cutile",
-    interpreted: bool = False,
     **selection: Any,
 ) -> TestPlan:
     project.write("test_kernel.py", test)
@@ -52,7 +51,6 @@ def plan_of(
         project.checkout(),
         Selection(files, **selection),
         framework=framework,
-        interpreted=interpreted,
         log=project.log(),
         deadline=deadline_in(60),
     )
@@ -170,57 +168,6 @@ def test_several_files(project: Project, server: ForkServer) -> None:
     plan = plan_of(project, server, "import kernel\ndef test_right(): pass\n", files=files)
     assert plan.correctness == ("test_kernel.py::test_right",)
     assert plan.perf == ("perf/test_speed.py::test_perf_speed",)
-
-
-BF16 = """
-    import kernel, pytest
-    @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bf16", "BF16"])
-    def test_right(dtype): pass
-    @pytest.mark.parametrize("dtype", ["float32", "torch.bfloat16"])
-    def test_perf(dtype): pass
-"""
-
-
-def test_bfloat16_is_left_out_in_the_interpreter_and_said(
-    project: Project, server: ForkServer
-) -> None:
-    plan = plan_of(project, server, BF16, framework="triton", interpreted=True)
-    assert names(plan.correctness) == ["test_right[float32]"]
-    assert names(plan.perf) == ["test_perf[float32]"]
-    (note,) = plan.notes
-    assert note.startswith("4 bfloat16 tests are left out: Triton's interpreter")
-
-
-def test_bfloat16_is_known_by_the_parameter_where_no_name_says_so(
-    project: Project, server: ForkServer
-) -> None:
-    """`parametrize("dtype", [torch.bfloat16])` makes ids such as `dtype0`."""
-    tests = """
-        import kernel, pytest, torch
-        @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-        def test_right(dtype): pass
-        @pytest.mark.parametrize("dtype, atol", [(torch.float32, 1), (torch.bfloat16, 2)])
-        def test_perf(dtype, atol): pass
-    """
-    plan = plan_of(project, server, tests, framework="triton", interpreted=True)
-    assert names(plan.correctness) == ["test_right[dtype1]"]
-    assert names(plan.perf) == ["test_perf[dtype0-1]"]
-    assert plan.notes[0].startswith("2 bfloat16 tests are left out")
-
-
-def test_bfloat16_stays_on_a_gpu(project: Project, server: ForkServer) -> None:
-    plan = plan_of(project, server, BF16, framework="triton")
-    assert (len(plan.correctness), len(plan.perf), plan.notes) == (4, 2, ())
-
-
-def test_nothing_but_bfloat16_in_the_interpreter(project: Project, server: ForkServer) -> None:
-    body = """
-        import kernel
-        def test_right(): pass
-        def test_perf_bf16(): pass
-    """
-    with pytest.raises(UsageError, match=r"no perf tests .* \(1 bfloat16 tests are left out"):
-        plan_of(project, server, body, interpreted=True)
 
 
 # --- refusals -----------------------------------------------------------------------------------

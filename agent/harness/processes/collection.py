@@ -18,8 +18,6 @@ class Item:
     fixtures: tuple[str, ...]
     through: tuple[str, ...] = ()
     """What times, of the names in its code."""
-    bfloat16: bool = False
-    """Whether that dtype is among its parameters, whatever pytest calls them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,6 @@ def read_collection(message: Message) -> Collection:
                 str(item["name"]),
                 tuple(map(str, item["fixtures"])),
                 tuple(map(str, item["through"])),
-                bool(item["bfloat16"]),
             )
             for item in message["items"]
         ),
