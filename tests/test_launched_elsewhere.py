@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from agent.analysis.common.kernels import KernelClass
+from agent.analysis.common.subject import Hardware, Subject
 from agent.launched_elsewhere import broken_launches, launched_elsewhere
 from agent.measuring.decision import Status
+from agent.planning.entries import planned
+from agent.playbook import get
+from agent.playbook.base import Optimization
 from agent.repository import Repository
+from agent.syntax import Source
 from tests.support.repo import KERNEL, isolate, make_repo
 from tests.support.scripted import ScriptedRun, Step, kernel
 
@@ -134,3 +140,15 @@ def test_a_run_does_not_try_what_would_break_a_launch_elsewhere(tmp_path: Path) 
     assert run.rows[1].status is Status.KEEP
     (skipped,) = run.skipped
     assert skipped.reason == "other.py launches scale, which would need y"
+
+
+def test_a_plan_passes_over_what_would_break_a_launch_elsewhere() -> None:
+    entry = get("add-autotune")
+    assert isinstance(entry, Optimization)
+    source = Source(entry.before, "kernel.py")
+    subject = Subject(source, KernelClass.MEMORY, Hardware(sm=90))
+    (tried,), nothing = planned([entry], subject)
+    assert (tried.optimization, nothing) == ("add-autotune", ())
+    tried_too, (over,) = planned([entry], subject, {"add_kernel": "other.py"})
+    assert (tried_too, over.optimizations) == ((), ("add-autotune",))
+    assert over.reason == "other.py launches add_kernel, which would tune what is handed to it"

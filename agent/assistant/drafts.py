@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, Subject
 from agent.events import Offered, Proposed
+from agent.launched_elsewhere import launched_elsewhere
 from agent.proposers.draft import Draft
 from agent.repository import Repository
 from agent.runs import runs_folder
@@ -32,7 +33,8 @@ def subject_of(workspace: Workspace, run: Run) -> Subject:
     kernel_class = KernelClass(run.kernel_class)
     gpus = started.environment["gpus"]
     hardware = Hardware(sm=gpus[0]["sm"] if gpus else 0, interpreted=not gpus)
-    return Subject(source, kernel_class, hardware, run.launches)
+    elsewhere = launched_elsewhere(workspace.repository, started.origin_sha, started.kernel)
+    return Subject(source, kernel_class, hardware, run.launches, frozenset(elsewhere))
 
 
 def judged_texts(workspace: Workspace, run: Run) -> dict[str, str]:

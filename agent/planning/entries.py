@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from agent.analysis.common.subject import Hardware, Subject
+from agent.launched_elsewhere import broken_launches
 from agent.playbook.base import Optimization
 from agent.proposers.base import Declined
 from agent.proposers.playbook import offered
@@ -64,31 +66,50 @@ GPU = Hardware(sm=90)
 
 
 def planned(
-    entries: Sequence[Optimization], subject: Subject
+    entries: Sequence[Optimization],
+    subject: Subject,
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[Applicable, ...], tuple[PassedOver, ...]]:
-    """What is tried of these entries, in their order, and what is passed over."""
+    """What is tried of some entries, in their order, and what is passed over.
+
+    Args:
+        entries: of the kernel's language.
+        subject: the kernel's file.
+        elsewhere: kernel -> a file of the project that launches it too.
+    """
+    subject = replace(subject, elsewhere=frozenset(elsewhere))
     tried: list[Applicable] = []
     names: dict[str, list[str]] = {}
     for entry in entries:
         found = offered(entry, subject)
         if isinstance(found, Declined):
             names.setdefault(found.reason, []).append(entry.name)
-        else:
-            titles = tuple(variant.title for variant in found.variants)
+            continue
+        broken = {
+            variant.title: broken_launches(subject.source.text, variant.source, elsewhere)
+            for variant in found.variants
+        }
+        titles = tuple(title for title, why in broken.items() if not why)
+        if titles:
             tried.append(Applicable(entry.name, entry.family, entry.hypothesis, titles))
+        else:
+            names.setdefault(next(iter(broken.values())), []).append(entry.name)
     over = [passed_over(reason, some) for reason, some in names.items()]
     over.sort(key=lambda each: (each.foreign, not each.near_miss))
     return tuple(tried), tuple(over)
 
 
 def planned_on_gpu(
-    entries: Sequence[Optimization], subject: Subject, tried: Sequence[Applicable]
+    entries: Sequence[Optimization],
+    subject: Subject,
+    tried: Sequence[Applicable],
+    elsewhere: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Applicable, ...]:
     """What a GPU would have tried besides; nothing where the kernel is not interpreted."""
     if not subject.hardware.interpreted:
         return ()
     here = {each.optimization for each in tried}
-    there, _ = planned(entries, replace(subject, hardware=GPU))
+    there, _ = planned(entries, replace(subject, hardware=GPU), elsewhere)
     return tuple(each for each in there if each.optimization not in here)
 
 

@@ -18,6 +18,7 @@ from agent.errors import UsageError
 from agent.events import Started
 from agent.frozen_tests import TestPlan
 from agent.harness.discovery import KINDS
+from agent.launched_elsewhere import launched_elsewhere
 from agent.launches import ObservedLaunch, by_cost
 from agent.options import PLAYBOOK, Request
 from agent.planning.cost import cost_lines
@@ -174,8 +175,9 @@ def _planned(
     recall = Recall(found.repository, Seen(launches, known.longest_ms if known else {}))
     experience = recall.of(run)
     left = PlaybookProposer(playbook, recall).left(run)
-    tried, over = planned(left, subject)
-    on_gpu = planned_on_gpu(left, subject, tried)
+    elsewhere = launched_elsewhere(found.repository, found.head_sha, target.kernel)
+    tried, over = planned(left, subject, elsewhere)
+    on_gpu = planned_on_gpu(left, subject, tried, elsewhere)
     opt_in = tuple(e.name for e in playbook if e.opt_in and not options.only)
     return Plan(
         kernel=target.kernel,
