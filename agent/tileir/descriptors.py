@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 import libcst as cst
 
 from agent.analysis.triton.dialect import MAKE_DESCRIPTOR, TRITON
+from agent.analysis.triton.heuristics import ON_HOST
 from agent.analysis.triton.operations import Operations
 from agent.syntax import Function, Source, argument, descendants, positional
 
-ON_HOST = "triton.tools.tensor_descriptor.TensorDescriptor"
 AT_OFFSETS = ("load_tensor_descriptor", "store_tensor_descriptor")
 OPERATIONS: Mapping[str, str] = {
     "gather_tensor_descriptor": "gathers through a descriptor (TMA gather)",

@@ -10,6 +10,7 @@ from agent import playbook
 from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import Hardware, NotApplicable, Params, Subject
 from agent.syntax import Source
+from tests.support.playbook import apply
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -275,3 +276,18 @@ def test_a_load_of_one_number_moves_no_pointer(entry: str) -> None:
     text = f"{HEAD}{kernel}def run(x, scale):\n    k[(1,)](x, scale, x.numel(), BLOCK=64)\n"
     with pytest.raises(NotApplicable, match="the load at line 8 is no tile of two dimensions"):
         playbook.get(entry).variants(subject(text))
+
+
+ATTENTION = Path(__file__).parents[2] / "benchmarks/triton/attention/attention.py"
+
+
+def test_a_tuner_above_descriptors_restores_no_descriptor() -> None:
+    """What a heuristic makes is among no launch's arguments; the array behind it is new."""
+    text = described(ATTENTION.read_text())
+    tuned = apply("add-autotune", text)
+    assert "out_desc.store(" in tuned
+    assert tuned.index("@triton.autotune") < tuned.index("@triton.heuristics")
+    assert "restore_value" not in tuned
+    unseen = text.replace('        args["out_ptr"],\n        [', "        output(args),\n        [")
+    with pytest.raises(NotApplicable, match="a heuristic gives out_desc, which no tuner can"):
+        apply("add-autotune", unseen)

@@ -10,6 +10,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.aliasing import alike, may_share
 from agent.analysis.triton.dialect import ATOMICS, TRITON
+from agent.analysis.triton.heuristics import described_arrays
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.waiting import check_never_waits
 from agent.syntax import Source, argument, descendants
@@ -73,6 +74,7 @@ def rewritten(source: Source, kernel: Kernel, *, possibly: bool = False) -> tupl
     """
     check_never_waits(source, kernel)
     loaded, stored, added = set[str](), set[str](), set[str]()
+    arrays = described_arrays(source, kernel)
     for function in TRITON.reached(source, kernel):
         for call in descendants(function.node.body, cst.Call):
             called = TRITON.called(source, call)
@@ -85,7 +87,7 @@ def rewritten(source: Source, kernel: Kernel, *, possibly: bool = False) -> tupl
                 line = source.line(call)
                 raise NotApplicable(f"line {line} does not show which tensor it touches")
             kind = added if called in ATOMICS else stored if writes else loaded
-            kind.add(where)
+            kind.add(arrays.get(where, where))
     if possibly:
         seen = loaded | added
         again = {n for n in stored if any(may_share(source, kernel, n, r) for r in seen)} | added

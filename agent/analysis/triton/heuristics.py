@@ -1,4 +1,4 @@
-"""Whether a kernel may become what `@triton.heuristics` makes of it, for all who use it."""
+"""What `@triton.heuristics` gives a kernel, and whether one may be given to all who use it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,50 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import TRITON, WRAPPERS
-from agent.syntax import Source
+from agent.syntax import Source, argument, descendants
 
+HEURISTICS = "triton.heuristics"
+ON_HOST = "triton.tools.tensor_descriptor.TensorDescriptor"
 LAUNCHED_BY = ("run", "warmup")
 """Attributes that a kernel has behind a heuristic, too."""
+
+
+def heuristics_of(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpression]:
+    """Parameter or option -> the function that gives it; of several the one that is asked last."""
+    found: dict[str, cst.BaseExpression] = {}
+    for decorator in kernel.function.node.decorators:
+        call = decorator.decorator
+        if not isinstance(call, cst.Call) or source.name(call.func) != HEURISTICS or not call.args:
+            continue
+        table = call.args[0].value
+        for element in table.elements if isinstance(table, cst.Dict) else ():
+            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
+                found[str(element.key.evaluated_value)] = element.value
+    return found
+
+
+def described_arrays(source: Source, kernel: Kernel) -> dict[str, str]:
+    """Parameter that is a descriptor which a heuristic makes -> the parameter that it describes."""
+    found: dict[str, str] = {}
+    for name, given in heuristics_of(source, kernel).items():
+        function = source.function_of(given)
+        arrays = {
+            _argument_of(argument(call, 0, "base"))
+            for call in descendants(function.node if function else given, cst.Call)
+            if source.name(call.func) in (ON_HOST, f"{ON_HOST}.from_tensor")
+        }
+        if len(arrays) == 1 and (array := arrays.pop()):
+            found[name] = array
+    return found
+
+
+def _argument_of(expression: cst.BaseExpression | None) -> str | None:
+    """'x_ptr' of `args["x_ptr"]`."""
+    if not isinstance(expression, cst.Subscript) or len(expression.slice) != 1:
+        return None
+    index = expression.slice[0].slice
+    key = index.value if isinstance(index, cst.Index) else None
+    return str(key.evaluated_value) if isinstance(key, cst.SimpleString) else None
 
 
 def why_no_heuristics(source: Source, kernel: Kernel) -> str:

@@ -32,6 +32,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import does_without, rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, launches_in_sight, triton_module
 from agent.analysis.triton.tuners import check_untuned
 from agent.playbook.base import REORDERED, Optimization
@@ -190,6 +191,8 @@ def _tuned(
     if not key:
         raise NotApplicable(f"no parameter of {kernel.name} says how much there is to do")
     restored = rewritten(source, kernel, possibly=True)
+    if given := set(restored) & heuristics_of(source, kernel).keys():
+        raise NotApplicable(f"a heuristic gives {min(given)}, which no tuner can restore")
     _check_there(source, launches, [n for n in restored if does_without(source, kernel, n)])
     first = _present(source, kernel, tiles)
     axes = axes_of(tiles)

@@ -12,6 +12,7 @@ from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.aliasing import alike
 from agent.analysis.triton.arguments import rewritten
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.heuristics import ON_HOST
 from agent.analysis.triton.index_ranges import is_scalar
 from agent.analysis.triton.pointers import root
 from agent.analysis.triton.tile_axes import is_broadcast
@@ -23,7 +24,6 @@ from agent.syntax import Source, argument, descendants, keyword
 
 FIRST_TMA = 90
 MAKE = "triton.language.make_tensor_descriptor"
-ON_HOST = "triton.tools.tensor_descriptor.TensorDescriptor"
 KINDS = {"loads": (LOAD,), "loads and stores": (LOAD, STORE)}
 
 

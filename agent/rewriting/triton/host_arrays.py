@@ -10,12 +10,13 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.reaching_definitions import binds, definition, value_of
 from agent.analysis.common.subject import NotApplicable
+from agent.analysis.triton.heuristics import ON_HOST
 from agent.analysis.triton.host import language
 from agent.analysis.triton.index_ranges import RANGES, belongs_to, holds_at, is_wide
 from agent.analysis.triton.program_ids import PROGRAM_ID
 from agent.analysis.triton.tiles import TileAccess
 from agent.rewriting.common.formatting import STEP, WIDTH
-from agent.rewriting.triton.described import ON_HOST, in_memory
+from agent.rewriting.triton.described import in_memory
 from agent.rewriting.triton.edits import free_name
 from agent.syntax import Source
 

@@ -16,7 +16,7 @@ import libcst as cst
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.subject import NotApplicable
-from agent.analysis.triton.heuristics import why_no_heuristics
+from agent.analysis.triton.heuristics import heuristics_of, why_no_heuristics
 from agent.analysis.triton.host import triton_module
 from agent.rewriting.triton.edits import Edit, with_heuristics, writing
 from agent.rewriting.triton.launch_options import (
@@ -29,8 +29,6 @@ from agent.rewriting.triton.launch_options import (
 )
 from agent.rewriting.triton.overriding import computes_own, overriding
 from agent.syntax import Source
-
-HEURISTICS = "triton.heuristics"
 
 
 @dataclass(frozen=True)
@@ -197,16 +195,8 @@ def _obstacles(source: Source, kernel: Kernel, names: Collection[str]) -> Iterat
 
 def _own_heuristics(source: Source, kernel: Kernel) -> dict[str, cst.BaseExpression]:
     """Option -> the number or ramp of `{"num_warps": lambda args: 8}`, if no other outranks it."""
-    found: dict[str, cst.BaseExpression] = {}
-    for decorator in kernel.function.node.decorators:
-        call = decorator.decorator
-        if not isinstance(call, cst.Call) or source.name(call.func) != HEURISTICS or not call.args:
-            continue
-        table = call.args[0].value
-        for element in table.elements if isinstance(table, cst.Dict) else ():
-            if isinstance(element, cst.DictElement) and isinstance(element.key, cst.SimpleString):
-                name, function = str(element.key.evaluated_value), element.value
-                found.pop(name, None)  # one further up, which is asked earlier
-                if isinstance(function, cst.Lambda) and is_plain_or_ramp(source, function.body):
-                    found[name] = function.body
-    return found
+    return {
+        name: function.body
+        for name, function in heuristics_of(source, kernel).items()
+        if isinstance(function, cst.Lambda) and is_plain_or_ramp(source, function.body)
+    }
