@@ -226,7 +226,7 @@ def _given(value: Any, layout: ArgumentLayout, guards: _Guards) -> Any:
 def _changed(value: Any, layout: ArgumentLayout, guards: _Guards) -> Any:
     sizes = dict(layout.sizes)
     if is_tensor(value):
-        return guards.around(_cut(value, sizes), layout)
+        return guards.around(_cut(value, sizes), layout, value.numel())
     if isinstance(value, torch().Size):
         return torch().Size(sizes.get(n, n) for n in value)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -249,8 +249,17 @@ class _Guards:
         self._regions: list[Any] = []
         self._turns = 0
 
-    def around(self, tensor: Any, layout: ArgumentLayout) -> Any:
-        """The tensor's elements in a buffer of their own, its dimensions in the same order."""
+    def around(self, tensor: Any, layout: ArgumentLayout, given: int) -> Any:
+        """The tensor's elements in a buffer of their own, its dimensions in the same order.
+
+        The guard behind them reaches as far as what the test gave did: an index that was valid
+        there and is not in fewer rows reads the guard, and nobody else's memory.
+
+        Args:
+            tensor: what is left of what a test gave.
+            layout: how it is to be laid out.
+            given: the elements that the test gave.
+        """
         if not tensor.numel() or tensor.is_complex() or tensor.dtype == torch().bool:
             return tensor.clone()
         order = sorted(range(tensor.ndim), key=lambda d: -tensor.stride(d))
@@ -261,8 +270,9 @@ class _Guards:
         spread = layout.spread if is_matrix else 1
         used = columns * spread
         wide = used + (layout.pitch if is_matrix else 0)
+        gone = -(-max(given - plain.numel(), 0) // columns) * wide
         buffer = torch().empty(
-            2 * GUARD + offset + rows * wide, dtype=tensor.dtype, device=tensor.device
+            2 * GUARD + offset + rows * wide + gone, dtype=tensor.dtype, device=tensor.device
         )
         body = buffer[GUARD + offset : GUARD + offset + rows * wide].view(rows, wide)
         inner = body[:, :used]
