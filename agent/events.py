@@ -293,6 +293,8 @@ class Scouted(Event):
     """Those that were looked at, where comparisons measure more."""
     known: tuple[str, ...] = ()
     """Commits whose results an earlier run saw, of the same edit."""
+    ended_early: bool = False
+    """Whether some were left out: what gains most was clear, and moves all others."""
 
 
 @dataclass(frozen=True)

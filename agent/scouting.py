@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.asking import Asking
@@ -36,12 +36,37 @@ BUDGET_SHARE = 1 / 3
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
 """In less, too little is seen to be worth it."""
+CLEAR = 2.0
+"""Times the gain after whose keep every look is out of date: a look that shows so much leaves no
+doubt that it comes to that."""
 COMPILE_S = 3.0
 """What a variant's choice of cuTile's search takes to be compiled, where nobody knows: ten and more
 for a product, but several are compiled beside each other."""
 SHORT_TUNING_S = 1.5
 """What a tuner of Triton's takes in a short look for fifty configs that are compiled already, see
 `tile_agent_pytest.tuning_effort`: some ten ms each, and an eighth of a second for the best."""
+
+
+@dataclass
+class _Enough:
+    """Ends the looks once each optimization was in one and what gains most is clear.
+
+    After its keep all that is left is looked at again: what more looks would say is of no use.
+    """
+
+    groups: Sequence[frozenset[str]]
+    """The commits of each optimization that are to be looked at."""
+    gain: float
+    """The share of the latency that is clear."""
+    reached: bool = False
+    """Whether that ended them."""
+
+    def __call__(self, seen: Mapping[str, Look], left: Sequence[str]) -> bool:
+        if any(group and group.issubset(left) for group in self.groups):
+            return False
+        best = max((-math.expm1(-look.log_ratio) for look in seen.values()), default=0.0)
+        self.reached = self.reached or best >= self.gain
+        return best >= self.gain
 
 
 @dataclass(frozen=True)
@@ -89,11 +114,13 @@ class Scouting:
     def look(self, run: Run) -> Scouted:
         """Look at what was gathered: the first variant of each, then the second, as time allows.
 
-        Those that are not compiled by then come last.
+        Those that are not compiled by then come last. All are looked at by a run that keeps going,
+        and where nothing gains so much that its keep changes what the others gain.
         """
         within_s = _time_s(run) / 2
         stop = deadline_in(within_s)
-        chosen = _in_turn([each.candidates for each in _gathered_now(run)])
+        groups = [each.candidates for each in _gathered_now(run)]
+        chosen = _in_turn(groups)
         left = [candidate.sha for candidate in chosen if not _is_seen(run, candidate)]
         # What is not compiled would be in its look: the others in it would wait for that.
         shas = sorted(left, key=lambda sha: self.candidates.compiled(run, sha) is None)
@@ -102,14 +129,17 @@ class Scouting:
         configs = subset.configs if subset and subset != run.subset else ()
         known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
         new = [sha for sha in shas if sha not in known]
+        least = math.inf if run.options.keep_going else CLEAR * run.options.rules.major
+        enough = _Enough([frozenset(c.sha for c in group) & {*new} for group in groups], least)
         self.doing(run, f"a short look at {len(new)} variants of what is left")
         self.judge.compare_on(subset)
         try:
-            seen = self._seen(run, new, stop, subset) if new else {}
+            seen = self._seen(run, new, stop, subset, enough) if new else {}
         finally:
             self.judge.compare_on(run.subset)
         results = tuple(known.get(sha) or _result(sha, seen.get(sha)) for sha in shas)
-        return Scouted(results, max(LEAST_ERROR, near_noise(run)), configs, tuple(known))
+        error = max(LEAST_ERROR, near_noise(run))
+        return Scouted(results, error, configs, tuple(known), enough.reached)
 
     def _tuning_s(self, run: Run) -> float:
         """What each variant of a kernel that tunes itself takes more than the incumbent, whose
@@ -121,13 +151,18 @@ class Scouting:
         return SHORT_TUNING_S if is_triton else run.compile_s or COMPILE_S
 
     def _seen(
-        self, run: Run, shas: Sequence[str], stop: float, subset: Subset | None
+        self,
+        run: Run,
+        shas: Sequence[str],
+        stop: float,
+        subset: Subset | None,
+        enough: _Enough,
     ) -> dict[str, Look]:
         variants = dict(zip(shas, self.candidates.checkouts(run, shas), strict=True))
         incumbent = self.candidates.checkout(run, run.incumbent_sha)
         try:
             with self.judge.line_ups(incumbent, variants, looked_at(run, subset)) as line_ups:
-                return dict(line_ups.look(shas, SHORT_QUADS, stop, last=True))
+                return dict(line_ups.look(shas, SHORT_QUADS, stop, last=True, enough=enough))
         finally:
             self.candidates.release(variants)
 

@@ -219,7 +219,10 @@ def _scouted(run: Run, event: Scouted) -> Run:
             best_gain(looks, (candidate.sha for candidate in proposal.candidates)),
             event.error,
             looks=run.estimates[name].looks,
-            all_variants=all_seen(looks, (candidate.sha for candidate in proposal.candidates)),
+            all_variants=(
+                every := all_seen(looks, (candidate.sha for candidate in proposal.candidates))
+            ),
+            is_put_off=event.ended_early and not every,
             all_configs=not event.configs,
             is_cut=any(
                 candidate.sha in looks and looks[candidate.sha].is_cut

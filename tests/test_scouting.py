@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.analysis.common.subject import Subject
 from agent.events import (
     Candidate,
     Event,
@@ -73,8 +74,8 @@ def test_what_may_gain_most_comes_first(tmp_path: Path) -> None:
     looks = [line for line in said if line.startswith(("scout", "looks"))]
     assert looks[0].startswith("scout      10 variants of 6 optimizations (")
     assert looks[1].startswith(
-        "looks      major +30.0 %, after-it +10.0 %, minor +3.0 %, flat +0.5 %, 1 more, 1 slower; "
-        "1.0 % more or less ("
+        "looks      major +30.0 %, minor +3.0 %, flat +0.5 %, flat-too +0.2 %, 2 slower; the rest "
+        "after what comes first; 1.0 % more or less ("
     )
 
 
@@ -87,8 +88,8 @@ def test_what_was_looked_at_is_committed_once_and_ranked_by_that_look(tmp_path: 
     (screened,) = (event for event in events if isinstance(event, Screened))
     assert proposed.candidates in [each.candidates for each in gathered.proposals]
     assert [event.optimization for event in gathered.passed_over] == ["foreign"]
-    seen = {result.sha: result for result in looks.results}
-    assert len(seen) == 10 and looks.error == 0.01
+    assert len(looks.results) == 10 and looks.error == 0.01
+    seen = {result.sha: result for result in screened.results}
     ranked = [seen[sha].improvement for sha in screened.order]
     assert ranked == [pytest.approx(each, abs=1e-6) for each in (0.3, 0.2, 0.1)]
     refs = git(tmp_path / "repo", "for-each-ref", "--format=%(refname)", "refs/tile-agent/")
@@ -316,11 +317,13 @@ def test_estimates_are_told_with_the_run(tmp_path: Path) -> None:
     found = to_result(run)["estimates"]
     assert found["minor"] == {
         "iteration": 1, "gain": pytest.approx(0.03), "error": 0.01,
-        "all_variants": True, "all_configs": True, "is_cut": False, "looks": 1,
+        "all_variants": True, "all_configs": True, "is_cut": False, "is_put_off": False,
+        "looks": 1,
     }  # fmt: skip
     assert found["foreign"] == {
         "iteration": 1, "gain": None, "error": 0.0,
-        "all_variants": True, "all_configs": True, "is_cut": False, "looks": 2,
+        "all_variants": True, "all_configs": True, "is_cut": False, "is_put_off": False,
+        "looks": 2,
     }  # fmt: skip
 
 
@@ -372,3 +375,50 @@ def test_variants_of_the_playbook_are_looked_at_in_real_workers(
         f"refs/heads/{session.branch}",
         "git info/exclude",
     }
+
+
+class WrongEntry(ScriptedEntry):
+    """As fast as it says, and no test passes."""
+
+    def apply(self, subject: Subject, params: Mapping[str, Any]) -> str:
+        return f"{super().apply(subject, params)}# WRONG\n"
+
+
+LITTLE = (
+    ScriptedEntry("flat", 0.995),
+    ScriptedEntry("many", *(0.995 + n / 10_000 for n in range(12))),
+)
+
+
+def test_looks_end_once_what_gains_most_is_clear(tmp_path: Path) -> None:
+    """Its keep makes them all be taken again: the rest would have been in vain."""
+    large = ScriptedEntry("large", 0.5, 0.6, 0.7)
+    run, events, said = scouted(tmp_path, (large, *LITTLE))
+    first, second = (event for event in events if isinstance(event, Scouted))
+    assert sum(result.improvement is not None for result in first.results) == 8
+    assert (len(first.results), first.ended_early) == (16, True)
+    assert (len(second.results), second.ended_early) == (13, False)
+    assert all(result.improvement is not None for result in second.results)
+    assert [row.optimization for row in run.rows] == ["baseline", "large (factor=0.5)"]
+    (looks, _) = (line for line in said if line.startswith("looks"))
+    assert "; the rest after what comes first; 1.0 % more or less (" in looks
+
+
+def test_what_was_left_out_of_the_looks_is_looked_at_where_the_first_fails(tmp_path: Path) -> None:
+    run, events, _ = scouted(tmp_path, (WrongEntry("large", 0.5), *LITTLE))
+    first, second = (event for event in events if isinstance(event, Scouted))
+    seen = [result.improvement is not None for result in first.results]
+    assert (len(seen), sum(seen)) == (14, 8)
+    assert len(second.results) <= 12  # of the other all was seen
+    assert run.estimates["many"].all_variants and not run.estimates["many"].is_put_off
+    assert [row.status.value for row in run.rows] == ["keep", "revert"]
+    assert {each.optimization for each in run.skipped if each.by_look} == {"flat", "many"}
+
+
+def test_all_are_looked_at_where_no_gain_is_clear_or_the_run_keeps_going(tmp_path: Path) -> None:
+    for name, factor, options in (("small", 0.95, {}), ("going-on", 0.5, {"keep_going": True})):
+        entries = (ScriptedEntry("one", factor), *LITTLE)
+        _, events, _ = scouted(tmp_path / name, entries, max_iterations=1, **options)
+        (looks,) = (event for event in events if isinstance(event, Scouted))
+        assert all(result.improvement is not None for result in looks.results)
+        assert (len(looks.results), looks.ended_early) == (14, False)

@@ -30,12 +30,15 @@ class Estimate:
     """Whether all configs that are compared were looked at."""
     is_cut: bool = False
     """Whether the time was over before all were looked at that stand for the others."""
+    is_put_off: bool = False
+    """Whether the rest of its variants was left out since something else gained much."""
     looks: int = 1
     """How often it was to be looked at on the same incumbent."""
 
     def is_unseen(self, iteration: int) -> bool:
-        """Whether it is worth another look before an iteration: the time for the first was over."""
-        return self.gain is None and self.looks < MOST_LOOKS and self.iteration < iteration
+        """Whether it is worth another look before an iteration: the first ended before it."""
+        unseen = self.gain is None or self.is_put_off
+        return unseen and self.looks < MOST_LOOKS and self.iteration < iteration
 
     @property
     def high(self) -> float | None:

@@ -159,6 +159,8 @@ def _scouted(run: Run, event: Scouted) -> str:
         *([f"{slower} slower"] if slower else []),
     ]
     told = ", ".join(parts) or "nothing was seen"
+    if event.ended_early:
+        told += "; the rest after what comes first"
     known = f"{len(event.known)} as an earlier run saw them, " if event.known else ""
     error = percent(event.error)
     return f"looks      {told}; {error} more or less ({known}{event.took_s:.0f} s)"

@@ -21,6 +21,7 @@ from agent.evidence.duplicates import CompiledCommit
 from agent.evidence.model import Artifact, CompiledLaunch, NotCompiled, Result
 from agent.evidence.sass import InstructionMix
 from agent.frozen_tests import TestPlan
+from agent.harness.measuring.line_ups import AT_ONCE_WITH_ROOM, Enough
 from agent.harness.measuring.result_check import AS_PRECISE, Allowance
 from agent.harness.measuring.timed_pass import PassLimit, TimedPass
 from agent.harness.measuring.verifier import Verification
@@ -212,10 +213,17 @@ class ScriptedLineUps:
         *,
         fresh: bool = False,
         last: bool = False,
+        enough: Enough | None = None,
     ) -> Mapping[str, Look]:
-        compare = self.judge.quick_compare
-        looks = {n: compare(self.incumbent, self.variants[n], quads, deadline) for n in names}
-        return {name: look for name, look in looks.items() if isinstance(look, Look)}
+        compare, seen = self.judge.quick_compare, dict[str, Look]()
+        left = list(names)
+        while left:
+            group, left = left[:AT_ONCE_WITH_ROOM], left[AT_ONCE_WITH_ROOM:]
+            looks = {n: compare(self.incumbent, self.variants[n], quads, deadline) for n in group}
+            seen |= {name: look for name, look in looks.items() if isinstance(look, Look)}
+            if left and enough is not None and enough(seen, left):
+                break
+        return seen
 
     def close(self) -> None:
         pass

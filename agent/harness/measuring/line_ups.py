@@ -34,6 +34,9 @@ ROOMY = 0.5
 """Of the GPU's memory, what they may take then."""
 
 
+Enough = Callable[[Mapping[str, Look], Sequence[str]], bool]
+"""What was seen, and the variants that no screen had yet -> whether those may be left out."""
+
 _Shares = Mapping[FurtherGpu | None, Sequence[Sequence[str]]]
 """GPU -> the groups that are looked at on it, one after the other; None is the run's own GPU."""
 
@@ -73,6 +76,7 @@ class LineUps:
         *,
         fresh: bool = False,
         last: bool = False,
+        enough: Enough | None = None,
     ) -> Mapping[str, Look]:
         """Time some of the variants, in the workers that are there where those are all alive.
 
@@ -86,6 +90,7 @@ class LineUps:
             deadline: for all of it.
             fresh: in new workers in any case.
             last: nothing comes after it, so that its last screen may have all that is left.
+            enough: asked between the screens of a GPU.
 
         Returns:
             What was seen; who is missing is to be compared alone.
@@ -98,11 +103,12 @@ class LineUps:
         with ThreadPoolExecutor(1 + len(self.further.gpus)) as threads:
             try:
                 others = {
-                    gpu: threads.submit(self._look_on, gpu, share, timing, deadline, last)
+                    gpu: threads.submit(self._look_on, gpu, share, timing, deadline, last, enough)
                     for gpu, share in shares.items()
                     if gpu is not None
                 }
-                seen, _ = self._look_on(None, shares.get(None, ()), timing, deadline, last)
+                ours = shares.get(None, ())
+                seen, _ = self._look_on(None, ours, timing, deadline, last, enough)
                 found = {gpu: other.result() for gpu, other in others.items()}
             except BaseException:
                 self.further.close()  # their threads end with their workers
@@ -115,7 +121,7 @@ class LineUps:
                 self._alive.pop(gpu).close()
                 self.further.drop(gpu, "the incumbent failed on it")
         rest = list(groups(left, self._at_once()))
-        again, _ = self._look_on(None, rest, timing, deadline, last)
+        again, _ = self._look_on(None, rest, timing, deadline, last, enough)
         return seen | again
 
     def _look_on(
@@ -125,6 +131,7 @@ class LineUps:
         timing: BlockTiming,
         deadline: float,
         last: bool,
+        enough: Enough | None,
     ) -> tuple[dict[str, Look], list[str]]:
         """What was seen on one GPU; and who is left, where a further one proves unfit."""
         seen: dict[str, Look] = {}
@@ -135,6 +142,9 @@ class LineUps:
             seen |= self._screen(gpu, group).look(group, timing, until)
             if gpu is not None and not self._alive[gpu].holds(()) and time.monotonic() < until:
                 return seen, [name for group in share[number:] for name in group]
+            left = [name for group in share[number + 1 :] for name in group]
+            if left and enough is not None and enough(seen, left):
+                break
         return seen, []
 
     def _screen(self, gpu: FurtherGpu | None, group: Sequence[str]) -> InterleavedScreen:
