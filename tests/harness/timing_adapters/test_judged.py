@@ -69,7 +69,6 @@ def discovered(checkout: Checkout, server: ForkServer, folder: Path) -> TestPlan
         checkout,
         Selection(("test_kernel.py",)),
         framework="triton",
-        interpreted=True,
         log=folder / "collect.log",
         deadline=deadline_in(60),
     )
