@@ -8,8 +8,8 @@ repository of its own, then origin, best, PyTorch, torch.compile and experts' ve
 side. The run tries all of the playbook that its seconds leave time for, or with `--defaults` is
 `tile-agent run` with nothing else, ended from outside past them. OUT/results.json and
 OUT/results.md are written after every kernel. What they hold is not done again, so that several
-commands may share the work; `--again` does it again. Nothing is begun that `--limit-s` leaves no
-time for.
+commands may share the work, also at the same time, each with a GPU and kernels of its own;
+`--again` does it again. Nothing is begun that `--limit-s` leaves no time for.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from benchmarks.loop_run import Limits, environment, run_loop
 from benchmarks.spec import Spec, find, replace_whole
@@ -75,9 +77,9 @@ class Results:
         out.mkdir(parents=True, exist_ok=True)
         self._json = out / "results.json"
         self._markdown = out / "results.md"
-        known = json.loads(self._json.read_text()) if self._json.exists() else {}
-        self._all: dict[str, Any] = {"commands": [], "kernels": {}} | known
-        self._all["commands"].append(f"python -m benchmarks.playbook {arguments}")
+        self._lock = FileLock(out / "results.lock")
+        self._command = f"python -m benchmarks.playbook {arguments}"
+        self._all = self._read()
 
     def of(self, spec: Spec) -> dict[str, Any]:
         """What is known of a kernel."""
@@ -93,10 +95,18 @@ class Results:
         self._all["kernels"].pop(spec.key, None)
 
     def put(self, spec: Spec, record: dict[str, Any]) -> None:
-        """Write a kernel's record, and with it all."""
-        self._all["kernels"][spec.key] = record
-        replace_whole(self._json, json.dumps(self._all, indent=1))
-        replace_whole(self._markdown, report(self._all))
+        """Write a kernel's record, and with it all, of other commands too."""
+        with self._lock:
+            self._all = self._read()
+            self._all["kernels"][spec.key] = record
+            replace_whole(self._json, json.dumps(self._all, indent=1))
+            replace_whole(self._markdown, report(self._all))
+
+    def _read(self) -> dict[str, Any]:
+        known = json.loads(self._json.read_text()) if self._json.exists() else {}
+        found: dict[str, Any] = {"commands": [], "kernels": {}} | known
+        found["commands"] = list(dict.fromkeys([*found["commands"], self._command]))
+        return found
 
 
 def do(

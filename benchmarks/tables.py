@@ -16,6 +16,8 @@ NO_SLOWER = 0.02
 """What tile-agent takes for no slower, as a fraction of the latency."""
 MOST = 0.9
 """The part of a run's gain that is most of it."""
+CURVE_S = (30, 60, 90, 120, 150, 200, 300)
+"""Seconds from the start of a run at which it is told how much of its gain it had."""
 NONE = "-"
 RATIOS = {
     "origin / best": ("origin", "best"),
@@ -108,7 +110,27 @@ def pace(records: Iterable[Record]) -> list[str]:
             f"- {MOST:.0%} of the final gain after **{np.median(soon_s):.0f} s**, the median of "
             f"the {len(soon_s)} runs that gained."
         )
+        lines += ["", *curve(ended)]
     return lines
+
+
+def curve(records: Iterable[Record]) -> list[str]:
+    """The part of their final gain that runs had after some seconds: the median over the runs."""
+    gaining = [record for record in records if most_gained_s(record) is not None]
+    parts = [[gained_by(record, at_s) for record in gaining] for at_s in CURVE_S]
+    return [
+        row(["seconds from the start", *map(str, CURVE_S)]),
+        row([":--", *["--:"] * len(CURVE_S)]),
+        row(["of the final gain, median", *(f"{np.median(each):.0%}" for each in parts)]),
+    ]
+
+
+def gained_by(record: Record, at_s: float) -> float:
+    """The part of a run's final gain that it had kept by then."""
+    kept = [row for row in record["rows"] if row["status"] == "keep" and row["latency_ms"]]
+    first, last = kept[0]["latency_ms"], kept[-1]["latency_ms"]
+    now = [row["latency_ms"] for row in kept if row["ended_s"] <= at_s]
+    return float((first - now[-1]) / (first - last)) if now else 0.0
 
 
 def most_gained_s(record: Record) -> float | None:

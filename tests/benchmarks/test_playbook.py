@@ -11,6 +11,8 @@ import pytest
 
 from agent.environment import probe
 from benchmarks.loop_run import environment
+from benchmarks.playbook import Results
+from benchmarks.spec import find
 from benchmarks.tables import report
 from tests.benchmarks.test_tables import record, results, timing
 from tests.support.repo import isolate
@@ -59,6 +61,17 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "origin 0.4000, best 0.1000" in done.stdout
     assert json.loads((tmp_path / "results.json").read_text()) == known
+
+
+def test_commands_at_the_same_time_share_what_they_find(tmp_path: Path) -> None:
+    softmax, rope = find(["cutile/softmax", "cutile/rope"])
+    one, two = Results(tmp_path, "cutile/softmax"), Results(tmp_path, "cutile/rope")
+    one.put(softmax, record(timing(origin=0.4, best=0.1)))
+    two.put(rope, record(timing(origin=0.3, best=0.2)))
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert set(found["kernels"]) == {"cutile/softmax", "cutile/rope"}
+    assert len(found["commands"]) == 2
+    assert two.is_done(softmax) and not one.is_done(rope)
 
 
 @pytest.mark.full

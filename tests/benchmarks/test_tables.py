@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tables import by_kernel, geometric_mean, latencies, most_gained_s, report
+from benchmarks.tables import by_kernel, gained_by, geometric_mean, latencies, most_gained_s, report
 
 ENVIRONMENT = {
     "gpus": [{"name": "NVIDIA H200", "uuid": "GPU-0", "sm": 90, "driver": "580.1"}],
@@ -177,4 +177,6 @@ def test_how_soon_most_was_gained() -> None:
     text = report(results(one=run, cut=run | {"cut": True}))
     assert "Median time of the 1 runs that ended by themselves: **100 s**" in text
     assert "90% of the final gain after **70 s**" in text
+    assert gained_by(run, 9.0) == gained_by(run, 10.0) == 0.0
+    assert "| of the final gain, median | 0% | 83% | 100% | 100% | 100% | 100% | 100% |" in text
     assert most_gained_s(run | {"rows": run["rows"][:1]}) is None
