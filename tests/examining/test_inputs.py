@@ -221,3 +221,36 @@ def test_overlapping_memory() -> None:
     assert not overlap(x[:3], x[3:])
     assert not overlap(x, torch.zeros(10))
     assert not overlap(x[:0], x)
+
+
+def test_what_is_made_up_is_the_same_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the numbers of a large tensor repeat, in memory of any order."""
+    monkeypatch.setattr("tile_agent_pytest.examining.inputs.MADE_UP", 101)
+    found = []
+    for _ in range(2):
+        tensors = {
+            "x": torch.randn(16, 40).half(),
+            "turned": torch.randn(40, 16).t(),
+            "short": torch.randn(7),
+            "eight": torch.randn(300).to(torch.float8_e4m3fn),
+            "count": torch.arange(5),
+        }
+        inputs = Inputs(tensors)
+        inputs.make_up(tensors)
+        found.append({name: bytes_of(tensor) for name, tensor in tensors.items()})
+        x = tensors["x"].float()
+        assert float(x.min()) >= 0.5 and float(x.max()) <= 1.5 and len(x.unique()) > 50
+        flat = tensors["turned"].reshape(-1)
+        assert torch.equal(flat[:101], flat[101:202]) and len(flat[:101].unique()) == 101
+        assert not tensors["count"].any()
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_all_numbers_are_others_until_they_are_restored() -> None:
+    x = torch.randn(40, 16).t()
+    inputs, before = Inputs({"x": x}), x.clone()
+    inputs.save(["x"])
+    inputs.replace()
+    assert bool((x != before).all())
+    inputs.restore()
+    assert torch.equal(x, before)

@@ -28,6 +28,7 @@ def serve(channel: Channel) -> None:
     keep (results)    -> keep (fits), once there are copies of what was handed out
     compare (results) -> compare (found): what was kept, with these, one by one
     fill (count, method) -> fill (ms): how long it takes to write so many bytes
+    room              -> room (room): whether at least half of the device's memory is free
     forget            -> forget, once the memory is given back
     """
     kept: list[Any] = []
@@ -51,6 +52,8 @@ def serve(channel: Channel) -> None:
                 answer["found"] = [_compared(expected, actual) for expected, actual in pairs]
             case "fill":
                 answer["ms"] = _filling_ms(request["count"], request["method"])
+            case "room":
+                answer["room"] = _has_room()
             case _:
                 kept = []
                 if torch().cuda.is_initialized():
@@ -67,6 +70,14 @@ def _filling_ms(count: int, method: str) -> float:
         return min(sampler.sample(_FILLS))
     except torch().OutOfMemoryError:
         return 0.0
+
+
+def _has_room() -> bool:
+    """Of the memory of a computer nobody can say that it is full."""
+    if not torch().cuda.is_available():
+        return True
+    free, total = torch().cuda.mem_get_info()
+    return bool(2 * free >= total)
 
 
 def _kept(described: Message) -> Any:

@@ -26,6 +26,8 @@ from tile_agent_pytest.examining.tensors import CHUNK, overlap, torch
 
 FACTOR = 32.0
 """Of the scaled part. A large one makes a single element count in a long sum."""
+MADE_UP = 4_194_301
+"""Numbers that are drawn for a tensor; a prime, so that no row begins as the one before."""
 SPECIAL_SCALES = (2.0**7, 0.0, 2.0**-14)
 """Of the special rows, as many as there are. The exponential of the first overflows a float32."""
 
@@ -98,7 +100,7 @@ class Inputs:
         """Other bytes for good, the same in every process: numbers around one, integers of zero."""
         for name in names:
             tensor = self.tensors[name]
-            tensor.data.copy_(_made_up(name, tensor))
+            _make_up(name, tensor)
             self._saved[name] = tensor.detach().clone()
             if name in self._factors:
                 self._look_at(name)
@@ -110,7 +112,7 @@ class Inputs:
         """
         self.restore()
         for name in self._factors.keys() - self._orders.keys():
-            self.tensors[name].data.copy_(_made_up(name, self.tensors[name]))
+            _make_up(name, self.tensors[name])
 
     def take(self, name: str, content: Any) -> None:
         """Other bytes for good, of a tensor that is as the test made it."""
@@ -273,12 +275,25 @@ def _is_small(tensor: Any) -> bool:
     return 0 <= largest * FACTOR < float(torch().finfo(tensor.dtype).max) / FACTOR
 
 
-def _made_up(name: str, tensor: Any) -> Any:
-    """Bytes for a tensor of that name: numbers around one, integers of zero."""
+def _make_up(name: str, tensor: Any) -> None:
+    """Other bytes in a tensor of that name: numbers around one, integers of zero.
+
+    Those of a large tensor repeat: four billion of them take a processor half a minute, and the
+    memory of its computer twice.
+    """
     if not tensor.is_floating_point():
-        return torch().zeros(tensor.shape)
+        tensor.data.zero_()
+        return
     draw = torch().Generator().manual_seed(zlib.crc32(name.encode()))
-    return torch().rand(tensor.shape, generator=draw) + 0.5
+    count = min(tensor.numel(), MADE_UP)
+    drawn = torch().rand(count, generator=draw) + 0.5
+    numbers = drawn.to(tensor.dtype).to(tensor.device)
+    flat = tensor.data.reshape(-1)  # itself where it is contiguous
+    for begin in range(0, flat.numel(), MADE_UP):
+        part = flat[begin : begin + MADE_UP]
+        part.copy_(numbers[: part.numel()])
+    if flat.data_ptr() != tensor.data_ptr():
+        tensor.data.copy_(flat.view(tensor.shape))
 
 
 def _mentions_addresses(tensors: Iterable[Any]) -> bool:

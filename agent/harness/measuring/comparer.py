@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agent.errors import WorkerDied, WorkerError
+from agent.errors import WorkerDied
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import ExaminedCall, understood
 from agent.measuring.differences import ResultDifference
@@ -62,6 +62,12 @@ class Comparer:
         with understood():
             return float(answer["ms"])
 
+    def has_room(self, deadline: float) -> bool:
+        """Whether at least half of the device's memory is free, whoever holds the rest."""
+        answer = self._ask({"op": "room"}, deadline)
+        with understood():
+            return bool(answer["room"])
+
     def forget(self, deadline: float) -> None:
         """Give back the memory of what is kept."""
         self._ask({"op": "forget"}, deadline)
@@ -74,7 +80,7 @@ class Comparer:
         try:
             self._worker.send(request)
             answer = self._worker.receive(deadline)
-        except WorkerError:
+        except BaseException:  # an interruption, too: the next request would get this one's answer
             self.has_ended = True
             self.close()
             raise

@@ -8,7 +8,6 @@ process that neither shares. Calls that the correctness tests make are compared 
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from typing import NoReturn
 
 from agent.errors import WorkerError
 from agent.frozen_tests import TestPlan
-from agent.harness.measuring.comparer import Comparer, NoRoom
+from agent.harness.measuring.comparer import Comparer
 from agent.harness.measuring.failures import (
     OUT_OF_MEMORY,
     import_failure,
@@ -31,23 +30,16 @@ from agent.harness.measuring.other_layouts import MOST_S, ORIGIN, LayoutExaminer
 from agent.harness.measuring.result_check import (
     Allowance,
     NotKept,
-    OwnDifferences,
     ResultCheck,
-    check_call,
-    check_names,
-    other_inputs,
 )
 from agent.harness.measuring.spent import SpentTime
+from agent.harness.measuring.timing_examiner import BesideAnother, TimingExaminer
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass, Stop, TestedCall
 from agent.harness.processes.worker_session import Checkout, WorkerSession
 from agent.launches import ObservedLaunch
 from agent.measuring.decision import Status
 from agent.measuring.measurement import Failure
-
-
-class BesideAnother(Exception):
-    """A perf test ran out of memory while the origin's made its inputs: it is to be asked anew."""
 
 
 @dataclass
@@ -71,18 +63,14 @@ class Examiner:
     """Whether there were some once: the origin's tests bear that they are recorded, then."""
     _layouts: LayoutExaminer = field(default_factory=LayoutExaminer)
     _comparer: Comparer | None = None
-    _known: dict[str, tuple[tuple[str, ...], OwnDifferences]] = field(default_factory=dict)
-    """Timing -> the origin's outputs, and how the origin differs from itself."""
-    _fitting: set[str] = field(default_factory=set)
-    """Timings that were compared: there is room for that beside a candidate."""
-    _written_bytes: dict[Stop, int] = field(default_factory=dict)
-    """Timing -> what the origin writes in a call, at the least."""
+    _timings: TimingExaminer = field(init=False)
     _filling_ms: dict[tuple[int, str], float] = field(default_factory=dict)
     _stops: frozenset[str] | None = None
     """The perf tests that wait; those that time in ways of their own show nothing."""
 
     def __post_init__(self, on_gpu: bool) -> None:
         self._layouts.on_gpu = on_gpu
+        self._timings = TimingExaminer(self.comparer)
 
     def close(self) -> None:
         """End its processes."""
@@ -105,7 +93,7 @@ class Examiner:
             method: name of the sampler that times it.
             deadline: for the measurement, which is made once.
         """
-        count = self._written_bytes.get(timing, 0)
+        count = self._timings.written_bytes.get(timing, 0)
         if count and (count, method) not in self._filling_ms:
             took_ms = self.comparer().filling_ms(count, method, deadline)
             self._filling_ms[count, method] = took_ms
@@ -271,7 +259,7 @@ class Examiner:
                     return tampered
                 self._out_of_step(*ended)
             stops.add(own.nodeid)
-            self._config(ours, arm, own, check, deadline)
+            self._timings.examine(ours, arm, own, check, deadline)
 
     def _out_of_step(self, own: Pass, theirs: Pass) -> NoReturn:
         """They wait at different timings: a test of one of them has ended before its own."""
@@ -293,76 +281,6 @@ class Examiner:
         if not self.in_turn and any(test.exception == OUT_OF_MEMORY for test in bad):
             self.in_turn = True
             raise BesideAnother
-
-    def _config(
-        self,
-        ours: WorkerSession,
-        arm: WorkerSession,
-        timing: Stop,
-        check: ResultCheck,
-        deadline: float,
-    ) -> None:
-        """One timing, which nobody looks at where what it takes to look does not fit beside it."""
-        where = timing.nodeid + ("" if timing.config == "forward" else f" {timing.config}")
-        if timing.through and not ours.examine(None, deadline).launches:
-            return  # it may be a reference, which need not bear other bytes
-        try:
-            self._written_bytes[timing] = self._compare_calls(ours, arm, where, check, deadline)
-        except NoRoom:
-            if where in self._fitting:
-                raise NotKept(f"{where}: takes more memory than the origin") from None
-        else:
-            self._fitting.add(where)
-        finally:
-            self.comparer().forget(deadline)
-
-    def _compare_calls(
-        self,
-        ours: WorkerSession,
-        arm: WorkerSession,
-        where: str,
-        check: ResultCheck,
-        deadline: float,
-    ) -> int:
-        """Compare calls on two sets of fresh bytes, the second with special values, on one of them
-        once more with nothing in the way of the launch, and once without any launch.
-
-        Returns:
-            How many bytes a call of the origin writes, at the least.
-        """
-        even, odd = 2 * secrets.randbelow(2**30), 2 * secrets.randbelow(2**30) + 1
-        expected = ours.examine(even, deadline)
-        self.comparer().keep(expected, deadline)
-        if where not in self._known:
-            self._known[where] = check.own(ours, even, expected, deadline)
-        poison, own = self._known[where]
-        actual = arm.examine(even, deadline, poison=poison)
-        if different := other_inputs(expected, actual):
-            check.align_inputs(where, different, ours, arm, deadline)
-            expected = ours.examine(even, deadline)
-            self.comparer().keep(expected, deadline)
-            actual = arm.examine(even, deadline, poison=poison)
-        check_call(where, expected, actual)
-        again = partial(ours.examine, even, deadline, poison=poison)
-        check.compare(where, actual, own, again, deadline)
-        unseen = arm.examine(even, deadline, poison=poison, unseen=True)
-        check_names(where, expected, unseen)
-        check.compare(where, unseen, own, again, deadline)
-        expected = ours.examine(odd, deadline, poison=poison, special=True)
-        self.comparer().keep(expected, deadline)
-        if expected.launches:
-            still = arm.examine(odd, deadline, poison=poison, special=True, idle=True)
-            if still.lacks_memory:
-                raise NotKept(f"{where}: takes more memory than the origin")
-            if not still.problem and check.is_right(still, own, deadline):
-                origin = ours.examine(odd, deadline, poison=poison, special=True, idle=True)
-                if origin.problem or not check.is_right(origin, own, deadline):
-                    raise NotKept(f"{where}: the result is right without a launch of the kernel")
-        actual = arm.examine(odd, deadline, poison=poison, special=True)
-        check_call(where, expected, actual)
-        again = partial(ours.examine, odd, deadline, poison=poison, special=True)
-        check.compare(where, actual, own, again, deadline)
-        return expected.written_bytes
 
     def _session(self, origin: Checkout, deadline: float) -> WorkerSession:
         """The origin's worker, which waits for a pass."""
@@ -395,4 +313,5 @@ class Examiner:
         if self._origin is not None:
             self._origin[1].kill()
             self._origin = None
-        self._known, self._calls = {}, ()
+        self._timings.forget_origin()
+        self._calls = ()

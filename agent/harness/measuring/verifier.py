@@ -17,7 +17,7 @@ from typing import Any
 from agent.errors import UsageError, WorkerError
 from agent.frozen_tests import TestPlan
 from agent.harness.discovery import CORRECTNESS
-from agent.harness.measuring.examiner import BesideAnother, Examiner
+from agent.harness.measuring.examiner import Examiner
 from agent.harness.measuring.failures import (
     OUT_OF_MEMORY,
     all_skipped,
@@ -35,6 +35,7 @@ from agent.harness.measuring.side_by_side import (
     shares,
 )
 from agent.harness.measuring.spent import SpentTime
+from agent.harness.measuring.timing_examiner import BesideAnother
 from agent.harness.processes.fork_server import ForkServer
 from agent.harness.processes.results import Pass
 from agent.harness.processes.worker_session import (
@@ -151,12 +152,13 @@ class Verifier:
     def _turn_by_turn(
         self, plan: TestPlan, checkout: Checkout, deadline: float, *how: Any, **alone: Any
     ) -> Verification | Failure:
-        """As `_verify`, once more where the perf tests of both want the memory at once."""
-        try:
-            return self._verify(plan, checkout, deadline, *how, **alone)
-        except BesideAnother:
-            self._await_retired(deadline)
-            return self._verify(plan, checkout, deadline, *how, **alone)
+        """As `_verify`, once more where both want the memory at once, and again where another
+        timing does: the examiner asks them in another order then."""
+        while True:
+            try:
+                return self._verify(plan, checkout, deadline, *how, **alone)
+            except BesideAnother:
+                self._await_retired(deadline)
 
     def _await_retired(self, deadline: float) -> None:
         left_s = max(0.0, deadline - time.monotonic())
