@@ -251,9 +251,10 @@ def _nothing(kernel: Path, seen: Capture) -> str:
         )
     if seen.outside:
         return (
-            f"{', '.join(seen.outside)} of {kernel} was launched by code outside of the file that "
-            "no test can call: name tests that reach it with --tests, and a committed "
-            "script that times it with --bench"
+            f"{', '.join(seen.outside)} of {kernel} was launched outside of the file, by nothing "
+            "whose calls are recorded: those are functions of a module that imports the kernel at "
+            "its top. Name tests that reach it with --tests, and a committed script that times it "
+            "with --bench"
         )
     return (
         f"the command made no call that launches a kernel of {kernel}: run one that does, "

@@ -372,6 +372,10 @@ def test_a_variable_of_the_shell_that_did_not_reach_the_code_is_named(
         "): PROJECT_LIGHT_ONLY is a variable of this shell that the repository reads, not handed "
         "on without --pass-env PROJECT_LIGHT_ONLY; if that is not why, mend and commit it"
     )
+    project.write("load_tests/settings.py", project.root.joinpath("settings.py").read_text())
+    project.write("settings.py", "")
+    project.write("kernel.py", f"import settings\nlight = False\n{refuses}")  # nobody reads it here
+    assert refusal(project, server, IMPORTING).endswith("): mend and commit it")
     project.write("kernel.py", "import settings\ndef f(:\n")  # is wrong whatever is set
     assert refusal(project, server, IMPORTING).endswith("): mend and commit it")
 

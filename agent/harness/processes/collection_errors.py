@@ -150,7 +150,8 @@ def read_in_vain(account: str, root: Path, passed: Collection[str]) -> tuple[str
 
     Args:
         account: what is told of an exception. The files of its traceback are looked at, and where
-            they name none the others: a module that decides by a variable has returned by then.
+            they name none the others of the same folders below the root: a module that decides by a
+            variable has returned by then.
         root: of the checkout.
         passed: names that are handed on.
     """
@@ -159,7 +160,9 @@ def read_in_vain(account: str, root: Path, passed: Collection[str]) -> tuple[str
     named = re.compile(rf"""['"]({"|".join(map(re.escape, names))})['"]""")
     told = _COLOR.sub("", account).replace(f"{root}/", "")
     chain = [root / (a or c) for a, _, c, _ in _PLACE.findall(told) if not (a or c).startswith("/")]
-    for files in (chain, _sources(root)):
+    beside = {_first_folder(path, root) for path in chain}
+    others = (path for path in _sources(root) if _first_folder(path, root) in beside)
+    for files in (chain, others if chain else _sources(root)):
         found: dict[str, None] = {}
         for path in files:
             with contextlib.suppress(OSError):
@@ -167,6 +170,11 @@ def read_in_vain(account: str, root: Path, passed: Collection[str]) -> tuple[str
         if found:
             return tuple(found)[:MOST_NAMED]
     return ()
+
+
+def _first_folder(path: Path, root: Path) -> tuple[str, ...]:
+    """That below the root in which a file lies; empty for one of the root's own."""
+    return path.relative_to(root).parts[:-1][:1]
 
 
 def _sources(root: Path) -> Iterator[Path]:
