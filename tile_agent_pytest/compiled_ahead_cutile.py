@@ -1,7 +1,7 @@
-"""The configs of cuTile's search compiled side by side, before it times them one after the other.
+"""What cuTile would compile one after the other, compiled side by side ahead of it.
 
-cuda.tile compiles a config when it launches it for the first time, and one at a time in a process:
-forks of the process compile them all into the cache on disk, where the search then finds the code.
+Those are the configs of a search, and what calls launch that are about to be made. cuda.tile compiles a kernel when it launches it for the first time, and one at a time in a process:
+forks of the process compile them all into the cache on disk, where a launch then finds the code.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -82,6 +84,22 @@ def compile_search_first(
     return []
 
 
+def compile_calls_first(calls: Sequence[Callable[[], object]]) -> int:
+    """Compile what calls launch first. What fails in one is left to the call itself.
+
+    Args:
+        calls: each is made, and ends where it launches what is not compiled yet.
+
+    Returns:
+        How many kernels there were to compile.
+    """
+    with contextlib.suppress(Exception):
+        if "cuda.tile" in sys.modules and forks(len(calls)) > 1:
+            compile_side_by_side(found := _asked_for(calls))
+            return len(found)
+    return 0
+
+
 @contextlib.contextmanager
 def ending_at_once(found: Sequence[PendingCompilation]) -> Iterator[None]:
     """Compilations that take too long end as they have ended ahead, while the block lasts."""
@@ -121,7 +139,23 @@ def without_compilers_left() -> Iterator[None]:
 
 
 def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:
-    """What the first launch of each config asks for. It ends there: nothing is launched."""
+    """What the first launch of each config asks for."""
+    return _asked_for(partial(_launch, given, config) for config in given["search_space"])
+
+
+def _launch(given: Mapping[str, Any], config: Any) -> None:
+    """As the search launches a config for the first time."""
+    tile: Any = importlib.import_module("cuda.tile")
+    kernel, hints = given["kernel"], given.get("hints_fn")
+    chosen = kernel if isinstance(kernel, tile.kernel) else kernel(config)
+    # of its own, so that no earlier launch has compiled it
+    chosen = chosen.replace_hints(**(hints(config) if hints else {}))
+    grid, arguments = given["grid_fn"](config), given["args_fn"](config)
+    tile._cext.launch(given["stream"], grid, chosen, arguments)
+
+
+def _asked_for(launches: Iterable[Callable[[], object]]) -> list[PendingCompilation]:
+    """What each asks to be compiled. It ends there: nothing is launched that is not compiled."""
     found: list[PendingCompilation] = []
     tile: Any = importlib.import_module("cuda.tile")
     if tile._cext.default_tile_context.config.cache_dir is None:
@@ -132,15 +166,10 @@ def _compilations(given: Mapping[str, Any]) -> list[PendingCompilation]:
         found.append(PendingCompilation(kernel, signature, context, capability))
         raise _Asked
 
-    kernel, hints = given["kernel"], given.get("hints_fn")
     with mock.patch.object(tile.kernel, "_compile", asked), _same_random_numbers():
-        for config in given["search_space"]:
-            with contextlib.suppress(Exception):  # an argument that the search will refuse, too
-                chosen = kernel if isinstance(kernel, tile.kernel) else kernel(config)
-                # of its own, so that no earlier launch has compiled it
-                chosen = chosen.replace_hints(**(hints(config) if hints else {}))
-                grid, arguments = given["grid_fn"](config), given["args_fn"](config)
-                tile._cext.launch(given["stream"], grid, chosen, arguments)
+        for launch in launches:
+            with contextlib.suppress(Exception):  # what is refused here is refused later, too
+                launch()
     return found
 
 

@@ -7,15 +7,15 @@ captured output and pytest-benchmark data travel as a structure.
     parent -> worker   the job, then {"nodeids": [...], "stepped": bool, "timed": bool,
                        "records": bool, "observes": bool, "tells": bool, "short": bool,
                        "as_timed": bool} as often as wanted; it ends by closing
-                       {"call": index, "sizes": [[old, new], ...], "pitch": int, "offset": int,
-                       "spread": int}
-                       a recorded call in another layout, stepped: see `CallRecorder`
+                       {"call": index, "sizes": ..., "pitch": int, "offset": int, "spread": int}
+                       a recorded call in another layout, stepped: see `CallRecorder`; before,
+                       {"compile": [calls]}, what those launch, side by side
     worker -> parent   {"event": "ready", "items": [...], "errors": [...], "installed": {...}}
                        {"event": "at", "nodeid": ..., "config": ..., "through": ...}
                        stepped: see `Stepper`; through what the test times, '' for `tile_bench`
                        {"event": "begins"}   the next of the tests, where that is to be told
                        {"event": "ran", "tests": [...], "modules": [...], "seconds": ...}
-                       {"event": "called"}   a recorded call is over, or failed
+                       {"event": "called"}   a recorded call is over, or failed; or "compiled"
                        {"event": "ended", "code": ...}   pytest gave up before it was ready
 """
 
@@ -46,7 +46,7 @@ from tile_agent_pytest import (
 )
 from tile_agent_pytest.bench import Timing, open_gpu
 from tile_agent_pytest.examining import comparer
-from tile_agent_pytest.examining.calls import ArgumentLayout, CallRecorder
+from tile_agent_pytest.examining.calls import CallRecorder
 from tile_agent_pytest.examining.originals import Originals
 from tile_agent_pytest.examining.programs import StartedPrograms
 from tile_agent_pytest.examining.tensors import give_back_all, give_back_cached
@@ -223,8 +223,8 @@ class PytestSession:
         with contextlib.suppress(Closed):
             while True:
                 request = self._channel.receive()
-                if "call" in request:
-                    self._call(request)
+                if "call" in request or "compile" in request:
+                    self._serve_calls(request)
                     continue
                 plugin.gate = self._step if request.get("stepped") else None
                 self._is_timed = bool(request.get("stepped") or request.get("timed"))
@@ -321,14 +321,15 @@ class PytestSession:
         with self._takeover.serving(gate if plugin.gate else None, emit, in_timing):
             yield
 
-    def _call(self, request: Message) -> None:
+    def _serve_calls(self, request: Message) -> None:
         """Serve a recorded call in another layout; what it raises has been told."""
-        call = self._recorder.calls[request["call"]]
-        sizes = tuple((old, new) for old, new in request["sizes"])
-        layout = ArgumentLayout(sizes, request["pitch"], request["offset"], request["spread"])
+        if "compile" in request:
+            self._channel.send(self._recorder.compile_first(request["compile"]))
+            return
+        call, function = self._recorder.laid_out(request)
         self._running = call.nodeid
         try:
-            self._step(call.name, call.laid_out(layout), rebuilt=True)
+            self._step(call.name, function, rebuilt=True)
         except Closed:
             raise
         except BaseException:

@@ -219,6 +219,107 @@ def test_a_search_on_a_gpu_compiles_nothing_more(tmp_path: Path) -> None:
     assert json.loads(ended.stdout.splitlines()[-1]) == [0, 3, 1, 1]
 
 
+CALLS = """
+import json
+import os
+import sys
+
+os.sched_getaffinity = lambda _: {0, 1}
+sys.path.insert(0, sys.argv[1])
+import cuda.tile as ct
+from cuda.tile import _compile
+from cuda.tile._cext import default_tile_context
+from cuda.tile.compilation import KernelSignature
+from tile_agent_pytest import compiled_ahead_cutile as ahead, forked_work
+from tile_agent_pytest.compile_cutile import Compiler
+
+forked_work.children = lambda _: []
+ct._cext.get_compute_capability = lambda: (9, 0)
+import kernel
+
+compiler = Compiler.installed()
+array = {"kind": "array", "dtype": "float32", "ndim": 1, "index_dtype": "int32"}
+reached = []
+
+
+def call(tile):  # compiles as a launch does, which needs a GPU
+    constraints = compiler.constraints(
+        kernel.scale, [array, array, {"kind": "constant", "value": tile}]
+    )
+    signature = KernelSignature(constraints, compiler._convention)
+    ct.kernel._compile(kernel.scale, signature, default_tile_context, (9, 0))
+    reached.append(tile)
+
+
+def fails():
+    raise ValueError("refused by the host")
+
+
+calls = [lambda tile=tile: call(tile) for tile in (64, 128, 256)]
+count = ahead.compile_calls_first([*calls, fails])
+before = list(reached)
+compiled = []
+original = _compile.compile_cubin
+_compile.compile_cubin = lambda *args, **kwargs: compiled.append(1) or original(*args, **kwargs)
+for each in calls:
+    each()
+print(json.dumps([count, before, reached, len(compiled)]))
+"""
+
+
+def test_calls_find_what_they_launch_compiled(tmp_path: Path) -> None:
+    """They end at what is to be compiled, before anything is launched, and go on when made."""
+    (tmp_path / "kernel.py").write_text(textwrap.dedent(KERNEL))
+    ended = run_python(
+        CALLS,
+        str(tmp_path),
+        environment={"CUDA_TILE_CACHE_DIR": str(tmp_path / "cache")},
+        kind="compiler",
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == [3, [], [64, 128, 256], 0]
+
+
+CALLS_ON_GPU = """
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+import cuda.tile as ct
+import torch
+from cuda.tile import _compile
+from tile_agent_pytest.compiled_ahead_cutile import compile_calls_first
+
+import kernel
+
+
+def scaled(size):
+    x, y = torch.ones(size, device="cuda"), torch.zeros(size, device="cuda")
+    ct.launch(torch.cuda.current_stream(), (size // 64,), kernel.scale, (x, y, 64))
+    return y
+
+
+sizes = (4096, 4097 // 64 * 64 + 1, 8192 + 8)
+count = compile_calls_first([lambda size=size: scaled(size) for size in sizes])
+compiled = []
+original = _compile.compile_cubin
+_compile.compile_cubin = lambda *args, **kwargs: compiled.append(1) or original(*args, **kwargs)
+right = [bool((scaled(size)[: size // 64 * 64] == 2).all()) for size in sizes]
+print(json.dumps([count > 0, len(compiled), all(right)]))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(probe().gpu is None, reason="needs an NVIDIA GPU, and NVML sees none")
+def test_calls_on_a_gpu_compile_nothing_more(tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(textwrap.dedent(KERNEL))
+    environment = {**os.environ, "CUDA_TILE_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", CALLS_ON_GPU, str(tmp_path)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout.splitlines()[-1]) == [True, 0, True]
+
+
 LEFT = """
 import os
 import subprocess

@@ -16,12 +16,13 @@ import functools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tile_agent_pytest.compiled_ahead_cutile import compile_calls_first
 from tile_agent_pytest.device_functions import device_functions
 from tile_agent_pytest.examining.arrays import as_array, as_tensor, library_of
 from tile_agent_pytest.examining.tensors import is_tensor, torch, within
@@ -47,6 +48,12 @@ class ArgumentLayout:
     """Elements between an aligned address and the first element."""
     spread: int = 1
     """Elements from one neighbour to the next in the last of two and more dimensions."""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> ArgumentLayout:
+        """As a message tells it."""
+        sizes = tuple((old, new) for old, new in told["sizes"])
+        return cls(sizes, told["pitch"], told["offset"], told["spread"])
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,23 @@ class CallRecorder:
     def calls(self) -> list[RecordedCall]:
         """What is kept, in the order of the kinds' first calls."""
         return [call for _, call in self._kept.values()]
+
+    def laid_out(self, told: Mapping[str, Any]) -> tuple[RecordedCall, Callable[[], Any]]:
+        """A call that is kept, and the same in the layout that a message tells."""
+        call = self.calls[told["call"]]
+        return call, call.laid_out(ArgumentLayout.of(told))
+
+    def _make(self, told: Mapping[str, Any]) -> object:
+        return self.laid_out(told)[1]()
+
+    def compile_first(self, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Compile what some calls launch in layouts, side by side: one after the other, each waits
+        for its compiler."""
+        pid = os.getpid()
+        count = compile_calls_first([functools.partial(self._make, each) for each in told])
+        if os.getpid() != pid:  # a child that the code of a call forked and let escape
+            os._exit(1)
+        return {"event": "compiled", "count": count}
 
     @contextlib.contextmanager
     def recording(self, running: Callable[[], str]) -> Iterator[None]:

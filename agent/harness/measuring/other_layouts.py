@@ -220,6 +220,10 @@ class LayoutExaminer:
             NotKept: the candidate cannot do what the origin can.
             WorkerError: one of the workers ended.
         """
+        if len(self._able) > 1:
+            wanted = self._able[: self.limits[0] - len(self.compared)]
+            with spent.on(CANDIDATE), self._timed():
+                arm.compile_first([(calls[v.call.index], v.layout) for v, _ in wanted], deadline)
         while self._able and self.ours is not None and time.monotonic() < deadline:
             if len(self.compared) >= self.limits[0]:
                 break  # those that were asked for while it was busy turned out to take long

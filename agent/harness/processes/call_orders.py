@@ -157,6 +157,17 @@ class CallOrders:
         """Have inputs that another worker has given, in place of those that the test made."""
         self._ask({"op": "take", "contents": list(inputs.results)}, deadline)
 
+    def compile_first(self, calls: Sequence[tuple[int, ArgumentLayout]], deadline: float) -> None:
+        """Have what calls of the last recorded pass launch in layouts compiled side by side.
+
+        Args:
+            calls: the place of each among those that the worker keeps, and its layout.
+            deadline: for all of it.
+        """
+        self._worker.send({"compile": [_in_layout(call, layout) for call, layout in calls]})
+        if (answer := self._worker.receive(deadline)).get("event") != "compiled":
+            raise WorkerDied(_early_end(answer))
+
     @contextmanager
     def laid_out(self, call: int, layout: ArgumentLayout, deadline: float) -> Iterator[None]:
         """Wait before a call of the last recorded pass, in another layout, for `examine`.
@@ -170,15 +181,7 @@ class CallOrders:
             CallFailed: the call raised; the worker goes on.
             WorkerDied: the worker ended.
         """
-        self._worker.send(
-            {
-                "call": call,
-                "sizes": [list(pair) for pair in layout.sizes],
-                "pitch": layout.pitch,
-                "offset": layout.offset,
-                "spread": layout.spread,
-            }
-        )
+        self._worker.send(_in_layout(call, layout))
         answer = self._worker.receive(deadline)
         if answer.get("event") != "at":
             raise WorkerDied(_early_end(answer))
@@ -246,6 +249,17 @@ def _timed(answer: dict[str, Any], count: int) -> TimedBlock:
     with understood():
         samples_ms = read_latencies(answer["samples_ms"], count)
         return TimedBlock(samples_ms, int(answer["launches"]), int(answer["children"]))
+
+
+def _in_layout(call: int, layout: ArgumentLayout) -> dict[str, object]:
+    """A recorded call in another layout, as a worker is told of it."""
+    return {
+        "call": call,
+        "sizes": [list(pair) for pair in layout.sizes],
+        "pitch": layout.pitch,
+        "offset": layout.offset,
+        "spread": layout.spread,
+    }
 
 
 def _early_end(message: dict[str, Any]) -> str:
