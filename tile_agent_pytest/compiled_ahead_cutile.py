@@ -1,7 +1,8 @@
 """What cuTile would compile one after the other, compiled side by side ahead of it.
 
-Those are the configs of a search, and what calls launch that are about to be made. cuda.tile compiles a kernel when it launches it for the first time, and one at a time in a process:
-forks of the process compile them all into the cache on disk, where a launch then finds the code.
+Those are the configs of a search, and what calls launch that are about to be made. cuda.tile
+compiles a kernel when it launches it for the first time, and one at a time in a process: forks of
+the process compile them all into the cache on disk, where a launch then finds the code.
 """
 
 from __future__ import annotations
