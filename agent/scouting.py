@@ -36,9 +36,9 @@ BUDGET_SHARE = 1 / 3
 """The part of what is left of a run's time that looking before a choice may take."""
 LEAST_S = 20.0
 """In less, too little is seen to be worth it."""
-CLEAR = 2.0
-"""Times the gain after whose keep every look is out of date: a look that shows so much leaves no
-doubt that it comes to that."""
+CLEAR, LARGE = 2.0, 5.0
+"""Times the gain after whose keep every look is out of date: a look that shows the first leaves no
+doubt that it comes to that; the second is worth taking before all optimizations were in a look."""
 COMPILE_S = 3.0
 """What a variant's choice of cuTile's search takes to be compiled, where nobody knows: ten and more
 for a product, but several are compiled beside each other."""
@@ -49,24 +49,24 @@ SHORT_TUNING_S = 1.5
 
 @dataclass
 class _Enough:
-    """Ends the looks once each optimization was in one and what gains most is clear.
+    """Ends the looks once each optimization was in one and what gains most is clear, or is large.
 
     After its keep all that is left is looked at again: what more looks would say is of no use.
     """
 
     groups: Sequence[frozenset[str]]
     """The commits of each optimization that are to be looked at."""
-    gain: float
-    """The share of the latency that is clear."""
+    major: float
+    """The share of the latency after whose gain all looks are out of date."""
     reached: bool = False
     """Whether that ended them."""
 
     def __call__(self, seen: Mapping[str, Look], left: Sequence[str]) -> bool:
-        if any(group and group.issubset(left) for group in self.groups):
-            return False
+        unseen = any(group and group.issubset(left) for group in self.groups)
         best = max((-math.expm1(-look.log_ratio) for look in seen.values()), default=0.0)
-        self.reached = self.reached or best >= self.gain
-        return best >= self.gain
+        is_enough = best >= (LARGE if unseen else CLEAR) * self.major
+        self.reached = self.reached or is_enough
+        return is_enough
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ class Scouting:
         configs = subset.configs if subset and subset != run.subset else ()
         known = self.candidates.known_looks(run, shas, self.judge.setting(), configs)
         new = [sha for sha in shas if sha not in known]
-        least = math.inf if run.options.keep_going else CLEAR * run.options.rules.major
-        enough = _Enough([frozenset(c.sha for c in group) & {*new} for group in groups], least)
+        major = math.inf if run.options.keep_going else run.options.rules.major
+        enough = _Enough([frozenset(c.sha for c in group) & {*new} for group in groups], major)
         self.doing(run, f"a short look at {len(new)} variants of what is left")
         self.judge.compare_on(subset)
         try:

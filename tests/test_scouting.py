@@ -358,7 +358,7 @@ def test_variants_of_the_playbook_are_looked_at_in_real_workers(
     repo = make_repo(tmp_path, {"layer_norm.py": NORM, "test_layer_norm.py": TEST})
     monkeypatch.chdir(repo)
     before = snapshot(repo)
-    request = Request(repo / "layer_norm.py", options=Options(max_iterations=1))
+    request = Request(repo / "layer_norm.py", options=Options(max_iterations=1, keep_going=True))
     with opened(request, lambda _: None) as session:
         run, journal, _ = begin(session)
         effects = replace(session.effects(), scouts=True).table()
@@ -422,3 +422,13 @@ def test_all_are_looked_at_where_no_gain_is_clear_or_the_run_keeps_going(tmp_pat
         (looks,) = (event for event in events if isinstance(event, Scouted))
         assert all(result.improvement is not None for result in looks.results)
         assert (len(looks.results), looks.ended_early) == (14, False)
+
+
+def test_a_large_gain_is_taken_before_all_were_looked_at(tmp_path: Path) -> None:
+    """Of ten optimizations a screen has eight."""
+    others = [ScriptedEntry(f"flat-{n}", 0.995 + n / 10_000) for n in range(9)]
+    for name, factor, seen in (("large", 0.7, 8), ("clear", 0.85, 10)):
+        entries = (ScriptedEntry("gains", factor), *others)
+        _, events, _ = scouted(tmp_path / name, entries, max_iterations=1)
+        (looks,) = (event for event in events if isinstance(event, Scouted))
+        assert sum(result.improvement is not None for result in looks.results) == seen
