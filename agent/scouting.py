@@ -63,7 +63,8 @@ class _Enough:
 
     def __call__(self, seen: Mapping[str, Look], left: Sequence[str]) -> bool:
         unseen = any(group and group.issubset(left) for group in self.groups)
-        best = max((-math.expm1(-look.log_ratio) for look in seen.values()), default=0.0)
+        whole = (look for look in seen.values() if not look.is_cut)
+        best = max((-math.expm1(-look.log_ratio) for look in whole), default=0.0)
         is_enough = best >= (LARGE if unseen else CLEAR) * self.major
         self.reached = self.reached or is_enough
         return is_enough
