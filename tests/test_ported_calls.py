@@ -6,7 +6,6 @@ The ports stand here as they are, so that each fault is the one that is meant.
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.repo import write
+from tests.support.warm_python import warm_interpreter
 
 pytest.importorskip("triton", reason="triton is not installed")
 pytest.importorskip("cuda.tile", reason="cuda.tile is not installed")
@@ -254,7 +254,7 @@ def answers(folder: Path, factor: str) -> dict[str, list[dict[str, Any]]]:
     scratch.mkdir()
     end = run_script(
         [
-            sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+            warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider",
             "-p", "tile_agent_pytest.mending_plugin", "-p", "tile_agent_pytest.ported",
             "test_kernel.py",
         ],

@@ -1,7 +1,6 @@
 """Every Triton kernel of the benchmarks is ported, agrees with its origin, and compiles."""
 
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from agent.environment import probe
 from agent.ported import TARGETS, check, project_of, read
 from agent.porting import port
+from tests.support.warm_python import warm_interpreter
 
 ROOT = Path(__file__).parents[2]
 KERNELS = sorted((ROOT / "benchmarks" / "triton").glob("*/[a-z]*.py"))
@@ -41,7 +41,7 @@ def test_it_agrees_with_its_origin(path: Path) -> None:
     made = port(path.read_text(), str(path))
     project = project_of(path)
     assert [file.name for file in project.tests] == [f"test_{path.stem}.py"]
-    found = check(made, path, project, made.functions, python=sys.executable, timeout_s=300)
+    found = check(made, path, project, made.functions, python=warm_interpreter(), timeout_s=300)
     assert found.problems == ()
     assert found.unchecked == ""
     assert found.calls >= found.tests > 0

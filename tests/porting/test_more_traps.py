@@ -1,7 +1,6 @@
 """As test_traps.py: other kernels, and the types that cuTile itself computes them in."""
 
 import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +12,7 @@ from agent.environment import probe
 from agent.ported import Project, check
 from agent.porting import port
 from tests.porting import host_traps, number_traps
+from tests.support.warm_python import warm_interpreter
 
 TYPED = """\
 import torch
@@ -99,7 +99,7 @@ def test_every_call_agrees(traps: Any, tmp_path: Path) -> None:
         kernel,
         Project(tmp_path, (tests,), (tmp_path,)),
         made.functions,
-        python=sys.executable,
+        python=warm_interpreter(),
         timeout_s=300,
         targets=("sm_90",) if probe().tileiras is not None else (),
     )

@@ -1,6 +1,5 @@
 """What a translation word by word gets wrong, the port gets right; and the check would tell."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from agent.ported import Checked, Project, check
 from agent.porting import NotPortable, Port, port
 from tests.porting.traps import CALLS, TESTS, TRITON
+from tests.support.warm_python import warm_interpreter
 
 NAIVE = {
     "quotient(x, y)": "(x // y)",
@@ -36,7 +36,7 @@ def checked(made: Port, kernel: Path, *selected: str) -> Checked:
         tests = tuple(Path(f"{tests[0]}::{name}") for name in selected)
     project = Project(kernel.parent, tests, (kernel.parent,))
     return check(
-        made, kernel, project, made.functions, python=sys.executable, timeout_s=300, targets=()
+        made, kernel, project, made.functions, python=warm_interpreter(), timeout_s=300, targets=()
     )
 
 
