@@ -30,10 +30,14 @@ MENDABLE = ComparisonPlan(attempts=ATTEMPTS)
 
 
 @cache
+@cache
 def calibration_of(
     surroundings: Surroundings, configs: tuple[str, ...], seed: int, *, cut_off: bool = False
 ) -> Calibration:
-    """The same code against itself, as at a run's baseline; with a budget of the fewest pairs."""
+    """The same code against itself, as at a run's baseline; with a budget of the fewest pairs.
+
+    By its seed it is the same in every test, and for each attempt of one.
+    """
     source = SimulatedPairs(surroundings, dict.fromkeys(configs, 1.0), seed=seed)
     outcome = calibrate(source, ComparisonPlan(), draws=200, within_budget=lambda: not cut_off)
     assert isinstance(outcome, Calibration)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -39,6 +40,11 @@ QUIET = Surroundings(block=0.003, process=0.0007, drift=0.001)
 """About what an H200 shows with kernels that memory holds back: a gain of 1 % is beyond doubt."""
 TYPICAL = Surroundings(block=0.01, process=0.006, drift=0.008)
 HOSTILE = Surroundings(block=0.02, process=0.012, drift=0.01, outliers=0.05, step=0.06)
+
+
+@cache
+def _warm_up(blocks: int) -> np.ndarray:
+    return 0.02 * np.exp(-np.arange(blocks) / 4)
 
 
 @dataclass
@@ -92,11 +98,12 @@ class SimulatedPairs:
         disturbed = self._random.random(blocks) < around.outliers
         noise = around.block * self._random.standard_normal(blocks)
         noise += disturbed * abs(0.05 * self._random.standard_normal(blocks))
-        noise += 0.02 * np.exp(-np.arange(blocks) / 4)
+        noise += _warm_up(blocks)
         weather = []
-        for index, own in enumerate(noise.tolist()):
-            self._drift = keep * self._drift + moved[index].item()
-            if around.step and stepped[index]:
+        steps = stepped.tolist() if around.step else [False] * blocks
+        for own, move, steps_now in zip(noise.tolist(), moved.tolist(), steps, strict=True):
+            self._drift = keep * self._drift + move
+            if steps_now:
                 self._step = around.step if self._step == 0 else 0.0
             weather.append(self._drift + self._step + own)
         return weather
