@@ -217,7 +217,7 @@ def cases(repo: Path) -> dict[str, list[str]]:
 
 def test_a_script_becomes_tests_of_every_way_to_call_the_file(repo: Path) -> None:
     before = snapshot(repo)
-    done = capture(repo, PYTHON, "use.py")
+    done = capture(repo, warm_interpreter(), "use.py")
     assert done.code == 0, done.err
     assert {name: sorted(found) for name, found in cases(repo).items()} == {
         "SCALE_IN_PLACE": ["100-float32", "64-float32"],
@@ -387,9 +387,8 @@ def test_a_python_that_is_another_than_ours_is_named(
 
 def test_what_a_file_launches_while_it_is_imported_is_no_call_from_outside(repo: Path) -> None:
     write(repo, {KERNEL: f"{OPERATORS}\n\nscale_(torch.ones(4))\n"})
-    done = capture(
-        repo, PYTHON, "-c", "import torch, kernels.operators as k; k.scale_(torch.ones(9))"
-    )
+    called = "import torch, kernels.operators as k; k.scale_(torch.ones(9))"
+    done = capture(repo, warm_interpreter(), "-c", called)
     assert done.code == 0, done.err
     assert not any("outside" in note for note in done.json["notes"]), done.json
 
@@ -571,7 +570,8 @@ def test_a_kernel_with_a_tuner_is_captured_without_a_gpu(repo: Path) -> None:
     script = (
         "import torch\nfrom kernels.operators import scale_copy\nscale_copy(torch.ones(9), 2.0)\n"
     )
-    done = tile_agent(repo, "capture", "--kernel", KERNEL, "--", PYTHON, "-c", script)
+    command = ("capture", "--kernel", KERNEL, "--", warm_interpreter(), "-c", script)
+    done = tile_agent(repo, *command)
     assert done.code == 0, done.err
     assert done.out.endswith(f"commit them, then: tile-agent run --kernel {KERNEL}\n")
     assert {*cases(repo)} == {"SCALE_COPY"}
@@ -692,10 +692,7 @@ def test_the_file_itself_is_a_script_that_calls_it(repo: Path, name: str) -> Non
     assert {entry["name"] for entry in done.json["entries"]} == {"Scale.apply", "negate"}
     (note,) = (n for n in done.json["notes"] if "whenever it is imported" in n)
     assert "put that under `if __name__" in note
-    run = subprocess.run(
-        [python, "-m", "pytest", "-q", done.json["files"][0], "-k", "not perf"],
-        cwd=repo, env=dict(os.environ), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    run = pytest_on(repo, done.json["files"][0], "-k", "not perf")
     assert "2 passed" in run.stdout, run.stdout
 
 
@@ -722,7 +719,7 @@ def test_what_no_test_can_call_is_told(repo: Path) -> None:
     assert (done.code, "launch in a function" in done.json["error"]) == (NO_LAUNCH, True)
     write(repo, {KERNEL: OPERATORS})
     direct = "from kernels.operators import scale_kernel as k; import torch; x = torch.ones(4); "
-    done = capture(repo, PYTHON, "-c", f"{direct} k[(1,)](x, x, 4, 2.0, BLOCK=4)")
+    done = capture(repo, warm_interpreter(), "-c", f"{direct} k[(1,)](x, x, 4, 2.0, BLOCK=4)")
     assert (done.code, "code outside" in done.json["error"]) == (NO_LAUNCH, True)
     hooked = "def hooked(x, hook):\n    scale_kernel[(1,)](x, x, x.numel(), 2.0, BLOCK=128)\n"
     write(repo, {KERNEL: f"{OPERATORS}\n\n{hooked}"})

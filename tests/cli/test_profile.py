@@ -14,6 +14,7 @@ from agent.environment import probe
 from agent.errors import ExitCode
 from tests.support.project import Outcome, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
+from tests.support.warm_python import warm_interpreter
 
 COMMAND_FAILED, NO_LAUNCH = 3, 4
 KERNELS = """\
@@ -102,7 +103,7 @@ def test_a_run_is_named_as_it_is_to_be_typed_in_a_folder_below(
     script += "import torch\nfrom kernels.one import add\nadd(torch.ones(9))"
     monkeypatch.setenv("PROJECT_FLAVOUR", "sweet")
     options = ("--json", "--pass-env", "PROJECT_FLAVOUR")
-    done = profile(below, sys.executable, "-c", script, options=options)
+    done = profile(below, warm_interpreter(), "-c", script, options=options)
     assert done.code == 0, done.err
     assert done.json["kernels"][0]["file"] == "kernels/one.py"
     (run,) = done.json["run"]
@@ -112,7 +113,7 @@ def test_a_run_is_named_as_it_is_to_be_typed_in_a_folder_below(
 
 @pytest.mark.full
 def test_a_person_reads_a_table(repo: Path) -> None:
-    done = profile(repo, sys.executable, "train.py", options=())
+    done = profile(repo, warm_interpreter(), "train.py", options=())
     assert done.code == 0, done.err
     rows = [line for line in done.out.splitlines() if line.startswith("|")]
     assert "add_kernel, kernels/many.py" in rows[2]
@@ -124,7 +125,7 @@ def test_files_of_others_are_told_and_get_no_run(repo: Path) -> None:
     elsewhere.mkdir()
     (elsewhere / "theirs.py").write_text(KERNELS)
     script = f"import sys; sys.path.insert(0, {str(elsewhere)!r})\nimport theirs, torch\n"
-    done = profile(repo, sys.executable, "-c", f"{script}theirs.add(torch.ones(9))")
+    done = profile(repo, warm_interpreter(), "-c", f"{script}theirs.add(torch.ones(9))")
     (kernel,) = done.json["kernels"]
     assert (kernel["own"], kernel["file"]) == (False, str(elsewhere / "theirs.py"))
     assert done.json["run"] == []
@@ -135,7 +136,7 @@ def test_a_command_that_fails_or_launches_nothing_is_told_so(repo: Path) -> None
     assert (failed.code, "exit code 7" in failed.json["error"]) == (COMMAND_FAILED, True)
     assert "where no GPU is visible" in failed.json["error"]
     code = "import torch; from kernels.one import add; add(torch.ones(64)); raise SystemExit(1)"
-    half = profile(repo, sys.executable, "-c", code)
+    half = profile(repo, warm_interpreter(), "-c", code)
     assert (half.code, [kernel["launches"] for kernel in half.json["kernels"]]) == (0, [1])
     assert half.json["notes"] == [
         "the command failed (exit code 1): what it launched until then is ranked"
@@ -202,7 +203,7 @@ def test_what_cannot_be_captured_is_said_in_place_of_its_run(repo: Path) -> None
         "from kernels.many import add_kernel\n"
         "add_kernel[(1,)](torch.ones(64), torch.ones(64), 64, BLOCK=64)\n"
     )
-    done = profile(repo, sys.executable, "elsewhere.py")
+    done = profile(repo, warm_interpreter(), "elsewhere.py")
     assert done.json["run"] == []
     assert done.json["notes"] == [
         "kernels/many.py is launched by no function of its project that can be called: name a test "
@@ -217,19 +218,19 @@ def test_what_cannot_be_captured_is_said_in_place_of_its_run(repo: Path) -> None
     (repo / "elsewhere.py").write_text(
         "import torch\nfrom kernels.launchers import added\n\nadded(torch.ones(64))\n"
     )
-    done = profile(repo, sys.executable, "elsewhere.py")
+    done = profile(repo, warm_interpreter(), "elsewhere.py")
     assert done.json["notes"] == []
     (line,) = done.json["run"]
     assert "--kernel kernels/many.py --capture" in line
     (repo / "itself.py").write_text(f"{KERNELS}\nadd(torch.ones(64))\n")
     for command in (["itself.py"], ["-m", "itself"]):  # `capture` sees calls of what it defines
-        done = profile(repo, sys.executable, *command)
+        done = profile(repo, warm_interpreter(), *command)
         assert done.json["notes"] == []
         (line,) = done.json["run"]
         assert "--kernel itself.py --capture" in line
     launch = "add_kernel[(1,)](torch.ones(64), torch.ones(64), 64, BLOCK=64)"
     (repo / "itself.py").write_text(f"{KERNELS}\n{launch}\n")
-    done = profile(repo, sys.executable, "itself.py", options=())
+    done = profile(repo, warm_interpreter(), "itself.py", options=())
     assert "tile-agent run" not in done.out
     assert "note: itself.py is itself what Python runs, and launches in no function" in done.out
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from agent.errors import ExitCode
 from tests.support.project import tile_agent
 from tests.support.repo import git, isolate, make_repo, write
+from tests.support.warm_python import warm_interpreter
 
 pytest.importorskip("triton", reason="triton is not installed")
 
@@ -186,7 +186,7 @@ def test_a_script_that_names_cuda_is_captured(repo: Path) -> None:
     script += "from kernel import double_triton\n"
     script += "double_triton(torch.randn(5, device='cuda'))\n"
     write(repo, {"use.py": script})
-    given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")
+    given = ("--kernel", "kernel.py", "--json", "--", warm_interpreter(), "use.py")
     env = {**os.environ, "TRITON_INTERPRET": "1"}
     done = tile_agent(repo, "capture", *given, env=env)
     assert done.code == ExitCode.DONE, done.err
@@ -230,7 +230,7 @@ def test_what_insists_on_a_gpu_is_captured(repo: Path) -> None:
     script = "import torch\nfrom kernel import double_\ndouble_(torch.randn(9, device='cuda'))\n"
     write(repo, {"kernel.py": INSISTS, "use.py": script})
     env = {**os.environ, "TRITON_INTERPRET": "1"}
-    given = ("--kernel", "kernel.py", "--json", "--", sys.executable, "use.py")
+    given = ("--kernel", "kernel.py", "--json", "--", warm_interpreter(), "use.py")
     done = tile_agent(repo, "capture", *given, env=env)
     assert done.code == ExitCode.DONE, done.err
     git(repo, "add", "--all")
