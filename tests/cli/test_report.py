@@ -8,13 +8,11 @@ import pytest
 
 from agent.errors import ExitCode
 from agent.journal import Journal
-from agent.loop import drive
+from tests.support.finished_run import repo_with_run
 from tests.support.history import HISTORY
 from tests.support.html_page import Page
 from tests.support.project import COUNTED, tile_agent
 from tests.support.repo import isolate, make_repo, snapshot
-from tests.support.scenario import ORIGIN, STEPS
-from tests.support.scripted import KERNEL, ScriptedRun
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +23,7 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """With a run that met every verdict."""
-    made = make_repo(tmp_path, {KERNEL: ORIGIN})
-    scripted = ScriptedRun(made, STEPS)
-    run, journal = scripted.begin()
-    drive(run, journal, scripted.effects().table(), lambda *_: None)
-    journal.close()
-    return made
+    return repo_with_run(tmp_path)
 
 
 def test_the_text_is_the_default_and_changes_nothing(repo: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from agent.errors import ExitCode
 from agent.loop import drive
+from tests.support.finished_run import repo_with_run
 from tests.support.project import MAIN, tile_agent
 from tests.support.repo import git, isolate, make_repo, snapshot, write
 from tests.support.scenario import ORIGIN, STEPS
@@ -36,9 +37,7 @@ def run_in(repo: Path, steps: tuple[Step, ...] = STEPS, number: int = 1) -> None
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """With a run that met every verdict."""
-    made = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run_in(made)
-    return made
+    return repo_with_run(tmp_path)
 
 
 def test_the_best_against_the_origin_is_a_patch_and_changes_nothing(repo: Path) -> None:
