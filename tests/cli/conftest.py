@@ -1,4 +1,4 @@
-"""A run that waits for its assistant, calibrated once for the tests of a file."""
+"""A run that waits for its assistant, calibrated once for the tests of all files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.repo import isolate, make_repo
 BEGIN = ("begin", "--kernel", "double.py", "--yes", "--json", "--keep-going", "--patience", "4")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def a_begun_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with a run that waits for its assistant; each test gets a copy."""
     folder = tmp_path_factory.mktemp("begun")
