@@ -225,6 +225,8 @@ def _freeze() -> None:
     gc.collect()
     gc.freeze()  # a collection in a worker would walk, and so copy, all that it shares with us
     since_fork.mark()
+    if adapters := sys.modules.get("tile_agent_pytest.timing_adapters"):  # with what a worker needs
+        adapters.look_ahead()
 
 
 def _plugins_of_pytest() -> list[str]:

@@ -32,6 +32,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from tile_agent_pytest import missing_gpu
 from tile_agent_pytest.bench import Sampler, Timing, has_gpu, open_sampler
 from tile_agent_pytest.examining.examination import Examination
 from tile_agent_pytest.examining.tensors import synchronize
@@ -259,4 +260,6 @@ def seed_generators(nodeid: str) -> None:
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(seed)
+        # Without a GPU: else each kind of device notes where it was called from, for its first use.
+        cpu_alone = missing_gpu.stands_in()
+        (torch.default_generator if cpu_alone else torch).manual_seed(seed)
