@@ -37,6 +37,7 @@ from agent.options import ASSISTANT, Options
 from agent.report.progress import lines
 from agent.report.table import render
 from agent.state import ATTEMPTS, Phase, Run
+from tests.support.finished_run import repo_with_run
 from tests.support.repo import git, isolate, make_repo, snapshot
 from tests.support.scenario import ENTRIES, ORIGIN, STEPS
 from tests.support.scripted import (
@@ -143,6 +144,12 @@ def test_an_attempt_that_compiles_to_the_incumbents_code_costs_none(tmp_path: Pa
     assert (run.phase, run.attempt, run.skipped) == (Phase.REPAIR, 1, ())
 
 
+def journal_in(repo: Path) -> Path:
+    """Of the only run."""
+    (found,) = (repo / "sandbox" / "runs").glob("*/journal.jsonl")
+    return found
+
+
 def otherwise(*_: object, **__: object) -> Verdict:
     """Rules that set everything aside."""
     return Verdict(Status.REVERT, Gain.NONE, "nothing is good enough any more")
@@ -166,9 +173,8 @@ def test_the_verdict_is_decided_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_every_measured_event_holds_the_verdict_that_its_row_tells(tmp_path: Path) -> None:
-    scripted = ScriptedRun(make_repo(tmp_path, {KERNEL: ORIGIN}), STEPS)
-    run = scripted.finish()
-    events = [line.event for line in read(scripted.folder / "journal.jsonl")]
+    events = [line.event for line in read(journal_in(repo_with_run(tmp_path)))]
+    run = replay(events)
     verdicts = [event.verdict for event in events if isinstance(event, Measured)]
     timed = [row for row in run.rows[1:] if row.latency_ms is not None]
     assert [(v.status, v.reason) for v in verdicts if v] == [(r.status, r.reason) for r in timed]
@@ -223,8 +229,8 @@ def test_a_secret_in_the_name_of_a_config_is_nothing_that_a_verdict_goes_by(
 
 
 def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    run = ScriptedRun(repo, STEPS).finish()
+    repo = repo_with_run(tmp_path)
+    run = replay([line.event for line in read(journal_in(repo))])
     subjects = git(repo, "log", "--format=%s", "main..tile-agent/kernel").splitlines()
     assert subjects == ["kernel: minor (n=0)", "kernel: sweep (n=1)", "kernel: major (n=0)"]
     assert git(repo, "show", f"tile-agent/kernel:{KERNEL}") + "\n" == kernel(0.58)
@@ -235,8 +241,7 @@ def test_the_branch_holds_one_commit_a_kept_optimization(tmp_path: Path) -> None
 
 
 def test_rejected_candidates_stay_reachable(tmp_path: Path) -> None:
-    repo = make_repo(tmp_path, {KERNEL: ORIGIN})
-    ScriptedRun(repo, STEPS).finish()
+    repo = repo_with_run(tmp_path)
     kept = git(repo, "for-each-ref", "--format=%(refname)", "refs/tile-agent/kernel-1/")
     assert "refs/tile-agent/kernel-1/02-wrong-1" in kept.splitlines()
     wrong = git(repo, "show", f"refs/tile-agent/kernel-1/02-wrong-1:{KERNEL}") + "\n"
