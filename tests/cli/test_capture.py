@@ -548,7 +548,8 @@ def test_the_written_tests_are_formatted(repo: Path) -> None:
 
 @pytest.mark.full
 def test_pytest_is_a_command_and_the_loop_takes_what_it_gives(repo: Path) -> None:
-    done = capture(repo, PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    command = (warm_interpreter(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
+    done = capture(repo, *command)
     assert done.code == 0, done.err
     assert {*cases(repo)["GATHER"]} == {"9x7-9-float32", "4x7-4-float32"}
     git(repo, "add", "--all")
@@ -715,7 +716,7 @@ def test_a_script_ends_as_it_would_alone(repo: Path) -> None:
 def test_what_no_test_can_call_is_told(repo: Path) -> None:
     launch = "scale_kernel[(1,)](x, x, 4, 2.0, BLOCK=4)"
     write(repo, {KERNEL: f"{OPERATORS}\n\nx = torch.ones(4)\n{launch}\n"})
-    done = capture(repo, sys.executable, KERNEL)
+    done = capture(repo, warm_interpreter(), KERNEL)
     assert (done.code, "launch in a function" in done.json["error"]) == (NO_LAUNCH, True)
     write(repo, {KERNEL: OPERATORS})
     direct = "from kernels.operators import scale_kernel as k; import torch; x = torch.ones(4); "
