@@ -203,3 +203,61 @@ def test_kernels_whose_rows_stay_alone(change: tuple[str, str], reason: str) -> 
         assert variants("rows-per-block", text) == [{"rows": rows} for rows in (2, 4, 8)]
         return
     assert any(part in refusal("rows-per-block", text) for part in reason.split("|"))
+
+
+# --- layouts ------------------------------------------------------------------------------------
+
+PERSISTENT = (
+    "import cuda.tile as ct\nimport torch\n\n\n@ct.kernel\n"
+    "def k({signature}):\n"
+    "    tile = ct.load(x, (ct.bid(0), ct.bid(1)), (1, 16), padding_mode=ct.PaddingMode.ZERO)\n"
+    "    ct.store(y, (ct.bid(0), ct.bid(1)), tile + tile)\n\n\n"
+    "def run(x):\n    y = torch.empty_like(x)\n"
+    "    grid = (x.shape[0], ct.cdiv(x.shape[1], 16))\n"
+    "    ct.launch(torch.cuda.current_stream(), grid, k, {given})\n    return y\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("signature", "taken"),
+    [
+        ("\n    x,  # read\n    y,\n", "\n    x,  # read\n    y,\n    EXTRA,\n"),
+        ("\n    x,\n    y,  # written\n", "\n    x,\n    y,  # written\n    EXTRA,\n"),
+        ("\n    x,\n    y\n", "\n    x,\n    y,\n    EXTRA\n"),
+        ("\n    x,\n    y  # written\n", "\n    x,\n    y,  # written\n    EXTRA\n"),
+        ("\n    x, y,\n", "\n    x, y, EXTRA,\n"),
+        ("\n    x, y  # both\n", "\n    x, y,  # both\n    EXTRA\n"),
+        ("x,\n      y", "x,\n      y,\n      EXTRA"),
+    ],
+)
+def test_parameters_that_blocks_get_are_laid_out_as_the_others(signature: str, taken: str) -> None:
+    text = PERSISTENT.format(signature=signature, given="(x, y)")
+    new = apply("persistent-blocks", text, {"blocks_per_sm": 1})
+    line = taken[: taken.index("EXTRA")].rpartition("\n")[2]
+    between = ", " if "x, y" in signature else f",\n{line}"
+    assert f"def k({taken.replace('EXTRA', f'n_blocks_0{between}n_blocks_1')}):\n" in new
+    assert not any(line.endswith(" ") for line in new.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("given", "handed"),
+    [
+        (
+            "(\n        x,  # read\n        y,\n    )",
+            "(\n        x,  # read\n        y,\n        n_blocks_0,\n        n_blocks_1,\n    )",
+        ),
+        (
+            "(\n        x,\n        y  # written\n    )",
+            "(\n        x,\n        y,  # written\n        n_blocks_0,\n        n_blocks_1\n    )",
+        ),
+        (
+            "[\n        x,  # read\n        y,\n    ]",
+            "[\n        x,  # read\n        y,\n        n_blocks_0,\n        n_blocks_1,\n    ]",
+        ),
+        ("[x, y]", "[x, y, n_blocks_0, n_blocks_1]"),
+    ],
+)
+def test_arguments_that_blocks_get_are_laid_out_as_the_others(given: str, handed: str) -> None:
+    text = PERSISTENT.format(signature="x, y", given=given)
+    new = apply("persistent-blocks", text, {"blocks_per_sm": 1})
+    assert f"k, {handed})\n" in new

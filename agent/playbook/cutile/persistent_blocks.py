@@ -41,6 +41,8 @@ from agent.playbook.cutile.num_ctas import HINT as THREAD_BLOCKS
 from agent.playbook.cutile.num_ctas import NumCtas
 from agent.playbook.trial import F32, TileTrial
 from agent.rewriting.common.formatting import NewCall, Place, laid_out
+from agent.rewriting.common.interface import appending
+from agent.rewriting.common.parameters import taking
 from agent.rewriting.common.preceding import preceded
 from agent.rewriting.cutile.blocks import line_of, replacing, spelling, unused
 from agent.rewriting.cutile.hints import hint_of, hintable, with_hint
@@ -52,7 +54,6 @@ SMS, GRID = "n_sms", "grid_of_sms"
 """What the host code calls the multiprocessors and the new grid."""
 WAITS = (f"{CT}atomic_cas", f"{CT}atomic_xchg", f"{CT}grid_dependency_control_wait")
 Edit = Callable[[Any], Any]
-_SEPARATOR = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
 class PersistentBlocks(Optimization):
@@ -236,7 +237,7 @@ def _looped(source: Source, kernel: Kernel) -> dict[cst.CSTNode, Edit]:
         return updated.with_changes(body=[*docstring, around], footer=[])
 
     edits[body] = edit
-    edits[function.params] = lambda params: _with_parameters(params, extents)
+    edits[function] = taking(source, function, [cst.Param(cst.Name(name)) for name in extents])
     return edits
 
 
@@ -308,16 +309,6 @@ def _part(block: str, extents: Sequence[str], axis: int) -> str:
     return over if axis == len(extents) - 1 else f"{over} % {extents[axis]}"
 
 
-def _with_parameters(params: cst.Parameters, names: Sequence[str]) -> cst.Parameters:
-    """The parameters with more of them, laid out as they are."""
-    *before, last = params.params
-    end = last.comma
-    between = before[-1].comma if before and isinstance(end, cst.Comma) else _SEPARATOR
-    added = [cst.Param(cst.Name(name), comma=between) for name in names]
-    added[-1] = added[-1].with_changes(comma=end)
-    return params.with_changes(params=[*before, last.with_changes(comma=between), *added])
-
-
 # --- the launches -------------------------------------------------------------------------------
 
 
@@ -381,17 +372,16 @@ def _with_elements(
     source: Source, listed: cst.Tuple | cst.List, updated: Any, names: Sequence[str]
 ) -> Any:
     """The arguments with more of them, laid out as they are; a line too long is broken."""
+    if isinstance(updated, cst.List):
+        as_tuple = cst.Tuple(
+            updated.elements,
+            [cst.LeftParen(updated.lbracket.whitespace_after)],
+            [cst.RightParen(updated.rbracket.whitespace_before)],
+        )
+        given = appending(names)(as_tuple)
+        end = updated.rbracket.with_changes(whitespace_before=given.rpar[-1].whitespace_before)
+        return updated.with_changes(elements=given.elements, rbracket=end)
     texts = [source.module.code_for_node(e.value) for e in updated.elements] + list(names)
     if listed.lpar and "\n" not in source.module.code_for_node(listed):
-        place = Place.of(source, listed)
-        return cst.parse_expression(laid_out(NewCall("", texts), place))
-    if not listed.elements:
-        return updated.with_changes(elements=[cst.Element(cst.Name(name)) for name in names])
-    *_, last = updated.elements
-    separator = updated.elements[-2].comma if len(updated.elements) > 1 else _SEPARATOR
-    trailing = isinstance(last.comma, cst.Comma) and len(updated.elements) > 1
-    added = [cst.Element(cst.Name(n), comma=separator) for n in names]
-    added[-1] = added[-1].with_changes(comma=last.comma if trailing else cst.MaybeSentinel.DEFAULT)
-    return updated.with_changes(
-        elements=[*updated.elements[:-1], last.with_changes(comma=separator), *added]
-    )
+        return cst.parse_expression(laid_out(NewCall("", texts), Place.of(source, listed)))
+    return appending(names)(updated)

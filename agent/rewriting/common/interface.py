@@ -17,6 +17,7 @@ from agent.analysis.common.aliases import not_launched
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable
 from agent.rewriting.common.elements import Space, uncommented
+from agent.rewriting.common.parameters import joined, said_behind
 from agent.syntax import Edits, Source, argument, descendants
 
 
@@ -63,10 +64,10 @@ class Interface:
         """The edits that append parameters, and to each launch's tuple its expressions."""
         parsed = cst.parse_module(f"def f({', '.join(parameters)}): ...\n").body[0]
         added = cst.ensure_type(parsed, cst.FunctionDef).params.params
-        edits: dict[Any, Any] = {self.kernel.function.node.params: _in_parameters(_joining(added))}
-        for node, values in zip(self.tuples, arguments, strict=True):
-            elements = [cst.Element(cst.parse_expression(value)) for value in values]
-            edits[node] = _in_tuple(_joining(elements))
+        node = self.kernel.function.node
+        edits: dict[Any, Any] = {node.params: _in_parameters(lambda items: joined(items, added))}
+        for given, values in zip(self.tuples, arguments, strict=True):
+            edits[given] = appending(values)
         return edits
 
     def dropped(self, names: Collection[str]) -> Edits:
@@ -108,41 +109,48 @@ def _in_parameters(change: Change) -> Any:
     return lambda listed: listed.with_changes(params=change(listed.params))
 
 
-def _in_tuple(change: Change) -> Any:
+def appending(values: Sequence[str]) -> Callable[[cst.Tuple], cst.Tuple]:
+    """The edit of a tuple that appends expressions, laid out as those before them are."""
+    return _in_tuple(_joining([cst.Element(cst.parse_expression(value)) for value in values]))
+
+
+def _in_tuple(change: Change) -> Callable[[cst.Tuple], cst.Tuple]:
     def edit(node: cst.Tuple) -> cst.Tuple:
         items = list(node.elements)
         closing = node.rpar[-1] if node.rpar else cst.RightParen()
-        if isinstance(items[-1].comma, cst.Comma):
-            comma = cst.Comma(whitespace_after=closing.whitespace_before)
-            items[-1] = items[-1].with_changes(comma=comma)
+        space = closing.whitespace_before
+        lines = isinstance(space, cst.ParenthesizedWhitespace)
+        ends = bool(items) and isinstance(items[-1].comma, cst.Comma) and (len(items) > 1 or lines)
+        if items:
+            items[-1] = items[-1].with_changes(comma=cst.Comma(whitespace_after=space))
         *items, last = change(items)
         if isinstance(last.comma, cst.Comma):
             closing = closing.with_changes(whitespace_before=last.comma.whitespace_after)
-            last = last.with_changes(comma=cst.Comma())
+        comma = cst.Comma() if ends else cst.MaybeSentinel.DEFAULT
+        last = last.with_changes(comma=comma)
         rpar = [*node.rpar[:-1], closing] if node.rpar else []
         return node.with_changes(elements=[*items, last], rpar=rpar)
 
     return edit
 
 
-def _joining(added: Sequence[Any]) -> Change:
-    """Append items, laid out as those before them are. A comment stays behind its item."""
+def _joining(added: Sequence[cst.Element]) -> Change:
+    """Append elements, laid out as those before them are. A comment stays behind its element."""
 
     def change(items: Sequence[Any]) -> list[Any]:
+        if not items:
+            return list(added)
         *before, last = items
         comma = before[-1].comma if before else cst.Comma(whitespace_after=_SPACE)
         separator = cst.Comma(whitespace_after=uncommented(comma.whitespace_after))
-        first, tail = separator, last.comma
-        if isinstance(tail, cst.Comma):
-            space = _laid_out(tail.whitespace_after, separator.whitespace_after)
-            first = cst.Comma(whitespace_after=space)
-            tail = cst.Comma(whitespace_after=uncommented(tail.whitespace_after))
+        behind = last.comma.whitespace_after
+        first = cst.Comma(whitespace_after=said_behind(behind, separator.whitespace_after))
         *middle, end = added
         return [
             *before,
             last.with_changes(comma=first),
             *(item.with_changes(comma=separator) for item in middle),
-            end.with_changes(comma=tail),
+            end.with_changes(comma=cst.Comma(whitespace_after=uncommented(behind))),
         ]
 
     return change

@@ -14,6 +14,7 @@ from agent.analysis.triton.heuristics import check_heuristics
 from agent.analysis.triton.host import triton_module
 from agent.rewriting.common.elements import uncommented
 from agent.rewriting.common.formatting import STEP, WIDTH, Place
+from agent.rewriting.common.parameters import taking
 from agent.syntax import Source, descendants, with_keyword
 
 Edit = Callable[[Any], Any]
@@ -59,41 +60,7 @@ def with_parameters(
         added = [f"{each}{' = ' if ':' in each else '='}{default}" for each in added]
     parsed = cst.parse_module(f"def f({', '.join(added)}): ...\n").body[0]
     params = cst.ensure_type(parsed, cst.FunctionDef).params.params
-    indent = len(_indent_of(source, kernel.function.node))
-
-    def edit(function: cst.FunctionDef) -> cst.FunctionDef:
-        listed = function.params
-        kind = "kwonly_params" if listed.kwonly_params else "params"
-        joined = _joined(getattr(listed, kind), params)
-        updated = function.with_changes(params=listed.with_changes(**{kind: joined}))
-        head = updated.with_changes(decorators=(), leading_lines=(), body=_ELLIPSIS)
-        lines = source.module.code_for_node(head).splitlines()
-        fits = max(indent + len(line) for line in lines) <= WIDTH
-        if fits or kind != "params" or any("#" in line for line in lines):
-            return updated
-        return _one_a_line(updated, joined)
-
-    return {kernel.function.node: edit}
-
-
-_ELLIPSIS = cst.SimpleStatementSuite([cst.Expr(cst.Ellipsis())])
-
-
-def _indent_of(source: Source, function: cst.FunctionDef) -> str:
-    column = source.place(function.name).start.column
-    return " " * (column - len("def "))
-
-
-def _one_a_line(function: cst.FunctionDef, params: Sequence[cst.Param]) -> cst.FunctionDef:
-    inside = cst.ParenthesizedWhitespace(indent=True, last_line=cst.SimpleWhitespace(" " * STEP))
-    closing = inside.with_changes(last_line=cst.SimpleWhitespace(""))
-    between, end = cst.Comma(whitespace_after=inside), cst.Comma(whitespace_after=closing)
-    *before, last = params
-    broken = [*(p.with_changes(comma=between) for p in before), last.with_changes(comma=end)]
-    broken = [p.with_changes(whitespace_after_param=cst.SimpleWhitespace("")) for p in broken]
-    return function.with_changes(
-        whitespace_before_params=inside, params=function.params.with_changes(params=broken)
-    )
+    return {kernel.function.node: taking(source, kernel.function.node, params)}
 
 
 def giving(source: Source, node: cst.Call, keywords: Mapping[str, str]) -> Edit:
@@ -271,27 +238,3 @@ def parenthesized(source: Source, node: cst.BaseExpression, text: str) -> cst.Ba
 def _named(arg: cst.Arg, name: str) -> cst.Arg:
     equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
     return arg.with_changes(keyword=cst.Name(name), equal=equal)
-
-
-def _joined(items: Sequence[cst.Param], added: Sequence[cst.Param]) -> list[cst.Param]:
-    """A list of parameters with more behind them, laid out as those before; comments stay."""
-    if not items:
-        return list(added)
-    *before, last = items
-    tail = last.comma
-    comma = before[-1].comma if before else None
-    space = comma.whitespace_after if isinstance(comma, cst.Comma) else cst.SimpleWhitespace(" ")
-    between = joint = cst.Comma(whitespace_after=uncommented(space))
-    if isinstance(tail, cst.Comma):
-        after = tail.whitespace_after
-        if isinstance(after, cst.ParenthesizedWhitespace) and isinstance(
-            space, cst.ParenthesizedWhitespace
-        ):
-            commented = after.with_changes(indent=space.indent, last_line=space.last_line)
-            joint = cst.Comma(whitespace_after=commented)
-        tail = cst.Comma(whitespace_after=uncommented(after))
-    closing = last.whitespace_after_param
-    last = last.with_changes(comma=joint, whitespace_after_param=cst.SimpleWhitespace(""))
-    *middle, end = added
-    end = end.with_changes(comma=tail, whitespace_after_param=closing)
-    return [*before, last, *(param.with_changes(comma=between) for param in middle), end]
