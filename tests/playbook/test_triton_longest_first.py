@@ -92,10 +92,43 @@ def test_the_loop_may_be_one_of_a_helper() -> None:
         turned(HELPED.format(end="BLOCK"))
 
 
+def test_a_helper_that_begins_later_too_takes_as_long() -> None:
+    text = HELPED.format(end="count").replace("x_ptr, count", "x_ptr, first, count")
+    text = text.replace("range(0,", "range(first,").replace("pid, BLOCK)", "{}, pid + 4, BLOCK)")
+    assert "range(first, count, BLOCK)" in text
+    assert "tl.num_programs(0) - 1" in turned(text.replace("{}", "0"))
+    with pytest.raises(NotApplicable):
+        turned(text.replace("{}", "pid"))
+
+
 def test_what_is_not_followed_is_said_to_be() -> None:
     text = PREFIX.replace(END, "n - pid_m * BLOCK_M")
     with pytest.raises(NotApplicable, match=r"later programs, as far as line \d+ is followed"):
         turned(text)
+
+
+@pytest.mark.parametrize(
+    ("first", "end"),
+    [
+        ("pid_m * BLOCK_M", END),
+        ("pid_m * BLOCK_M", "min((pid_m + 1) * BLOCK_M, n)"),
+        ("rows_before", "min(rows_before + BLOCK_M, n)"),
+    ],
+)
+def test_loops_that_begin_later_too_take_as_long(first: str, end: str) -> None:
+    text = PREFIX.replace(f"0, {END}", f"{first}, {end}")
+    text = text.replace("    dims = tl", "    rows_before = pid_m * BLOCK_M\n    dims = tl")
+    assert first in text
+    with pytest.raises(NotApplicable, match=r": that at line \d+ begins further on in them, too"):
+        turned(text)
+
+
+@pytest.mark.parametrize("first", ["max(0, pid_m * BLOCK_M - 64)", "first"])
+def test_loops_that_may_begin_at_zero_are_turned(first: str) -> None:
+    """Of a window, and of a half of causal attention: it begins there in another branch."""
+    text = PREFIX.replace(f"0, {END}", f"{first}, {END}")
+    branch = "first = 0\n    if n < 0:\n        first = pid_m * BLOCK_M\n    dims = tl"
+    assert "tl.num_programs(0) - 1" in turned(text.replace("dims = tl", branch))
 
 
 def test_a_number_may_be_one_of_two(tmp_path: Path) -> None:

@@ -104,35 +104,55 @@ def _growing(source: Source, kernel: Kernel) -> list[ProgramIndex]:
     for index in indices:
         same = [other for other in indices if other.axis == index.axis]
         name = index.name or name_among_several(kernel, index.call) or _again(kernel, same)
-        if name is not None and _runs_further(source, kernel.function, name):
+        names = frozenset((name,) if name is not None else ())
+        if names and _runs_further(source, kernel.function, names, names):
             return same
     reason = f"no loop of {kernel.name} runs further in later programs"
     varying = names_by_program(kernel, source)
     for loop in descendants(kernel.function.node.body, cst.For):
-        end = _end(source, loop)
-        if end is not None and names_in(end) & varying:
+        first, end = _bounds(source, loop)
+        if end is None or not names_in(end) & varying:
+            continue
+        if first is not None and names_in(first) & varying:
+            reason += f": that at line {source.line(loop)} begins further on in them, too"
+        else:
             reason += f", as far as line {source.line(loop)} is followed"
-            break
+        break
     raise NotApplicable(reason)
 
 
 def _runs_further(
-    source: Source, function: Function, name: str, seen: frozenset[Function] = frozenset()
+    source: Source,
+    function: Function,
+    names: frozenset[str],
+    sure: frozenset[str],
+    seen: frozenset[Function] = frozenset(),
 ) -> bool:
-    """Whether a loop of a function, or of what it calls, runs the further the larger a name is."""
+    """Whether a loop of a function, or of what it calls, runs the further the larger a name is.
+
+    One that begins the further on as well takes as long for each: `range(i * 8, (i + 1) * 8)`.
+
+    Args:
+        source: the file.
+        function: the kernel, or what it calls.
+        names: what is larger in later programs, or may be.
+        sure: those of them that are.
+        seen: functions that call this one.
+    """
     body = function.node.body
-    ends = (_end(source, loop) for loop in descendants(body, cst.For))
-    if any(end is not None and _grows(source, end, name) for end in ends):
-        return True
+    for first, end in (_bounds(source, loop) for loop in descendants(body, cst.For)):
+        begins_later = first is not None and _grows(source, first, sure, surely=True)
+        if end is not None and not begins_later and _grows(source, end, names):
+            return True
     for call in descendants(body, cst.Call):
         helper = source.function_of(call.func)
         if helper is None or helper in seen:
             continue
-        for taken, given in given_to(helper, call).items():
-            if _grows(source, given, name) and _runs_further(
-                source, helper, taken, seen | {function, helper}
-            ):
-                return True
+        given = given_to(helper, call).items()
+        growing = frozenset(taken for taken, value in given if _grows(source, value, names))
+        surely = frozenset(t for t, value in given if _grows(source, value, sure, surely=True))
+        if growing and _runs_further(source, helper, growing, surely, seen | {function, helper}):
+            return True
     return False
 
 
@@ -153,39 +173,56 @@ def _again(kernel: Kernel, same: Sequence[ProgramIndex]) -> str | None:
     return name if bound == len(calls) else None
 
 
-def _end(source: Source, loop: cst.For) -> cst.BaseExpression | None:
+def _bounds(
+    source: Source, loop: cst.For
+) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    """Where a loop over a range begins, if it says so, and where it ends."""
     if not isinstance(loop.iter, cst.Call) or source.name(loop.iter.func) not in RANGES:
-        return None
-    given = positional(loop.iter)
-    return given[min(len(given), 2) - 1] if given else None
+        return None, None
+    match positional(loop.iter):
+        case [first, end, *_]:
+            return first, end
+        case [end]:
+            return None, end
+    return None, None
 
 
 def _grows(
-    source: Source, expression: cst.BaseExpression, name: str, seen: frozenset[str] = frozenset()
+    source: Source,
+    expression: cst.BaseExpression,
+    names: frozenset[str],
+    seen: frozenset[str] = frozenset(),
+    *,
+    surely: bool = False,
 ) -> bool:
-    """Whether a sum or product of sizes holds the name, or one of those that the smaller or the
-    chosen one is of, in a branch too; sizes are not negative."""
+    """Whether a sum or product of sizes holds one of the names; sizes are not negative.
+
+    Of several values, in a branch or of `min`, one has to; for it to grow surely, all of them.
+    """
     behind = value_of(source, expression)
-    if isinstance(expression, cst.Name) and expression.value == name:
+    if isinstance(expression, cst.Name) and expression.value in names:
         return True
 
-    def either(*each: cst.BaseExpression) -> bool:
-        return any(_grows(source, one, name, seen) for one in each)
+    def among(*each: cst.BaseExpression) -> list[bool]:
+        return [_grows(source, one, names, seen, surely=surely) for one in each]
+
+    def chosen(*each: cst.BaseExpression) -> bool:
+        return bool(each) and (all if surely else any)(among(*each))
 
     match behind:
         case cst.Name(value=other):
-            if other == name or other in seen:
-                return other == name
+            if other in names or other in seen:
+                return other in names
             seen |= {other}
-            return either(*all_values(source, behind))
+            return chosen(*all_values(source, behind))
         case cst.BinaryOperation(operator=cst.Add() | cst.Multiply()):
-            return either(behind.left, behind.right)
+            return any(among(behind.left, behind.right))
         case cst.BinaryOperation(operator=cst.FloorDivide()):
-            return either(behind.left)
+            return any(among(behind.left))
         case cst.IfExp():
-            return either(behind.body, behind.orelse)
+            return chosen(behind.body, behind.orelse)
         case cst.Call() if source.name(behind.func) in EITHER:
-            return either(*positional(behind))
+            return chosen(*positional(behind))
         case cst.Call() if source.name(behind.func) in TRITON.cdivs and behind.args:
-            return either(behind.args[0].value)
+            return any(among(behind.args[0].value))
     return False
