@@ -33,6 +33,7 @@ def norm(x, plan):
     return y
 """
 RAMP = "min(max(plan.block // 512, 1), 32)"
+ROW = {"elements_per_warp": 512}
 
 
 def changed(name: str, text: str, **params: int) -> str:
@@ -68,19 +69,73 @@ def test_what_a_launch_computes_is_replaced_where_it_stands(
     ) == text.replace(edited, value)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "warps = min(plan.block // 256, 16)\n    y.warps = warps",
-        "warps = min(plan.block // 256, 16)\n    plan = plan.best()",
-    ],
-)
-def test_a_line_that_others_need_or_that_stands_too_early_stays(line: str) -> None:
-    text = TEXT.format(line=line, given="num_warps=warps")
-    new = changed("warps-by-row", text, elements_per_warp=512)
+def test_a_line_that_others_need_stays() -> None:
+    line = "warps = min(plan.block // 256, 16)\n    y.warps = warps"
+    new = changed("warps-by-row", TEXT.format(line=line, given="num_warps=warps"), **ROW)
     assert f"num_warps={RAMP}" in new
     assert line in new
     assert "heuristics" not in new
+
+
+def test_a_line_that_stands_too_early_goes() -> None:
+    line = "warps = min(plan.block // 256, 16)\n    plan = plan.best()"
+    new = changed("warps-by-row", TEXT.format(line=line, given="num_warps=warps"), **ROW)
+    assert f"num_warps={RAMP}" in new
+    assert "    n = x.shape[1]\n    plan = plan.best()\n    norm_kernel" in new
+
+
+BRANCHES = (
+    "if n > 4096:\n        warps = 16\n    elif n > 1024:\n        warps = 8\n"
+    "    else:\n        warps = 4"
+)
+STEPS = "warps = 4\n    if n > 4096:\n        warps = 16\n    # more of them\n    warps = warps * 2"
+
+
+@pytest.mark.parametrize("line", [BRANCHES, STEPS])
+@pytest.mark.parametrize(
+    ("name", "params", "value"),
+    [
+        ("warps-and-stages", {"num_warps": 8}, "8"),
+        ("warps-by-row", {"elements_per_warp": 512}, RAMP),
+    ],
+)
+def test_lines_that_chose_the_warps_go_with_what_they_chose(
+    name: str, params: dict[str, int], value: str, line: str
+) -> None:
+    """Not a heuristic above the kernel, beside a launch that goes on saying otherwise."""
+    new = changed(name, TEXT.format(line=line, given="num_warps=warps"), **params)
+    expected = TEXT.format(line=line, given=f"num_warps={value}")
+    expected = expected.replace("    # as many as there are rows of 256\n", "")
+    laid_out = new.replace("\n        x, y", "x, y").replace("\n    )", ")")
+    assert laid_out == expected.replace(f"    {line}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        (f"{BRANCHES}\n    print(warps)", BRANCHES),
+        ("warps = 4\n    if pick(n):\n        warps = 8", "if pick(n):\n        warps = 8"),
+        ("warps = 4\n    for _ in x:\n        warps = 8", "for _ in x:\n        warps = 8"),
+    ],
+)
+def test_lines_that_do_more_stay(line: str, kept: str) -> None:
+    text = TEXT.format(line=line, given="num_warps=warps")
+    new = changed("warps-and-stages", text, num_warps=2)
+    assert "num_warps=2)" in new
+    assert kept in new
+
+
+def test_a_number_that_is_set_again_is_what_the_launch_has() -> None:
+    text = TEXT.format(line="warps = max(n // 256, 1)\n    warps = 8", given="num_warps=warps")
+    subject = Subject(Source(text), KernelClass.MEMORY, Hardware())
+    assert {"num_warps": 8} not in playbook.get("warps-and-stages").variants(subject)
+
+
+def test_a_comment_of_its_own_stays_above_what_is_left() -> None:
+    line = "# about the launch\n\n    warps = 4\n    if n > 4096:\n        warps = 8"
+    text = TEXT.format(line=line, given="num_warps=warps")
+    new = changed("warps-and-stages", text, num_warps=2)
+    assert "    # about the launch\n\n    norm_kernel" in new
 
 
 @pytest.mark.parametrize(

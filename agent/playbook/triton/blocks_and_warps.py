@@ -30,6 +30,7 @@ from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.common.tile_sizes import ChangeableTiles
 from agent.rewriting.triton.kernel_options import options_of
 from agent.rewriting.triton.launch_options import DEFAULTS
+from agent.rewriting.triton.unread_options import with_options
 from agent.syntax import Source
 
 MOST_VARIANTS = 8
@@ -101,7 +102,7 @@ def swish(x):
         options = {option: int(params[option]) for option in DEFAULTS if option in params}
         resized = subject.source.with_text(_resized(tiles, name, params))
         edits = options_of(resized, _kernel(resized, name), DEFAULTS).setting(options)
-        text = resized.rewrite(edits) if edits else resized.text
+        text = with_options(resized, edits) if edits else resized.text
         if text == subject.source.text:
             raise NotApplicable(f"{name} is launched with these blocks and warps already")
         return text

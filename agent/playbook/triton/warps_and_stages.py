@@ -34,6 +34,7 @@ from agent.playbook.trial import P, TritonTrial
 from agent.rewriting.triton.edits import Edit
 from agent.rewriting.triton.kernel_options import KernelOptions, options_of
 from agent.rewriting.triton.launch_options import DEFAULTS
+from agent.rewriting.triton.unread_options import with_options
 
 WARPS = (1, 2, 4, 8, 16, 32)
 DOT_WARPS = (4, 8)
@@ -120,7 +121,7 @@ def softmax(x):
             edits |= options.setting(params)
         if not edits:
             raise NotApplicable("every launch says this already")
-        return subject.source.rewrite(edits)
+        return with_options(subject.source, edits)
 
 
 def _of_dot(kernels: Sequence[KernelOptions]) -> list[dict[str, int]]:

@@ -41,6 +41,7 @@ from agent.rewriting.triton.launch_options import (
     ramp,
 )
 from agent.rewriting.triton.overriding import computes_own, overriding
+from agent.rewriting.triton.unread_options import with_options
 from agent.syntax import Source, Untraceable
 
 SWEEP = (128, 256, 512, 1024, 2048, 4096)
@@ -119,7 +120,7 @@ def log_softmax(x):
             edits |= place.setting(int(params["elements_per_warp"]))
         if not edits:
             raise NotApplicable(f"{OPTION} of every launch is this already")
-        return subject.source.rewrite(edits)
+        return with_options(subject.source, edits)
 
 
 @dataclass(frozen=True)

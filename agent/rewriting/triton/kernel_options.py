@@ -1,8 +1,9 @@
 """Where `num_warps` and `num_stages` of a Triton kernel are set: at its launches, or on the kernel.
 
-A launch says them in plain sight, or takes the defaults. Where one hides what it gives, computes an
-option or stands in another file, a heuristic right above `@triton.jit` sets them for every launch
-there is: of all that say something, Triton asks that one last.
+A launch says them in plain sight, takes the defaults, or computes them from sizes in lines of its
+function, for which a number can stand. Where one hides what it gives, is told an option by a caller
+or a function, or stands in another file, a heuristic right above `@triton.jit` sets them for every
+launch there is: of all that say something, Triton asks that one last.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import libcst as cst
 
 from agent.analysis.common.builtin_names import check_builtins
 from agent.analysis.common.dialect import Kernel, Launch
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.heuristics import heuristics_of, why_no_heuristics
 from agent.analysis.triton.host import triton_module
@@ -76,14 +78,23 @@ class OverLaunches(AtLaunches):
     """Some launch computes an option itself, which another value then stands for."""
 
     def values(self, name: str) -> Collection[int]:
-        """One a launch, where no launch computes it."""
-        if any(computes_own(self.source, launch, name) for launch in self.kernel.launches):
-            return []
-        return super().values(name)
+        """One a launch, where none computes it: the last of several numbers may stand there."""
+        found: list[int] = []
+        for launch in self.kernel.launches:
+            if not computes_own(self.source, launch, name):
+                found.append(now(self.source, launch, name))
+                continue
+            value = value_of(self.source, launch.hints[name])
+            if not isinstance(value, cst.Integer):
+                return []
+            found.append(value.evaluated_value)
+        return found
 
     def given(self, name: str) -> Collection[int]:
         """The same without the defaults."""
-        return super().given(name) if self.values(name) else []
+        if any(computes_own(self.source, launch, name) for launch in self.kernel.launches):
+            return self.values(name)
+        return super().given(name)
 
     def setting(self, options: Mapping[str, int]) -> dict[cst.CSTNode, Edit]:
         """Keywords of the launches that compute one; of the others what `AtLaunches` would do."""

@@ -15,17 +15,21 @@ from agent.analysis.common.purity import is_pure
 from agent.analysis.common.reaching_definitions import is_unchanged
 from agent.analysis.triton.dialect import ROUNDING
 from agent.rewriting.triton.edits import Edit, giving, writing
-from agent.syntax import Source, descendants
+from agent.syntax import Function, Source, descendants
 
 KNOWN = ("builtins.max", "builtins.min", *ROUNDING)
 
 
 def computes_own(source: Source, launch: Launch, option: str) -> bool:
-    """Whether a launch computes an option from sizes, in its keyword or in a line of its own."""
+    """Whether a launch computes an option from sizes: in its keyword, in a line of its own, or in
+    several, as `if n > 4096: warps = 8` does."""
     given = launch.hints.get(option)
     if isinstance(given, cst.Name):
-        line = _line_of(source, given)
-        given = cst.ensure_type(line.body[0], cst.Assign).value if line is not None else None
+        lines = lines_of(source, launch.function, given)
+        values = [cst.ensure_type(line.body[0], cst.Assign).value for line in lines]
+        if len(values) > 1:
+            return all(is_pure(source, value, KNOWN) for value in values)
+        given = values[0] if values else None
     return (
         given is not None
         and not isinstance(given, cst.Name | cst.Integer)
@@ -73,6 +77,30 @@ def _may_hold(source: Source, line: cst.SimpleStatementLine, name: cst.Name, tex
         return False
     names = {each.value for each in descendants(cst.parse_expression(text), cst.Name)}
     return all(is_unchanged(source, each, line, name) for each in names)
+
+
+def lines_of(
+    source: Source, function: Function | None, name: cst.Name
+) -> tuple[cst.SimpleStatementLine, ...]:
+    """The lines of a function that assign a name and nothing else; none where others do, too."""
+    assignments = source.assignments(name)
+    if len(assignments) < 2:
+        line = _line_of(source, name)
+        return (line,) if line is not None else ()
+    found: list[cst.SimpleStatementLine] = []
+    for assignment in assignments:
+        around = next(
+            (a for a in source.ancestors(assignment.node) if isinstance(a, cst.BaseStatement)),
+            None,
+        )
+        match around:
+            case cst.SimpleStatementLine(
+                body=[cst.Assign(targets=[cst.AssignTarget(target=cst.Name())])]
+            ) if function is not None and source.enclosing(around) == function:
+                found.append(around)
+            case _:
+                return ()
+    return tuple(found)
 
 
 def _line_of(source: Source, name: cst.Name) -> cst.SimpleStatementLine | None:
