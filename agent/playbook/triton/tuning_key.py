@@ -27,6 +27,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import names_in, size_parameters
 from agent.analysis.triton.dialect import ROUNDING
+from agent.analysis.triton.multiprocessors import grid_follows_gpu
 from agent.analysis.triton.tuners import check_restored, key_of, tuner_of
 from agent.launches import ObservedLaunch, power_of_two
 from agent.playbook.base import REORDERED, OfEachKernel
@@ -123,7 +124,10 @@ def cap_kernel(
         sizes = _once(source, kernel, sizes)
         if not sizes:
             where = "of those that the tests launch " if seen else ""
-            raise NotApplicable(f"the key of {kernel.name} tells all sizes {where}apart")
+            reason = f"the key of {kernel.name} tells all sizes {where}apart"
+            if any(grid_follows_gpu(source, launch) for launch in kernel.launches):
+                reason += "; its number of programs is always the same on one GPU"
+            raise NotApplicable(reason)
         return bucketed(source, kernel, sizes, instead=False)
 
 

@@ -22,6 +22,7 @@ from agent.analysis.triton.host import (
     launches_in_sight,
     torch_module,
 )
+from agent.analysis.triton.multiprocessors import grid_follows_gpu
 from agent.analysis.triton.program_ids import (
     NUM_PROGRAMS,
     ProgramIndex,
@@ -280,6 +281,10 @@ def _launched(rounds: Rounds, launch: Launch, programs_per_sm: int) -> dict[cst.
     view = HostView(source, launch)
     grid = view.grid
     line = source.line(launch.node)
+    if grid_follows_gpu(source, launch):
+        raise NotApplicable(
+            f"the grid at line {line} follows from the GPU's multiprocessors already"
+        )
     texts = [source.code(extent) for extent in grid.extents]
     texts = [f"({t})" if _is_sum(e) else t for t, e in zip(texts, grid.extents, strict=True)]
     product = " * ".join(t for t in texts if t != "1") or "1"

@@ -18,6 +18,7 @@ from agent.analysis.common.reaching_definitions import binds, value_of
 from agent.analysis.common.subject import NotApplicable
 from agent.analysis.triton.dialect import ROUNDING
 from agent.analysis.triton.host import HostView, launches_in_sight, triton_module
+from agent.analysis.triton.multiprocessors import follows_gpu
 from agent.analysis.triton.tuners import key_of, tuner_of
 from agent.launches import ObservedLaunch
 from agent.rewriting.triton.edits import Edit, free_name, giving, with_parameters
@@ -92,7 +93,7 @@ def _takes_integers(source: Source, launch: Launch, parameter: cst.Param) -> boo
 
 
 def program_counts(source: Source, kernel: Kernel) -> tuple[LaunchSize, ...]:
-    """The axes of the grid whose extent no config decides."""
+    """The axes of the grid whose extent no config decides, and not the GPU alone."""
     found = []
     for axis in range(3):
         try:
@@ -100,6 +101,8 @@ def program_counts(source: Source, kernel: Kernel) -> tuple[LaunchSize, ...]:
         except NotApplicable:
             continue
         if extents and all(e is not None and not isinstance(e, cst.Integer) for e in extents):
+            if all(e is not None and follows_gpu(source, e) for e in extents):
+                continue
             found.append(LaunchSize("programs" if axis == 0 else f"programs_{axis}", axis=axis))
     return tuple(found)
 
