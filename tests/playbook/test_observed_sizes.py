@@ -110,3 +110,47 @@ def test_rows_that_fill_a_program_share_none() -> None:
     entry = playbook.get("rows-per-program")
     with pytest.raises(NotApplicable, match="fills a program: 8192 elements"):
         entry.variants(asked(entry.before, seen("resize_kernel", BLOCK=8192)))
+
+
+@pytest.mark.parametrize("name", ["loop-stages", "unrolled-loops"])
+@pytest.mark.parametrize(
+    ("launches", "tried"),
+    [
+        ([], True),
+        ([{"n_cols": 768, "BLOCK": 16384}], False),
+        ([{"n_cols": 768, "BLOCK": 1024}, {"n_cols": 1024, "BLOCK": 1024}], False),
+        ([{"n_cols": 768, "BLOCK": 1024}, {"n_cols": 1025, "BLOCK": 1024}], True),
+        ([{"n_cols": 768}], True),
+    ],
+)
+def test_a_loop_that_ran_once_is_neither_pipelined_nor_unrolled(
+    name: str, launches: list[dict[str, int]], *, tried: bool
+) -> None:
+    entry = playbook.get(name)
+    kernel = TRITON.launched(Source(entry.before))[0].name
+    subject = asked(entry.before, *(seen(kernel, **integers) for integers in launches))
+    if tried:
+        assert entry.variants(subject)
+        return
+    with pytest.raises(NotApplicable, match=f"the loops of {kernel} ran once at most"):
+        entry.variants(subject)
+
+
+@pytest.mark.parametrize(
+    ("ranged", "tried"),
+    [
+        ("range(tl.cdiv(n_cols, BLOCK))", False),
+        ("range(0, (n_cols + BLOCK - 1) // BLOCK * BLOCK, BLOCK)", False),
+        ("range(row, n_cols, BLOCK)", True),
+        ("range(0, 2 * n_cols, BLOCK)", True),
+    ],
+)
+def test_rounds_are_counted_as_far_as_launches_tell(ranged: str, *, tried: bool) -> None:
+    entry = playbook.get("loop-stages")
+    text = entry.before.replace("range(0, n_cols, BLOCK)", ranged)
+    subject = asked(text, seen("row_sum_kernel", n_cols=900, BLOCK=1024))
+    try:
+        assert entry.variants(subject)
+        assert tried
+    except NotApplicable:
+        assert not tried

@@ -20,7 +20,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.loops import ranging, streaming_loops
+from agent.rewriting.triton.loops import check_rounds, ranging, streaming_loops
 from agent.syntax import Source, keyword
 
 LADDER = (2, 3, 4, 6, 8)
@@ -72,6 +72,7 @@ def row_sum(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The sweep, as far as what loops say already asks for, less what all of them say."""
+        check_rounds(subject)
         source = subject.source
         present = {_stages(source, loop) for loop, _ in streaming_loops(subject)}
         said = [int(stages) for stages in present if stages is not None and stages.isdecimal()]

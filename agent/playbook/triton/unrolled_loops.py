@@ -1,6 +1,7 @@
 """Unroll loops that load and compute without a dot.
 
-When: a Triton kernel whose innermost loop loads and computes, without `tl.dot`.
+When: a Triton kernel whose innermost loop loads and computes, without `tl.dot`. Not where
+    it ran once at most in all launches seen.
 Do: `for i in range(...)` -> `for i in tl.range(..., loop_unroll_factor=U)`; sweep 2 and 4.
 Risk: none to results; the values of U rounds occupy registers at once.
 Source: compiled with Triton 3.6, U times as many loads are in flight. TileGym found the opposite
@@ -16,7 +17,7 @@ from agent.analysis.common.kernels import KernelClass
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.playbook.base import Optimization
 from agent.playbook.trial import P, TritonTrial
-from agent.rewriting.triton.loops import ranging, streaming_loops
+from agent.rewriting.triton.loops import check_rounds, ranging, streaming_loops
 from agent.syntax import keyword
 
 FACTORS = (2, 4)
@@ -66,6 +67,7 @@ def row_max(x):
 
     def variants(self, subject: Subject) -> Sequence[Params]:
         """The factors, less what every loop says already."""
+        check_rounds(subject)
         source = subject.source
         loops = [loop for loop, _ in streaming_loops(subject)]
         present = {source.code(g) if (g := keyword(x, OPTION)) is not None else "" for x in loops}

@@ -10,6 +10,7 @@ from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.subject import NotApplicable, Subject
 from agent.analysis.triton.dialect import ATOMICS, TRITON
 from agent.analysis.triton.pointers import root, spelling
+from agent.analysis.triton.round_counts import most_rounds
 from agent.syntax import Source, argument, descendants, keyword, with_keyword
 
 RANGE = "triton.language.range"
@@ -22,10 +23,25 @@ OPTIONS = ("num_stages", "loop_unroll_factor")
 
 def streaming_loops(subject: Subject) -> list[tuple[cst.Call, str]]:
     """The ranges of the loops that qualify, and how the file spells triton.language there."""
+    return [loop for _, loop in _streaming(subject)]
+
+
+def check_rounds(subject: Subject) -> None:
+    """Raise `NotApplicable` where each of them took one round at most in every launch seen."""
+    named: dict[str, None] = {}
+    for kernel, (ranged, _) in _streaming(subject):
+        most = most_rounds(subject.source, kernel, ranged, subject.launches)
+        if most is None or most > 1:
+            return
+        named[kernel.name] = None
+    raise NotApplicable(f"in every launch seen, the loops of {', '.join(named)} ran once at most")
+
+
+def _streaming(subject: Subject) -> list[tuple[Kernel, tuple[cst.Call, str]]]:
     if subject.hardware.interpreted:
         raise NotApplicable("Triton's interpreter neither pipelines nor unrolls")
     source = subject.source
-    found = [item for k in TRITON.chosen(source) for item in _loops_of(source, k)]
+    found = [(k, item) for k in TRITON.chosen(source) for item in _loops_of(source, k)]
     if not found:
         raise NotApplicable("no innermost loop loads without a dot, an atomic or a helper")
     return found
