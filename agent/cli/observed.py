@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agent.launches import ObservedLaunch
+    from agent.repository import Repository
 
 MOST = 8
 """Launches that a person is told of; JSON has all."""
@@ -16,11 +17,13 @@ MOST = 8
 
 @dataclass(frozen=True)
 class SeenByRun:
-    """What the newest run on a kernel saw the incumbent launch."""
+    """What the newest run saw launched of a kernel's file as it is now."""
 
     run_id: str
     """Empty where no run saw any."""
     launches: tuple[ObservedLaunch, ...] = ()
+    of_another_text: str = ""
+    """Where it is empty: the newest run that saw what another version of the file launches."""
 
     def tuning(self) -> Iterator[str]:
         """What a cold tuning costs, a line a kernel; none where none was seen."""
@@ -31,7 +34,10 @@ class SeenByRun:
 
 
 def by_newest_run(kernel: Path) -> SeenByRun:
-    """Look into the journals of the kernel's repository, the newest first."""
+    """Look into the journals of the kernel's repository, the newest first.
+
+    What another version of the file launched says nothing of this one: its sizes may be others.
+    """
     from agent.errors import UsageError
     from agent.repository import Repository
     from agent.runs import runs_on
@@ -41,10 +47,29 @@ def by_newest_run(kernel: Path) -> SeenByRun:
         repository = Repository.open(path.parent)
     except UsageError:
         return SeenByRun("")
-    seen = runs_on(repository, path.relative_to(repository.root).as_posix())
-    return next(
-        (SeenByRun(name, run.launches) for name, run in seen if run.launches), SeenByRun("")
-    )
+    name = path.relative_to(repository.root).as_posix()
+    blob = repository.ask("hash-object", "--", name).text
+    other = ""
+    for run_id, run in runs_on(repository, name):
+        origin = run.started.origin_sha if run.started else ""
+        of_origin = run.baseline.launches if run.baseline else ()
+        for sha, launches in ((origin, of_origin), (run.incumbent_sha, run.launches)):
+            if launches and _blob_of(repository, sha, name) == blob:
+                return SeenByRun(run_id, launches)
+        if run.launches:
+            other = other or run_id
+    return SeenByRun("", of_another_text=other)
+
+
+def _blob_of(repository: Repository, sha: str, path: str) -> str | None:
+    """The file in a commit; None where git has it no longer."""
+    from agent.errors import GitError
+
+    try:
+        found = repository.entry(sha, path)
+    except GitError:
+        return None
+    return found.blob if found is not None else None
 
 
 def lines(launches: Sequence[ObservedLaunch]) -> Iterator[str]:

@@ -194,6 +194,8 @@ def _on(entry: Entry, kernel: Path) -> tuple[dict[str, object], list[str]]:
     lines = [f"On {kernel}: {told}"]
     if seen.launches:
         lines += [f"Launches, as run {seen.run_id} saw them:", *observed.lines(seen.launches)]
+    elif seen.of_another_text:
+        lines.append(f"Run {seen.of_another_text} saw what another version of this file launches.")
     launches = [asdict(launch) for launch in seen.launches]
     facts: dict[str, object] = {"on_kernel": told, "run": seen.run_id or None, "observed": launches}
     return facts, [*lines, *seen.tuning()]

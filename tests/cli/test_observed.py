@@ -15,7 +15,7 @@ from agent.journal import Journal
 from agent.launches import ObservedLaunch, ObservedTensor
 from tests.support.history import BASELINED, STARTED
 from tests.support.project import Outcome, tile_agent
-from tests.support.repo import isolate, make_repo
+from tests.support.repo import git, isolate, make_repo
 
 ENTRY = playbook.get("prune-configs")
 TENSOR = ObservedTensor("float32", (4096, 4096), (4096, 1), aligned=True)
@@ -45,7 +45,10 @@ def journal(repo: Path, run_id: str, kernel: str, baselined: Baselined) -> None:
     folder = repo / "sandbox" / "runs" / run_id
     folder.mkdir(parents=True)
     written = Journal(folder / "journal.jsonl")
-    for event in (replace(STARTED, kernel=kernel, run_id=run_id), baselined):
+    started = replace(
+        STARTED, kernel=kernel, run_id=run_id, origin_sha=git(repo, "rev-parse", "HEAD")
+    )
+    for event in (started, baselined):
         written.append(event)
     written.close()
 
@@ -73,6 +76,25 @@ def test_launches_of_the_newest_run_that_saw_some(repo: Path) -> None:
     assert told["run"] == "relu-2"
     assert told["observed"][0]["tensors"]["x_ptr"]["strides"] == [4096, 1]
     assert told["observed"][0]["tuning"]["tried"] == 4
+
+
+def test_launches_of_another_version_are_left_out(repo: Path) -> None:
+    journal(repo, "relu-1", "relu.py", replace(BASELINED, launches=seen()))
+    kernel = repo / "relu.py"
+    kernel.write_text(f"{ENTRY.before}\n\nSIZE = 3\n")
+    git(repo, "commit", "-qam", "another version")
+    journal(repo, "relu-2", "relu.py", replace(BASELINED, launches=seen()[:1]))
+    kernel.write_text(f"{ENTRY.before}\n\nSIZE = 4\n")
+    lines = show(repo).out.splitlines()
+    assert lines[-2:] == [
+        "On relu.py: it does not apply: nobody saw what the tuner of relu_kernel tried",
+        "Run relu-2 saw what another version of this file launches.",
+    ]
+    told = json.loads(show(repo, "--json").out)
+    assert (told["run"], told["observed"]) == (None, [])
+    kernel.write_text(ENTRY.before)
+    told = json.loads(show(repo, "--json").out)
+    assert (told["run"], len(told["observed"])) == ("relu-1", len(seen()))
 
 
 def test_nothing_is_told_where_nothing_is_known(repo: Path) -> None:
