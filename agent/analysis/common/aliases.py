@@ -10,10 +10,17 @@ from agent.syntax import Source, descendants
 
 MOST_MENTIONS = 200
 """Of a kernel, and of what holds it."""
+SOURCE_TEXT = frozenset({"src", "_unsafe_update_src"})
+"""What Triton's kernels keep their text in, and replace it by."""
 
 
 def not_launched(source: Source, kernel: Kernel) -> NotApplicable:
     """Why nothing is known of the launches of a kernel of which none was found."""
+    if (line := _rebuilt_at(source, kernel)) is not None:
+        return NotApplicable(
+            f"line {line} takes the source of {kernel.name} to put another together when it runs: "
+            "what is launched does not stand in this file"
+        )
     mentions = list(source.mentions(kernel.function))
     direct = len(mentions)
     for place, mention in enumerate(mentions):  # it grows
@@ -33,6 +40,21 @@ def not_launched(source: Source, kernel: Kernel) -> NotApplicable:
                     if use not in mentions and len(mentions) < MOST_MENTIONS:
                         mentions.append(use)  # of a table of kernels, perhaps
     return NotApplicable(f"this file does not launch {kernel.name}")
+
+
+def _rebuilt_at(source: Source, kernel: Kernel) -> int | None:
+    """The line that takes a kernel's function or text where another text is made of it."""
+    for mention in source.mentions(kernel.function):
+        taken = next(source.ancestors(mention))
+        if not (isinstance(taken, cst.Attribute) and taken.attr.value in ("fn", *SOURCE_TEXT)):
+            continue
+        host = source.enclosing(mention)
+        scope = host.node.body if host is not None else source.module
+        attributes = {a.attr.value for a in descendants(scope, cst.Attribute)}
+        called = {source.name(call.func) for call in descendants(scope, cst.Call)}
+        if attributes & SOURCE_TEXT or "builtins.exec" in called:
+            return source.line(mention)
+    return None
 
 
 def _given_to(source: Source, mention: cst.Name) -> list[cst.Name]:

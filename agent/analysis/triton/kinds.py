@@ -116,8 +116,10 @@ def classify_kernel(source: Source, kernel: Kernel) -> KernelKind:
         if found is not None:
             kind, indicators = found
             return KernelKind(kernel.name, kind, _confidence(operations), tuple(indicators))
-    nothing = f"line {kernel.function.line}: nothing is stored by a call that this file shows"
-    return KernelKind(kernel.name, Kind.UNKNOWN, _confidence(operations), (nothing,))
+    nothing = reader.undefined() or [
+        f"line {kernel.function.line}: nothing is stored by a call that this file shows"
+    ]
+    return KernelKind(kernel.name, Kind.UNKNOWN, _confidence(operations), tuple(nothing))
 
 
 _Found = tuple[Kind, list[str]] | None
@@ -190,7 +192,28 @@ class _KindQuestions:
         stores = self._plain_stores()
         if not stores or any(self._arithmetic(self.behind[s.call]) for s in stores):
             return None
+        if self.undefined():
+            return None
         return Kind.MOVEMENT, [self._line(s.call, "stored as it was loaded") for s in stores]
+
+    def undefined(self) -> list[str]:
+        """Names that go into what is stored and that nothing in the file gives a value."""
+        names = {
+            node
+            for store in self.operations.stores
+            for node in self.behind[store.call]
+            if isinstance(node, cst.Name) and self._is_undefined(node)
+        }
+        return [
+            self._line(name, "stored, and defined nowhere")
+            for name in sorted(names, key=self.source.line)
+        ]
+
+    def _is_undefined(self, name: cst.Name) -> bool:
+        around = next(self.source.ancestors(name), None)
+        if isinstance(around, cst.Attribute) and around.attr is name:
+            return False
+        return not self.source.name(name) and not self.source.assignments(name)
 
     def element_wise(self) -> _Found:
         found = dict.fromkeys(

@@ -64,3 +64,23 @@ def test_it_says_by_which(line: str, launch: str, reason: str) -> None:
     kernel = TRITON.kernels(source)[0]
     assert not kernel.launches
     assert str(not_launched(source, kernel)) == reason
+
+
+@pytest.mark.parametrize(
+    ("line", "rebuilt"),
+    [
+        (
+            "f = triton.JITFunction(kernel.fn)\n    f._unsafe_update_src(f.src.replace('n', 'm'))",
+            True,
+        ),
+        ("text = kernel.src.replace('n', 'm')\n    exec(text)\n    f = globals()['kernel']", True),
+        ("f = kernel.fn", False),
+    ],
+)
+def test_a_kernel_whose_source_is_put_together_is_not_the_one_that_stands_here(
+    line: str, *, rebuilt: bool
+) -> None:
+    source = Source(FILE.format(line=line, launch=LAUNCH))
+    told = str(not_launched(source, TRITON.kernels(source)[0]))
+    why = "line 16 takes the source of kernel to put another together when it runs: "
+    assert told.startswith(why) == rebuilt

@@ -138,3 +138,22 @@ def test_no_kernel() -> None:
 )
 def test_the_families_are_the_four_of_the_skill(kind: Kind, family: str) -> None:
     assert kind.family == family
+
+
+def test_a_name_that_is_defined_nowhere_may_be_anything() -> None:
+    """A placeholder: another text is put in its place before the kernel is compiled."""
+    text = f"""{HEAD}
+@triton.jit
+def median_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    LOAD_ROWS_HERE
+    tl.store(y_ptr + cols, MIDDLE_HERE, mask=cols < n)
+"""
+    (found,) = classify(Source(text))
+    assert found.kind is Kind.UNKNOWN
+    (why,) = found.indicators
+    assert why.endswith(": stored, and defined nowhere: `MIDDLE_HERE`")
+    (known,) = classify(Source(text.replace("LOAD_ROWS", "MIDDLE_HERE = tl.load(x_ptr)#")))
+    assert known.kind is Kind.MOVEMENT
+    (constant,) = classify(Source(f"MIDDLE_HERE = 2\n{text}"))
+    assert constant.kind is Kind.MOVEMENT
