@@ -1,8 +1,8 @@
 """Let Triton choose block sizes, warps and stages, for each problem size anew.
 
 When: a Triton kernel whose `tl.constexpr` block sizes are integers in this file, launched from this
-    file only. Not one whose block sizes reach its results or are handed in by a caller, and not one
-    whose block has to hold a row.
+    file only. Not one whose block sizes reach its results or are handed in by a caller, whose block
+    has to hold a row, or which sums and is named batch-invariant or deterministic.
 Do: `@triton.autotune` above the kernel: the config it is launched with first, then about ten by
     formula for the architecture; `key=` the parameters that loops run to and indices are compared
     with; `restore_value=` what the kernel both reads and writes, or may: an output that a caller
@@ -32,6 +32,7 @@ from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import does_without, rewritten, size_parameters
 from agent.analysis.triton.configs import DEFAULT_STAGES, DEFAULT_WARPS, Config, axes_of, configs
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.fixed_order import check_order_may_change
 from agent.analysis.triton.heuristics import heuristics_of
 from agent.analysis.triton.host import HostView, launches_in_sight, triton_module
 from agent.analysis.triton.tuners import check_untuned
@@ -184,6 +185,7 @@ def _tuned(
     check_untuned(source, [kernel], "the block sizes")
     if not tiles:
         raise NotApplicable(f"{kernel.name} has no block size of its own to tune")
+    check_order_may_change(source, kernel)
     launches = launches_in_sight(source, kernel)
     for launch in launches:
         check_shown(source, launch)  # a tuner gives all of them itself

@@ -3,7 +3,8 @@
 When: a Triton kernel under `@triton.autotune` whose key lacks a size: another parameter that an
     index is compared with or a loop runs to, or the number of programs. Where launches of the perf
     tests were seen, two of them have to share a key and differ in that size. Not one that works
-    in place without `restore_value`: a launch that tunes it leaves other results.
+    in place without `restore_value`: a launch that tunes it leaves other results. Not one that
+    sums and is named batch-invariant or deterministic: its order would follow from the size.
 Do: append `N_bucket` to the kernel's parameters and to the key, and to each launch
     `N_bucket=triton.next_power_of_2(n)`. The kernel does not read it.
 Risk: none to results. Tuning is done once for each power of two instead of once; a bucket and not
@@ -27,6 +28,7 @@ from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.common.subject import NotApplicable, Params, Subject
 from agent.analysis.triton.arguments import names_in, size_parameters
 from agent.analysis.triton.dialect import ROUNDING
+from agent.analysis.triton.fixed_order import check_order_may_change
 from agent.analysis.triton.multiprocessors import grid_follows_gpu
 from agent.analysis.triton.tuners import check_restored, key_of, tuner_of
 from agent.launches import ObservedLaunch, power_of_two
@@ -128,6 +130,7 @@ def cap_kernel(
             if any(grid_follows_gpu(source, launch) for launch in kernel.launches):
                 reason += "; its number of programs is always the same on one GPU"
             raise NotApplicable(reason)
+        check_order_may_change(source, kernel)
         return bucketed(source, kernel, sizes, instead=False)
 
 
