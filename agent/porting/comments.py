@@ -62,7 +62,8 @@ def _keeping(edit: Edit | None, old: cst.CSTNode, below: list[str]) -> Edit:
     def kept(new: Any) -> Any:
         result = edit(new) if edit is not None else new
         if result is cst.RemovalSentinel.REMOVE:
-            assert isinstance(old, cst.SimpleStatementLine)
+            if not isinstance(old, cst.SimpleStatementLine):  # a whole function, with what it says
+                return result
             is_import = isinstance(old.body[0], cst.Import | cst.ImportFrom)
             below.extend(_comments(*(old.leading_lines if is_import else (old,))))
             return result

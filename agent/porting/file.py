@@ -11,6 +11,7 @@ import libcst as cst
 from agent.analysis.common.dialect import Kernel
 from agent.analysis.common.module_names import reached_as
 from agent.analysis.triton.dialect import TRITON
+from agent.analysis.triton.operations import for_kernels
 from agent.porting.assignments import Edit
 from agent.porting.comments import with_comments
 from agent.porting.context import Context
@@ -67,10 +68,13 @@ def _port(text: str, path: str) -> Port:
     context = Context.of(source)
     kernels, helpers = _sorted(source)
     if not kernels:
+        found, advice = "", "name one with some"
+        if helpers:
+            found = f"only functions that kernels call, such as {helpers[0].name}"
+            advice = "put them into the file of a kernel that calls them"
         raise refusal(
-            source, source.module, "a file without a `@triton.jit` kernel", "name one with some",
-            detail="its functions are called by kernels only" if helpers else "",
-        )  # fmt: skip
+            source, source.module, "a file without a `@triton.jit` kernel", advice, detail=found
+        )
     tunings = {kernel.name: tuning_of(context, kernel.function) for kernel in kernels}
     for helper in helpers:
         tuning_of(context, helper)
@@ -99,6 +103,7 @@ def _port(text: str, path: str) -> Port:
     for helper in helpers:
         if helper not in reached:
             edits[helper.node] = lambda _: cst.RemoveFromParent()
+            context.note(helper.node, f"{helper.name} is left out: no kernel of the file calls it")
     edits |= _imports(source)
     changed = source.rewrite(with_comments(source, edits))
     return Port(
@@ -126,27 +131,29 @@ def _launching(kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
 
 
 def _sorted(source: Source) -> tuple[tuple[Kernel, ...], tuple[Function, ...]]:
-    """The kernels, and the functions that only they call.
+    """The kernels, and the functions that are none: kernels call them, here or in other files.
 
     Raises:
-        NotPortable: a function is both.
+        NotPortable: a function is both, or the host names what only kernels can call.
     """
     found = TRITON.kernels(source)
     device = {kernel.function.node for kernel in found}
-    called = set()
+    helpers = for_kernels(source)
     for kernel in found:
-        for name in source.mentions(kernel.function):
-            around = source.enclosing(name)
-            if around is not None and around.node in device:
-                called.add(kernel.function)
-    for kernel in found:
-        if kernel.function in called and kernel.launches:
+        around = [source.enclosing(name) for name in source.mentions(kernel.function)]
+        if kernel.launches and any(each is not None and each.node in device for each in around):
             raise refusal(
                 source, kernel.function.node, "a kernel that another one calls",
                 "put what both do into a helper", detail=kernel.name,
             )  # fmt: skip
-    kernels = tuple(k for k in found if k.function not in called)
-    return kernels, tuple(k.function for k in found if k.function in called)
+        if kernel.function in helpers and not all(each is not None and each.node in device
+                                                  for each in around):  # fmt: skip
+            raise refusal(
+                source, kernel.function.node, "host code that names a function for kernels",
+                "take its name out of the host's code", detail=kernel.name,
+            )  # fmt: skip
+    kernels = tuple(k for k in found if k.function not in helpers)
+    return kernels, tuple(k.function for k in found if k.function in helpers)
 
 
 # --- signatures and decorators ---------------------------------------------------------------

@@ -32,17 +32,24 @@ MEMBERS = REDUCTIONS | SCANS | {"abs", "exp", "exp2", "log", "log2", "sqrt", "rs
 def entry_kernels(source: Source) -> tuple[Kernel, ...]:
     """The kernels that a host launches, here or elsewhere; helpers of kernels are none.
 
-    Who returns a value is one, whatever the host does with its name.
+    Who returns a value is a helper, whatever the host does with its name.
     """
-    device = {k.function for k in TRITON.kernels(source)}
-    found = TRITON.launched(source)
-    helpers = {
+    helpers = for_kernels(source)
+    return tuple(k for k in TRITON.launched(source) if k.function not in helpers)
+
+
+def for_kernels(source: Source) -> frozenset[Function]:
+    """The jitted functions that no host can launch: kernels call them, or they return a value."""
+    found = TRITON.kernels(source)
+    device = {k.function for k in found}
+    return frozenset(
         k.function
         for k in found
-        if any(source.enclosing(name) in device for name in source.mentions(k.function))
-    }
-    return tuple(
-        k for k in found if k.launches or not (k.function in helpers or _returns_value(k.function))
+        if not k.launches
+        and (
+            _returns_value(k.function)
+            or any(source.enclosing(name) in device for name in source.mentions(k.function))
+        )
     )
 
 
