@@ -9,6 +9,7 @@ import libcst as cst
 from agent.analysis.common.absent import may_be_none
 from agent.analysis.common.dialect import Kernel, Launch
 from agent.analysis.common.purity import is_pure
+from agent.analysis.common.reaching_definitions import value_of
 from agent.analysis.triton.aliasing import may_share
 from agent.analysis.triton.dialect import ROUNDING
 from agent.porting.context import Context
@@ -28,24 +29,56 @@ def with_stand_ins(
     context: Context, launch: Launch, given: Mapping[str, str], done: Translated
 ) -> dict[str, str]:
     """Parameter -> what is passed; for an array that may be None, which a kernel does not touch
-    then, another one that is only read."""
+    then, another one: rather one that is only read."""
     source, found = context.source, dict(given)
     arrays = [name for name, value in done.values.items() if isinstance(value, Pointer)]
-    doubtful = [n for n in arrays if _is_doubtful(source, launch, launch.arguments.get(n))]
-    others = [n for n in arrays if n not in doubtful and n not in done.stored]
-    for name in doubtful:
-        if others and name not in done.stored:
-            found[name] = f"{given[name]} if {given[name]} is not None else {given[others[0]]}"
+    doubtful = [n for n in arrays if _is_doubtful(source, launch, n)]
+    others = [n for n in arrays if n not in doubtful]
+    others.sort(key=lambda name: name in done.stored)
+    for name in doubtful if others else ():
+        node, instead = launch.arguments[name], given[others[0]]
+        text = given[name] if isinstance(node, cst.Name) else f"({given[name]})"
+        found[name] = f"{text} if {text} is not None else {instead}"
+        if text == "None":
+            asks = name not in done.stored or _only_under_conditions(source, launch, name)
+            found[name] = instead if asks else text
     return found
 
 
-def _is_doubtful(source: Source, launch: Launch, node: cst.BaseExpression | None) -> bool:
-    """Whether a variable may be None at a launch, and no condition around that asks."""
-    if not isinstance(node, cst.Name) or not may_be_none(source, node):
+def _is_doubtful(source: Source, launch: Launch, parameter: str) -> bool:
+    """Whether what is given for an array may be None, and no condition around the launch asks."""
+    node = launch.arguments.get(parameter)
+    if isinstance(node, cst.IfExp):
+        return may_be_none(source, node) and repeatable(source, node)
+    if not isinstance(node, cst.Name):
+        return False
+    if not may_be_none(source, node) and not _is_optional(source, launch, parameter, node):
         return False
     tests = [a.test for a in source.ancestors(launch.node) if isinstance(a, cst.If)]
     named = {name.value for test in tests for name in descendants(test, cst.Name)}
     return node.value not in named
+
+
+def _is_optional(source: Source, launch: Launch, parameter: str, given: cst.Name) -> bool:
+    """Whether a kernel has an array only where a condition holds, and the host hands it on unseen.
+
+    A caller of the host's function may give None then, though nothing of that function says so.
+    """
+    host = launch.function
+    if host is None or not isinstance(value_of(source, given), cst.Name):
+        return False
+    read = [each.value for each in descendants(host.node.body, cst.Attribute)]
+    read += [each.value for each in descendants(host.node.body, cst.Subscript)]
+    if any(isinstance(each, cst.Name) and each.value == given.value for each in read):
+        return False
+    return _only_under_conditions(source, launch, parameter)
+
+
+def _only_under_conditions(source: Source, launch: Launch, parameter: str) -> bool:
+    """Whether a kernel has a parameter in branches alone."""
+    names = descendants(launch.kernel.node.body, cst.Name)
+    uses = (name for name in names if name.value == parameter)
+    return all(any(isinstance(a, cst.If) for a in source.ancestors(use)) for use in uses)
 
 
 def apart(
@@ -56,6 +89,13 @@ def apart(
     done: Translated,
 ) -> list[str]:
     """The check that arrays do not overlap, where the source does not show it.
+
+    Args:
+        context: of the file.
+        kernel: it.
+        launch: one of its launches.
+        given: parameter -> what the origin passes; None overlaps nothing.
+        done: the kernel's translation.
 
     Raises:
         NotPortable: they are the same, or cannot be named twice.

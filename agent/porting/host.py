@@ -141,7 +141,7 @@ class Host:
         listed = ", ".join(arguments) + ("," if len(arguments) == 1 else "")
         name = kernel.function.node.name.value
         text = f"{ct}.launch({torch}.cuda.current_stream(), {grid}, {name}, ({listed}))"
-        guard = apart(self.context, kernel, launch, given, done)
+        guard = apart(self.context, kernel, launch, shown, done)
         body = "".join(f"    {part}\n" for part in (*guard, text))
         new = f"{before}if 0 not in {grid}:\n{body}"
         self.edits[line] = lambda updated: _statements(new, updated)

@@ -52,7 +52,7 @@ def apart(stored, others):
     "overlap": Helper('''\
 def overlap(x, y):
     """Whether two tensors may share a byte: rows of one matrix do not, nor do strips of columns."""
-    if not x.numel() or not y.numel():
+    if x is None or y is None or not x.numel() or not y.numel():
         return False
     axes = [
         [(t.element_size() * stride, n - 1) for n, stride in zip(t.shape, t.stride()) if n > 1]
