@@ -38,6 +38,7 @@ class Checked:
         calls: how many calls were compared, of those that give something to compare.
         tests: how many tests passed; with `replaced` on the port in the origin's place.
         problems: what is wrong with the port, a line each.
+        fault: what they come to, as a clause; empty where there is none.
         compiled: GPU -> how many signatures of its kernels compiled for it.
         relative: the largest relative difference of any result, where there was one.
         unchecked: why nothing was compared; empty where it was.
@@ -47,6 +48,7 @@ class Checked:
     calls: int = 0
     tests: int = 0
     problems: tuple[str, ...] = ()
+    fault: str = ""
     compiled: Mapping[str, int] = field(default_factory=dict)
     relative: float | None = None
     unchecked: str = ""
@@ -60,6 +62,7 @@ class Checked:
             "tests": self.tests,
             "replaced": self.replaced,
             "problems": list(self.problems),
+            "fault": self.fault,
             "compiled": dict(self.compiled),
             "largest_relative_difference": self.relative,
             "unchecked": self.unchecked,
@@ -215,7 +218,7 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
         a["kernel"]: f"{a['kernel']} does not compile for {a['target']}: {a['error']}"
         for a in reversed(refused)
     }
-    wrong += [line for kernel, line in said.items() if kernel not in works]
+    uncompiled = [line for kernel, line in said.items() if kernel not in works]
     # A type that an older GPU lacks is nothing that the port could mend.
     notes = [line for kernel, line in said.items() if kernel in works]
     notes += [f"not compiled: {a['what']}" for a in answers if a["event"] == "missing"]
@@ -229,16 +232,30 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
         wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_last(log)}")
     elif failed:
         notes.append(f"{failed} tests fail on the origin, without a GPU")
-    if not unchecked and not wrong and not calls and not (replace and passed):
+    if not unchecked and not wrong and not uncompiled and not calls and not (replace and passed):
         unchecked = (
             "the calls of the tests give nothing that can be compared"
             if made
             else "the tests call none of its functions where there is no GPU"
         )
+    fault = _fault(calls, wrong, uncompiled)
+    problems = tuple(_shortened([*wrong, *uncompiled]))
     return Checked(
-        len(calls), passed, tuple(_shortened(wrong)), compiled, max(gaps, default=None), unchecked,
+        len(calls), passed, problems, fault, compiled, max(gaps, default=None), unchecked,
         replace, tuple(notes),
     )  # fmt: skip
+
+
+def _fault(
+    calls: Sequence[Mapping[str, Any]], wrong: Sequence[str], uncompiled: Sequence[str]
+) -> str:
+    """What is wrong with a port, in a clause: that it cannot be run says nothing of its results."""
+    found = [call for call in calls if call["problem"]]
+    if found and all(call.get("raised") for call in found):
+        return "the port cannot be run as its origin can"
+    if wrong:
+        return "the port does not agree with its origin"
+    return "the port does not compile" if uncompiled else ""
 
 
 def _not_compared(calls: Sequence[Mapping[str, Any]], without: int) -> list[str]:

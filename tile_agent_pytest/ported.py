@@ -9,7 +9,8 @@ TILE_AGENT_PORTED names a file with the job, one JSON object: `origin` and `port
 `functions` (names in the origin), `replace` (the port stands in its place), `targets` (GPUs to
 compile for) and `answers` (the file that answers are appended to, one JSON object a line):
 
-    {"event": "call", "function": ..., "problem": null or text, "relative": largest difference,
+    {"event": "call", "function": ..., "problem": null or text, "raised": whether that is an
+     exception of the port's, "relative": largest difference,
      "values": how many tensors and numbers were compared, "uncompared": what could not be}
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
@@ -24,6 +25,7 @@ import importlib.util
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -32,6 +34,7 @@ from typing import Any
 
 import pytest
 
+from tile_agent_pytest.missing_gpu import stands_in
 from tile_agent_pytest.ported_launches import Beyond, Done, KernelWatch, narrower
 from tile_agent_pytest.ported_values import (
     Copies,
@@ -174,7 +177,7 @@ class CallComparison:
         try:
             port = self.module(origin)
         except Exception as raised:
-            problem = f"the port cannot be imported: {type(raised).__name__}: {_line(raised)}"
+            problem = f"the port cannot be imported: {_account(raised)}"
         drawn.restore()
         copies = Copies(origin, port)
         state = {
@@ -191,7 +194,7 @@ class CallComparison:
         afterwards = Drawn()
         drawn.restore()
         if problem:
-            self._tell_call(name, problem)
+            self._tell_call(name, problem, raised=True)
         else:
             self._compare(port, name, given, expected, done, Beyond(done, copies))
         afterwards.restore()
@@ -202,33 +205,41 @@ class CallComparison:
     ) -> None:
         from tile_agent_pytest.tile_cpu import TileCpu
 
+        # Where device "cuda" is the CPU already, tensors name the device that the origin saw.
+        side = TileCpu(poison=False, map_cuda=not stands_in())
         args, kwargs, state = given
         vars(port).update(state)
         ported, comparison = Done(), ResultComparison(done.summed_in, done.is_written)
         problem: str | None = None
         beyond.put_back()
         try:
-            with filled_memory(), TileCpu(poison=False), self._watch.watching(ported):
+            with filled_memory(), side, self._watch.watching(ported):
                 found = getattr(port, name)(*args, **kwargs)
-        except Exception as raised:
-            problem = f"the port raises {type(raised).__name__}: {_line(raised)}"
+        except Exception as error:
+            problem = f"the port raises {_account(error)}"
         finally:
             beyond.compare(ported, self._watch.kinds.__getitem__, comparison)
-        if problem is None:
+        raised = problem is not None
+        if not raised:
             after = (args, kwargs, {each: vars(port)[each] for each in state})
             result, theirs = expected
             comparison.compare(found, result, "its result")
             for what, ours, other in zip(("args", "kwargs", "globals"), after, theirs, strict=True):
                 comparison.compare(ours, other, what, given=True)
             problem = comparison.problem or narrower(ported, done)
-        self._tell_call(name, problem, comparison)
+        self._tell_call(name, problem, comparison, raised=raised)
 
     def _tell_call(
-        self, name: str, problem: str | None, comparison: ResultComparison | None = None
+        self,
+        name: str,
+        problem: str | None,
+        comparison: ResultComparison | None = None,
+        *,
+        raised: bool,
     ) -> None:
         comparison = comparison or ResultComparison()
         self.tell(
-            event="call", function=name, problem=problem,
+            event="call", function=name, problem=problem, raised=raised,
             relative=None if problem else comparison.relative,
             values=comparison.values, uncompared=comparison.uncompared,
         )  # fmt: skip
@@ -244,6 +255,16 @@ def differences(one: Any, other: Any) -> tuple[str | None, float | None]:
     comparison = ResultComparison()
     comparison.compare(one, other, "it")
     return comparison.problem, None if comparison.problem else comparison.relative
+
+
+def _account(raised: BaseException) -> str:
+    """An exception in a line; of one without a message, the line of the source that raised it."""
+    kind, said = type(raised).__name__, _line(raised)
+    frames = traceback.extract_tb(raised.__traceback__)
+    if said or not frames:
+        return f"{kind}: {said}"
+    code = " ".join((frames[-1].line or "").split())[:200]
+    return f"{kind} at `{code}`" if code else f"{kind} in {frames[-1].name}"
 
 
 def _line(problem: BaseException) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.porting import Port
 
 DIFFERS = 3
-"""Exit code when the port does not agree with its origin: an answer, not a fault."""
+"""Exit code when the port does not agree with its origin, or cannot be run: an answer, no fault."""
 Target = Annotated[
     Path | None,
     typer.Option(
@@ -109,7 +109,7 @@ def _lines(
     if not written:
         assert checked is not None
         return [
-            f"{kernel}: the port does not agree with its origin, nothing was written",
+            f"{kernel}: {checked.fault}, nothing was written",
             *(f"  {problem}" for problem in checked.problems),
             f"look at it with: tile-agent port --kernel {shlex.quote(str(kernel))} --no-check",
         ]
