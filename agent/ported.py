@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ class Checked:
         fault: what they come to, as a clause; empty where there is none.
         compiled: GPU -> how many signatures of its kernels compiled for it.
         relative: the largest relative difference of any result, where there was one.
+        not_compared: kernels of the port that no call was compared of.
+        not_compiled: kernels of the port that were compiled for no GPU.
         unchecked: why nothing was compared; empty where it was.
         notes: what could not be done.
     """
@@ -54,6 +56,8 @@ class Checked:
     unchecked: str = ""
     replaced: bool = False
     notes: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    not_compiled: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -64,6 +68,8 @@ class Checked:
             "problems": list(self.problems),
             "fault": self.fault,
             "compiled": dict(self.compiled),
+            "not_compared": list(self.not_compared),
+            "not_compiled": list(self.not_compiled),
             "largest_relative_difference": self.relative,
             "unchecked": self.unchecked,
             "notes": list(self.notes),
@@ -149,15 +155,17 @@ def check(
         UsageError: the interpreter cannot be run.
     """
     if not project.tests:
-        return Checked(unchecked="no test of it was found: name some with --tests")
+        why = "no test of it was found: name some with --tests"
+        return Checked(unchecked=why, not_compared=port.kernels, not_compiled=port.kernels)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{kernel.stem}__port.py"
         file.write_text(port.text, encoding="utf-8")
         found = Checked()
         for replace in (False, True) if functions else (True,):
             found = _run(
-                kernel, file, project, functions, python, timeout_s, targets, replace=replace
-            )
+                kernel, file, project, functions, python, timeout_s, targets, port.kernels,
+                replace=replace,
+            )  # fmt: skip
             if found.calls or found.problems:
                 return found
         return found
@@ -171,6 +179,7 @@ def _run(
     python: str,
     timeout_s: float,
     targets: Sequence[str],
+    kernels: Sequence[str],
     *,
     replace: bool,
 ) -> Checked:
@@ -201,11 +210,26 @@ def _run(
             timeout_s=timeout_s,
         )
         log = (scratch / "log").read_text(encoding="utf-8", errors="replace")
-    return read(end.answers, end.fate, log, replace=replace)
+    return read(end.answers, end.fate, log, kernels, replace=replace)
 
 
-def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: bool) -> Checked:
-    """What the answers of a run say."""
+def read(
+    answers: Sequence[Mapping[str, Any]],
+    fate: str,
+    log: str,
+    kernels: Sequence[str] = (),
+    *,
+    replace: bool,
+) -> Checked:
+    """What the answers of a run say.
+
+    Args:
+        answers: of `tile_agent_pytest.ported`.
+        fate: how the tests ended.
+        log: what they printed.
+        kernels: of the port.
+        replace: whether the port stood in the origin's place.
+    """
     made = [a for a in answers if a["event"] == "call"]
     calls = [a for a in made if a["problem"] or a.get("values", 1)]
     wrong = [f"{a['function']}: {a['problem']}" for a in calls if a["problem"]]
@@ -223,6 +247,11 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
     notes = [line for kernel, line in said.items() if kernel in works]
     notes += [f"not compiled: {a['what']}" for a in answers if a["event"] == "missing"]
     notes += _not_compared(made, len(made) - len(calls))
+    launched = {name for a in ends for name in a.get("kernels", ())}
+    compared = launched if replace else {k for c in calls for k in c.get("kernels", ())}
+    not_compared = tuple(k for k in kernels if k not in compared)
+    if calls or (replace and launched):
+        notes += _left_out(not_compared, launched)
     passed = int(ends[0]["passed"]) if ends else 0
     failed = int(ends[0]["failed"]) if ends else 0
     unchecked = ""
@@ -234,7 +263,7 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
         notes.append(f"{failed} tests fail on the origin, without a GPU")
     if not unchecked and not wrong and not uncompiled and not calls and not (replace and passed):
         unchecked = (
-            "the calls of the tests give nothing that can be compared"
+            f"the calls of the tests give nothing that can be compared{_why(made, len(made))}"
             if made
             else "the tests call none of its functions where there is no GPU"
         )
@@ -242,7 +271,7 @@ def read(answers: Sequence[Mapping[str, Any]], fate: str, log: str, *, replace: 
     problems = tuple(_shortened([*wrong, *uncompiled]))
     return Checked(
         len(calls), passed, problems, fault, compiled, max(gaps, default=None), unchecked,
-        replace, tuple(notes),
+        replace, tuple(notes), not_compared, tuple(k for k in kernels if k not in works),
     )  # fmt: skip
 
 
@@ -265,7 +294,28 @@ def _not_compared(calls: Sequence[Mapping[str, Any]], without: int) -> list[str]
     )
     notes = [f"not compared: {'; '.join(_shortened([*left]))}"] if left else []
     if without:
-        notes.append(f"{without} of {len(calls)} calls give nothing that can be compared")
+        said = f"{without} of {len(calls)} calls give nothing that can be compared"
+        notes.append(said + _why(calls, without))
+    return notes
+
+
+def _why(calls: Sequence[Mapping[str, Any]], without: int) -> str:
+    """Why so many of the calls give nothing to compare, as far as it can be told."""
+    whys = Counter(call["silent"] for call in calls if call.get("silent"))
+    if list(whys.values()) == [without]:
+        return f": they {next(iter(whys))}"
+    return f": {', '.join(f'{number} {why}' for why, number in whys.items())}" if whys else ""
+
+
+def _left_out(kernels: Sequence[str], launched: Collection[str]) -> list[str]:
+    """That no call was compared of kernels, and whether any launched them."""
+    never = [kernel for kernel in kernels if kernel not in launched]
+    others = [kernel for kernel in kernels if kernel in launched]
+    notes = []
+    if never:
+        notes.append(f"no call launches {', '.join(never)}: neither compared nor compiled")
+    if others:
+        notes.append(f"not compared: {', '.join(others)}, of which no call gives a result")
     return notes
 
 

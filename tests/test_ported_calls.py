@@ -6,6 +6,7 @@ The ports stand here as they are, so that each fault is the one that is meant.
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,7 @@ def test_types():
 
 def answers(folder: Path, factor: str) -> dict[str, list[dict[str, Any]]]:
     """What the plugin says of the calls of each function."""
-    from agent.harness.processes.script import run_script
+    from agent.harness.processes.script import plugin_folder, run_script
     from agent.ported import VARIABLES
 
     names = [
@@ -263,14 +264,15 @@ def answers(folder: Path, factor: str) -> dict[str, list[dict[str, Any]]]:
         variables={
             **VARIABLES,
             "TILE_AGENT_PORTED": str(scratch / "job"),
-            "PYTHONPATH": str(folder),
+            "PYTHONPATH": os.pathsep.join([str(folder), str(plugin_folder(scratch))]),
         },
         scratch=scratch,
         timeout_s=300,
     )  # fmt: skip
     log = (scratch / "log").read_text()
     assert end.answers, log
-    assert end.answers[-1] == {"event": "end", "passed": 5, "failed": 0}, log
+    last = {"event": "end", "passed": 5, "failed": 0, "kernels": ["scale", "total"]}
+    assert end.answers[-1] == last, log
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for answer in end.answers[:-1]:
         found[answer["function"]].append(answer)
@@ -282,6 +284,8 @@ def test_a_port_that_is_right_agrees_and_leaves_what_the_origin_made(tmp_path: P
     wrong = {name: calls for name, calls in found.items() if any(c["problem"] for c in calls)}
     assert not wrong, json.dumps(wrong, indent=1)
     assert found["nothing"][0]["values"] == 0
+    assert found["nothing"][0]["silent"] == "return None and change nothing that they are given"
+    assert found["nothing"][0]["kernels"] == ["scale"]
     assert found["unknown"][0]["uncompared"] == ["its result, of Slotted"]
     assert found["unknown"][0]["values"] == 0
     silent = ("nothing", "unknown")

@@ -81,3 +81,67 @@ def test_an_exception_without_a_message_is_told_by_its_line(tmp_path: Path) -> N
 def test_other_results_are_told_as_such(tmp_path: Path) -> None:
     found = checked(tmp_path, changed=("* 2.0", "* 3.0"))
     assert found.fault == "the port does not agree with its origin"
+
+
+OTHERS = KERNEL.replace(
+    "def on_accelerator",
+    """\
+@triton.jit
+def half_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o_ptr + i, tl.load(x_ptr + i) * 0.5)
+
+
+def dropped(x):
+    if x.numel():
+        half_kernel[(1,)](x, torch.empty_like(x), BLOCK=8)
+
+
+@triton.jit
+def third_kernel(x_ptr, o_ptr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(o_ptr + i, tl.load(x_ptr + i) / 3)
+
+
+def thirds(x):
+    o = torch.empty_like(x)
+    third_kernel[(1,)](x, o, BLOCK=8)
+    return o
+
+
+def on_accelerator""",
+)
+SILENT = """\
+
+
+def test_dropped():
+    dropped(torch.ones(8))
+    dropped(torch.ones(8))
+    dropped(torch.ones(0))
+"""
+
+
+def test_kernels_that_no_call_was_compared_of_are_named(tmp_path: Path) -> None:
+    tests = TESTS.replace("import scaled", "import dropped, scaled") + SILENT
+    found = checked(tmp_path, tests, OTHERS)
+    assert found.problems == ()
+    assert found.notes == (
+        "3 of 5 calls give nothing that can be compared: 2 return None and change nothing that "
+        "they are given, 1 launch no kernel",
+        "no call launches third_kernel: neither compared nor compiled",
+        "not compared: half_kernel, of which no call gives a result",
+    )
+    told = found.to_json()
+    assert told["not_compared"] == ["half_kernel", "third_kernel"]
+    assert told["not_compiled"] == ["half_kernel", "third_kernel", "scale_kernel"]
+
+
+def test_kernels_that_no_test_launches_on_the_port_are_named(tmp_path: Path) -> None:
+    """No call gives anything to compare, so the tests judge the port in the origin's place."""
+    tests = TESTS.partition("def test")[0].replace("scaled", "dropped") + SILENT
+    found = checked(tmp_path, tests, OTHERS)
+    assert found.replaced
+    assert found.not_compared == ("third_kernel", "scale_kernel")
+    assert found.notes == (
+        "no call launches third_kernel, scale_kernel: neither compared nor compiled",
+    )

@@ -11,10 +11,11 @@ compile for) and `answers` (the file that answers are appended to, one JSON obje
 
     {"event": "call", "function": ..., "problem": null or text, "raised": whether that is an
      exception of the port's, "relative": largest difference,
-     "values": how many tensors and numbers were compared, "uncompared": what could not be}
+     "values": how many tensors and numbers were compared, "uncompared": what could not be,
+     "silent": why there are none, if it can be told, "kernels": which the port launched}
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
-    {"event": "end", "passed": ..., "failed": ...}
+    {"event": "end", "passed": ..., "failed": ..., "kernels": which were launched}
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class CallComparison:
         self.job = job
         self.origin, self.port = Path(job["origin"]).resolve(), Path(job["port"]).resolve()
         self.launched: dict[tuple[str, str], tuple[Any, Any]] = {}
+        self._kernels: set[str] = set()  # of the call that is being compared
         self._module: ModuleType | None = None
         self._inside = False
         self._watch = KernelWatch()
@@ -109,6 +111,7 @@ class CallComparison:
             name = kernel._annotated_function.pyfunc.__name__
             if sum(each == name for each, _ in launched) < MOST_SIGNATURES:
                 launched.setdefault((name, repr(constraints)), (kernel, constraints))
+            self._kernels.add(name)
             with watch.launch(arguments):
                 original(cpu, grid, kernel, arguments)
 
@@ -210,6 +213,7 @@ class CallComparison:
         args, kwargs, state = given
         vars(port).update(state)
         ported, comparison = Done(), ResultComparison(done.summed_in, done.is_written)
+        self._kernels.clear()
         problem: str | None = None
         beyond.put_back()
         try:
@@ -227,7 +231,8 @@ class CallComparison:
             for what, ours, other in zip(("args", "kwargs", "globals"), after, theirs, strict=True):
                 comparison.compare(ours, other, what, given=True)
             problem = comparison.problem or narrower(ported, done)
-        self._tell_call(name, problem, comparison, raised=raised)
+        silent = "" if raised or comparison.uncompared else _silent(expected[0], done)
+        self._tell_call(name, problem, comparison, raised=raised, silent=silent)
 
     def _tell_call(
         self,
@@ -236,12 +241,14 @@ class CallComparison:
         comparison: ResultComparison | None = None,
         *,
         raised: bool,
+        silent: str = "",
     ) -> None:
         comparison = comparison or ResultComparison()
         self.tell(
             event="call", function=name, problem=problem, raised=raised,
             relative=None if problem else comparison.relative,
             values=comparison.values, uncompared=comparison.uncompared,
+            silent="" if comparison.values else silent, kernels=sorted(self._kernels),
         )  # fmt: skip
 
 
@@ -255,6 +262,13 @@ def differences(one: Any, other: Any) -> tuple[str | None, float | None]:
     comparison = ResultComparison()
     comparison.compare(one, other, "it")
     return comparison.problem, None if comparison.problem else comparison.relative
+
+
+def _silent(result: Any, done: Done) -> str:
+    """Why a call of the origin gives nothing to compare, if it can be told."""
+    if not done.launches:
+        return "launch no kernel"
+    return "return None and change nothing that they are given" if result is None else ""
 
 
 def _account(raised: BaseException) -> str:
@@ -312,4 +326,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:  # noqa: ARG001
     if _running is not None:
         if _running.launched and _running.job["targets"]:
             _running.compile_launched()
-        _running.tell(event="end", **_ends)
+        launched = dict.fromkeys(name for name, _ in _running.launched)
+        _running.tell(event="end", **_ends, kernels=list(launched))

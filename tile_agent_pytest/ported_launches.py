@@ -41,11 +41,13 @@ class Done:
     Attributes:
         narrowest: operation and whether it is of floats -> its narrowest type.
         memory: address -> storage and what it held before, of what was launched with.
+        launches: how many there were.
     """
 
     def __init__(self) -> None:
         self.narrowest: dict[tuple[str, bool], str] = {}
         self.memory: dict[int, tuple[Any, Any]] = {}
+        self.launches = 0
         self._summed: dict[int, set[str]] = defaultdict(set)
         self._now: set[str] = set()
 
@@ -66,6 +68,7 @@ class Done:
         """A kernel runs with these: what it computes in, its arguments and what it gives share."""
         import torch
 
+        self.launches += 1
         tensors = [each for each in _flat(arguments) if isinstance(each, torch.Tensor)]
         storages = [tensor.untyped_storage() for tensor in tensors]
         for storage in storages:
