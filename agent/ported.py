@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import UsageError
+from agent.harness.processes.collection_errors import fault, missing_module
 from agent.harness.processes.script import plugin_folder, run_script
 from agent.importers import Tree
 from agent.porting import Port
@@ -44,6 +45,7 @@ class Checked:
         not_compared: kernels of the port that no call was compared of.
         not_compiled: kernels of the port that were compiled for no GPU.
         unchecked: why nothing was compared; empty where it was.
+        remedy: what to do for tests that cannot be imported, before the check is made again.
         notes: what could not be done.
     """
 
@@ -54,6 +56,7 @@ class Checked:
     compiled: Mapping[str, int] = field(default_factory=dict)
     relative: float | None = None
     unchecked: str = ""
+    remedy: str = ""
     replaced: bool = False
     notes: tuple[str, ...] = ()
     not_compared: tuple[str, ...] = ()
@@ -166,7 +169,7 @@ def check(
                 kernel, file, project, functions, python, timeout_s, targets, port.kernels,
                 replace=replace,
             )  # fmt: skip
-            if found.calls or found.problems:
+            if found.calls or found.problems or found.remedy:
                 return found
         return found
 
@@ -196,7 +199,8 @@ def _run(
         command = [
             python, "-m", "pytest", "-q", "-p", "no:cacheprovider",
             "-p", "tile_agent_pytest.mending_plugin", "-p", "tile_agent_pytest.ported",
-            *(["--tile-cpu"] if replace else []), *map(str, project.tests),
+            "--continue-on-collection-errors", *(["--tile-cpu"] if replace else []),
+            *map(str, project.tests),
         ]  # fmt: skip
         theirs = filter(None, [os.environ.get("PYTHONPATH")])
         path = os.pathsep.join([*map(str, [*project.sys_path, plugin_folder(scratch)]), *theirs])
@@ -210,13 +214,14 @@ def _run(
             timeout_s=timeout_s,
         )
         log = (scratch / "log").read_text(encoding="utf-8", errors="replace")
-    return read(end.answers, end.fate, log, kernels, replace=replace)
+    return read(end.answers, end.fate, log, project.root, kernels, replace=replace)
 
 
 def read(
     answers: Sequence[Mapping[str, Any]],
     fate: str,
     log: str,
+    root: Path = Path(),
     kernels: Sequence[str] = (),
     *,
     replace: bool,
@@ -227,6 +232,7 @@ def read(
         answers: of `tile_agent_pytest.ported`.
         fate: how the tests ended.
         log: what they printed.
+        root: of their project.
         kernels: of the port.
         replace: whether the port stood in the origin's place.
     """
@@ -254,24 +260,31 @@ def read(
         notes += _left_out(not_compared, launched)
     passed = int(ends[0]["passed"]) if ends else 0
     failed = int(ends[0]["failed"]) if ends else 0
-    unchecked = ""
+    unchecked = remedy = ""
+    lost = [fault(a["account"], root, a["test"]) for a in answers if a["event"] == "uncollected"]
     if not ends:
         unchecked = f"the tests did not run to their end ({fate}): {_last(log)}"
+    elif lost and not calls and not passed + failed:
+        unchecked = f"the tests cannot be imported: {lost[0]}"
+        account = next(a["account"] for a in answers if a["event"] == "uncollected")
+        remedy = _remedy(missing_module(account))
     elif replace and failed:
         wrong.insert(0, f"{failed} of {failed + passed} tests fail on the port: {_last(log)}")
     elif failed:
         notes.append(f"{failed} tests fail on the origin, without a GPU")
+    if not unchecked:
+        notes += [f"left out, as it cannot be imported: {each}" for each in _shortened(lost)]
     if not unchecked and not wrong and not uncompiled and not calls and not (replace and passed):
         unchecked = (
             f"the calls of the tests give nothing that can be compared{_why(made, len(made))}"
             if made
             else "the tests call none of its functions where there is no GPU"
         )
-    fault = _fault(calls, wrong, uncompiled)
+    wrongness = _fault(calls, wrong, uncompiled)
     problems = tuple(_shortened([*wrong, *uncompiled]))
     return Checked(
-        len(calls), passed, problems, fault, compiled, max(gaps, default=None), unchecked,
-        replace, tuple(notes), not_compared, tuple(k for k in kernels if k not in works),
+        len(calls), passed, problems, wrongness, compiled, max(gaps, default=None), unchecked,
+        remedy, replace, tuple(notes), not_compared, tuple(k for k in kernels if k not in works),
     )  # fmt: skip
 
 
@@ -297,6 +310,12 @@ def _not_compared(calls: Sequence[Mapping[str, Any]], without: int) -> list[str]
         said = f"{without} of {len(calls)} calls give nothing that can be compared"
         notes.append(said + _why(calls, without))
     return notes
+
+
+def _remedy(module: str) -> str:
+    """What to do where tests cannot be imported, for want of a module or otherwise."""
+    mend = f"install what provides {module} for the tests' interpreter" if module else "mend that"
+    return f"{mend}, or name another with --python, or other tests with --tests"
 
 
 def _why(calls: Sequence[Mapping[str, Any]], without: int) -> str:

@@ -50,7 +50,11 @@ def test_scaled():
 
 
 def checked(
-    folder: Path, tests: str = TESTS, kernel: str = KERNEL, changed: tuple[str, str] = ("", "")
+    folder: Path,
+    tests: str = TESTS,
+    kernel: str = KERNEL,
+    changed: tuple[str, str] = ("", ""),
+    names: tuple[str, ...] = ("test_scale.py",),
 ) -> Checked:
     """A kernel's port checked, with one text of the port in the place of another."""
     write(folder, {"scale.py": kernel, "test_scale.py": tests})
@@ -58,7 +62,7 @@ def checked(
     if changed[0]:
         assert changed[0] in made.text
         made = replace(made, text=made.text.replace(*changed))
-    project = Project(folder, (folder / "test_scale.py",), (folder,))
+    project = Project(folder, tuple(folder / name for name in names), (folder,))
     return check(
         made, folder / "scale.py", project, made.functions,
         python=sys.executable, timeout_s=300, targets=(),
@@ -144,4 +148,24 @@ def test_kernels_that_no_test_launches_on_the_port_are_named(tmp_path: Path) -> 
     assert found.not_compared == ("third_kernel", "scale_kernel")
     assert found.notes == (
         "no call launches third_kernel, scale_kernel: neither compared nor compiled",
+    )
+
+
+def test_tests_that_cannot_be_imported_are_told_with_the_reason(tmp_path: Path) -> None:
+    found = checked(tmp_path, f"import no_such_module\n{TESTS}")
+    why = "test_scale.py:1: ModuleNotFoundError: No module named 'no_such_module'"
+    assert found.unchecked == f"the tests cannot be imported: {why}"
+    assert found.remedy == (
+        "install what provides no_such_module for the tests' interpreter, or name another with "
+        "--python, or other tests with --tests"
+    )
+
+
+def test_a_file_of_tests_that_cannot_be_imported_keeps_no_others_from_it(tmp_path: Path) -> None:
+    write(tmp_path, {"test_other.py": "import no_such_module\n"})
+    found = checked(tmp_path, names=("test_scale.py", "test_other.py"))
+    assert found.calls == 2
+    assert found.notes == (
+        "left out, as it cannot be imported: test_other.py:1: ModuleNotFoundError: No module named "
+        "'no_such_module'",
     )

@@ -15,6 +15,7 @@ compile for) and `answers` (the file that answers are appended to, one JSON obje
      "silent": why there are none, if it can be told, "kernels": which the port launched}
     {"event": "compiled", "kernel": ..., "target": ..., "ok": ..., "error": ...}
     {"event": "missing", "what": ...}
+    {"event": "uncollected", "test": node id, "account": why it cannot be imported}
     {"event": "end", "passed": ..., "failed": ..., "kernels": which were launched}
 """
 
@@ -49,6 +50,8 @@ Message = dict[str, Any]
 VARIABLE = "TILE_AGENT_PORTED"
 MOST_SIGNATURES = 4
 """Of a kernel, that are compiled."""
+MOST_OF_ACCOUNT = 100_000
+"""Characters, of why tests cannot be imported: its end says that."""
 
 
 class CallComparison:
@@ -305,6 +308,13 @@ def _begin() -> CallComparison | None:
 
 
 _running = _begin()  # before conftest.py, which may import the origin
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """Tell of a file of tests that cannot be imported."""
+    if _running is not None and report.failed:
+        account = str(report.longrepr)[-MOST_OF_ACCOUNT:]
+        _running.tell(event="uncollected", test=report.nodeid, account=account)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:  # noqa: ARG001

@@ -131,11 +131,11 @@ def _verdict(kernel: Path, checked: Checked | None) -> list[str]:
     """What the check said."""
     if checked is None or checked.unchecked:
         why = "--no-check" if checked is None else checked.unchecked
-        named = shlex.quote(str(kernel))
-        return [
-            f"unchecked: {why}",
-            f"  to check it: tile-agent port --kernel {named} --tests TESTS --output OTHER",
-        ]
+        again = f"tile-agent port --kernel {shlex.quote(str(kernel))}"
+        way = f"{again} --tests TESTS --output OTHER"
+        if checked is not None and checked.remedy:
+            way = f"{checked.remedy}; then {again} --output OTHER"
+        return [f"unchecked: {why}", f"  to check it: {way}"]
     if checked.replaced:
         tests, do = _count(checked.tests, "test"), "passes" if checked.tests == 1 else "pass"
         said = f"checked: {tests} of the origin {do} on the port, on the CPU"

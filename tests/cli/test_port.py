@@ -62,6 +62,17 @@ def test_without_tests_it_says_that_it_is_unchecked(folder: Path) -> None:
     assert (folder / "new.py").exists()
 
 
+def test_tests_that_cannot_be_imported_are_said_to_be_so(folder: Path) -> None:
+    tests = folder / "test_softmax.py"
+    tests.write_text(f"import no_such_module\n{tests.read_text()}")
+    done = tile_agent(folder, "port", "--kernel", "softmax.py")
+    assert done.code == 0
+    why = "test_softmax.py:1: ModuleNotFoundError: No module named 'no_such_module'"
+    assert f"unchecked: the tests cannot be imported: {why}\n" in done.out
+    assert "  to check it: install what provides no_such_module for " in done.out
+    assert "then tile-agent port --kernel softmax.py --output OTHER\n" in done.out
+
+
 def test_a_refusal_is_one_line_and_writes_nothing(folder: Path) -> None:
     text = (folder / "softmax.py").read_text()
     (folder / "softmax.py").write_text(text.replace("tl.exp(", "tl.erf("))
