@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +17,13 @@ from agent.porting.assignments import Edit
 from agent.porting.comments import with_comments
 from agent.porting.context import Context
 from agent.porting.functions import Functions, Translated
+from agent.porting.guarded_imports import imports_triton, is_triton, unguarded
 from agent.porting.host import Host
 from agent.porting.layout import laid_out
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
 from agent.porting.tuning import JIT, Tuning, tuning_of
-from agent.syntax import Function, Source
+from agent.syntax import Function, Source, descendants
 
 ABOVE = "# Ported from Triton by `tile-agent port`: what the languages do differently"
 
@@ -104,7 +106,7 @@ def _port(text: str, path: str) -> Port:
         if helper not in reached:
             edits[helper.node] = lambda _: cst.RemoveFromParent()
             context.note(helper.node, f"{helper.name} is left out: no kernel of the file calls it")
-    edits |= _imports(source)
+    edits |= _imports(source) | unguarded(source)
     changed = source.rewrite(with_comments(source, edits))
     return Port(
         laid_out(_with_head(context, changed), text),
@@ -139,7 +141,13 @@ def _sorted(source: Source) -> tuple[tuple[Kernel, ...], tuple[Function, ...]]:
     found = TRITON.kernels(source)
     device = {kernel.function.node for kernel in found}
     helpers = for_kernels(source)
+    defined = Counter(kernel.name for kernel in found)
     for kernel in found:
+        if defined[kernel.name] > 1:
+            raise refusal(
+                source, kernel.function.node, "a function that is defined twice",
+                "leave the definition that the newest Triton takes", detail=kernel.name,
+            )  # fmt: skip
         around = [source.enclosing(name) for name in source.mentions(kernel.function)]
         if kernel.launches and any(each is not None and each.node in device for each in around):
             raise refusal(
@@ -227,36 +235,23 @@ def _begun(lines: tuple[str, ...]) -> Callable[[cst.IndentedBlock], cst.Indented
 def _imports(source: Source) -> dict[cst.CSTNode, Edit]:
     """The imports of Triton go."""
     edits: dict[cst.CSTNode, Edit] = {}
-    from agent.syntax import descendants
-
     for node in descendants(source.module, cst.SimpleStatementLine):
-        if len(node.body) != 1:
+        if len(node.body) != 1 or not imports_triton(node.body[0]):
             continue
         (only,) = node.body
-        if isinstance(only, cst.Import):
-            kept = [a for a in only.names if not _is_triton(a.evaluated_name)]
-            if len(kept) == len(only.names):
-                continue
-            if kept:
-                kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-                names = tuple(kept)
-                edits[only] = lambda new, names=names: new.with_changes(names=names)  # type: ignore[misc]
-            else:
-                edits[node] = _without
-        elif isinstance(only, cst.ImportFrom):
-            named = cst.helpers.get_full_name_for_node(only.module) if only.module else ""
-            if not only.relative and _is_triton(named or ""):
-                edits[node] = _without
+        names = only.names if isinstance(only, cst.Import) else ()
+        kept = [alias for alias in names if not is_triton(alias.evaluated_name)]
+        if kept:
+            kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+            edits[only] = lambda new, names=tuple(kept): new.with_changes(names=names)  # type: ignore[misc]
+        else:
+            edits[node] = _without
     return edits
 
 
 def _without(_: cst.SimpleStatementLine) -> Any:
     """Nothing."""
     return cst.RemoveFromParent()
-
-
-def _is_triton(name: str) -> bool:
-    return name.partition(".")[0] == "triton"
 
 
 def _with_head(context: Context, text: str) -> str:

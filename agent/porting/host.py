@@ -13,6 +13,7 @@ from agent.porting.assignments import Edit
 from agent.porting.constants import unwrapped
 from agent.porting.context import TL, Context, names_of
 from agent.porting.functions import Translated
+from agent.porting.guarded_imports import stand_ins
 from agent.porting.pasted import brought, on_one_line
 from agent.porting.tuning import Tuning
 from agent.porting.values import Pointer
@@ -21,6 +22,8 @@ from agent.syntax import Source, children, descendants, edited
 DROPPED = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "warmup")
 CONVERTED = {f"{TL}float32": "float", f"{TL}int32": "int"}
 """What a parameter is annotated with -> what makes that of an argument, as Triton does."""
+VERSION = "3.6.0"
+"""Of the Triton whose way a file takes that asks which there is."""
 ROUNDED = {"triton.cdiv": "cdiv", "triton.next_power_of_2": "next_power_of_2"}
 
 
@@ -48,7 +51,9 @@ class Host:
             NotPortable: one that has no equivalent.
         """
         source = self.context.source
-        for node in _outside(source, kernels, given):
+        nodes = list(_outside(source, kernels, given))
+        self.edits |= stand_ins(source, nodes)
+        for node in nodes:
             if isinstance(node, cst.Call):
                 named = source.name(node.func) or ""
                 if named in ROUNDED:
@@ -68,6 +73,9 @@ class Host:
                     self.edits[node] = lambda new: new.value
                 continue
             named = source.name(node) or ""
+            if named == "triton.__version__":
+                self._rename(node, f'"{VERSION}"')
+                self.context.note(node, f"`triton.__version__` is taken to be {VERSION}")
             kind = dtypes.OF_TRITON.get(named.removeprefix(TL)) if named.startswith(TL) else None
             if kind is not None and source.resolve(node) is node:
                 self._rename(node, f"{self.context.tile}.{kind}")
@@ -84,7 +92,9 @@ class Host:
         kinds = (cst.Attribute, cst.Name)
         handled = {a for node in self.edits for kind in kinds for a in descendants(node, kind)}
         for node in _outside(source, kernels, given):
-            if node in handled or not isinstance(node, cst.Attribute | cst.Name):
+            if not isinstance(node, cst.Attribute | cst.Name):
+                continue
+            if not handled.isdisjoint(_chain(node)):
                 continue
             named = source.name(node) or ""
             if named.partition(".")[0] == "triton" and source.resolve(node) is node:
@@ -299,6 +309,14 @@ def _outside(
             continue
         yield node
         left.extend(reversed(children(node)))
+
+
+def _chain(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """`a.b.c`, `a.b` and `a` of the first."""
+    yield node
+    while isinstance(node, cst.Attribute):
+        node = node.value
+        yield node
 
 
 def _unannotated(node: cst.AnnAssign) -> cst.Assign:
