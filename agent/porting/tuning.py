@@ -13,6 +13,7 @@ from agent.syntax import Function, argument
 JIT = "triton.jit"
 AUTOTUNE, HEURISTICS = "triton.autotune", "triton.heuristics"
 CONFIG = "triton.Config"
+WITHOUT_TUNER = "write one config into the launches"
 
 
 @dataclass(frozen=True)
@@ -47,18 +48,26 @@ def tuning_of(context: Context, function: Function) -> Tuning:
         elif named == HEURISTICS and call is not None:
             computed |= _heuristics(context, call)
         else:
+            name = context.source.code(call.func if call is not None else expression)
             raise context.refuse(
-                decorator, "a decorator that is not Triton's", "take it off the kernel",
-                context.source.code(expression),
-            )  # fmt: skip
+                decorator, "a decorator that is not Triton's", _instead(name, call), f"@{name}"
+            )
     return Tuning(values, computed)
+
+
+def _instead(name: str, call: cst.Call | None) -> str:
+    """What to do about a decorator: the launches may need what an autotuner gives them."""
+    given = [a.keyword.value for a in call.args if a.keyword is not None] if call else []
+    if "tune" in name.rpartition(".")[2].lower() or "configs" in given:
+        return f"{WITHOUT_TUNER}, and take it off the kernel"
+    return "take it off the kernel, and write what it gives to the launches into them"
 
 
 def _first_config(context: Context, call: cst.Call) -> dict[str, cst.BaseExpression]:
     source = context.source
     configs = argument(call, 0, "configs")
     listed = source.resolve(configs) if configs is not None else None
-    way = "write one config into the launches, and let `tile-agent autotune` search for others"
+    way = f"{WITHOUT_TUNER}, and let `tile-agent autotune` search for others"
     if not isinstance(listed, cst.List | cst.Tuple) or not listed.elements:
         raise context.refuse(call, "`@triton.autotune` whose configs are computed", way)
     first = listed.elements[0].value

@@ -104,6 +104,30 @@ def test_a_decorator(decorator: str, construct: str) -> None:
     assert refused(text).construct == construct
 
 
+@pytest.mark.parametrize(
+    ("decorator", "said"),
+    {
+        "@own.autotune([triton.Config({'BLOCK': 8}), triton.Config({'BLOCK': 16})], ['n'])": (
+            "(@own.autotune) is not ported: write one config into the launches, and take it off "
+            "the kernel"
+        ),
+        "@search(configs=[triton.Config({'BLOCK': 8})])": (
+            "(@search) is not ported: write one config into the launches, and take it off the "
+            "kernel"
+        ),
+        "@logged(level=3)": (
+            "(@logged) is not ported: take it off the kernel, and write what it gives to the "
+            "launches into them"
+        ),
+    }.items(),
+)
+def test_a_decorator_is_named_without_its_arguments(decorator: str, said: str) -> None:
+    text = FILE.format(body="pass", launch=LAUNCH).replace(
+        "@triton.jit", f"{decorator}\n@triton.jit"
+    )
+    assert str(refused(text)).endswith(f"a decorator that is not Triton's {said}")
+
+
 def test_the_first_config_and_heuristics_are_taken() -> None:
     text = FILE.format(body="pass", launch="kernel[lambda META: (n // META['BLOCK'],)](x, y, n)")
     text = text.replace("    y = torch.empty_like(x)", "    n, y = x.numel(), torch.empty_like(x)")
