@@ -20,6 +20,7 @@ from agent.porting.functions import Functions, Translated
 from agent.porting.guarded_imports import imports_triton, is_triton, unguarded
 from agent.porting.host import Host
 from agent.porting.layout import laid_out
+from agent.porting.leftovers import idle_imports, idle_options
 from agent.porting.prelude import HELPERS, needed
 from agent.porting.refusal import NotPortable, refusal
 from agent.porting.tuning import JIT, Tuning, tuning_of
@@ -106,8 +107,11 @@ def _port(text: str, path: str) -> Port:
         if helper not in reached:
             edits[helper.node] = lambda _: cst.RemoveFromParent()
             context.note(helper.node, f"{helper.name} is left out: no kernel of the file calls it")
+    edits |= idle_options(source, [launch for kernel in kernels for launch in kernel.launches])
     edits |= _imports(source) | unguarded(source)
     changed = source.rewrite(with_comments(source, edits))
+    if idle := idle_imports(source, changed, context.torch):
+        changed = source.rewrite(with_comments(source, idle | edits))
     return Port(
         laid_out(_with_head(context, changed), text),
         tuple(kernel.name for kernel in kernels),

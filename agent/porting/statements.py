@@ -85,7 +85,7 @@ class Body(Assignments):
             case cst.AnnAssign():
                 self.annotated(node)
             case cst.Return():
-                self._return(node)
+                self._return(node, line)
             case cst.Pass() | cst.Break() | cst.Continue():
                 pass
             case cst.Assert():
@@ -216,9 +216,11 @@ class Body(Assignments):
             self.to.variables = before | {n: _in_loop(before[n], v) for n, v in grown.items()}
         raise self._refuse(body, "a loop whose variables change their types", "cast before it")
 
-    def _return(self, node: cst.Return) -> None:
+    def _return(self, node: cst.Return, line: cst.SimpleStatementLine) -> None:
         if node.value is None:
             self.returned.append(Other("nothing"))
+            if line is self.node.body.body[-1] and len(line.body) == 1:  # it ends there anyway
+                self._drop(node, line)
             return
         term = self.to.read(node.value)
         if isinstance(term.value, Pointer):
