@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Iterator
@@ -28,9 +29,11 @@ def table_path(repository: Repository) -> Path:
     return repository.root / SANDBOX / "perf_results.md"
 
 
-def new_run_id(kernel: Path) -> str:
-    """Of a run that begins now."""
-    return f"{slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
+def new_run_id(repository: Repository, kernel: Path) -> str:
+    """Of a run that begins now; a number tells it from one that began in the same second."""
+    now = f"{slug(kernel)}-{time.strftime('%Y%m%d-%H%M%S')}"
+    ids = itertools.chain([now], (f"{now}-{number}" for number in itertools.count(2)))
+    return next(each for each in ids if not (runs_folder(repository) / each).exists())
 
 
 def usual_branch(kernel: Path) -> str:

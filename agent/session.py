@@ -152,7 +152,7 @@ def opened(
     build.check(request.options)
     insist_set(request.options.command.pass_env)
     found = preflight(request.kernel)
-    run_id = new_run_id(Path(found.kernel))
+    run_id = new_run_id(found.repository, Path(found.kernel))
     workspace = Workspace(found.repository, run_id)
     target, lacks, missing = target_on(found, request)
     if lacks:

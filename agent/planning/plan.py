@@ -102,7 +102,7 @@ def make_plan(request: Request) -> Plan:
         if going_on := unfinished(workspace, target.kernel, branch):
             branch = workspace.free_branch(branch)  # nothing is begun: what it would do is told
         workspace.check_free(branch)
-        logs = state_dir() / "logs" / f"plan-{new_run_id(Path(found.kernel))}"
+        logs = state_dir() / "logs" / f"plan-{new_run_id(found.repository, Path(found.kernel))}"
         collecting = Collecting(stack, request, target, found.repository.root, logs)
         refusal = BACKENDS[target.backend].refusal(collecting.environment) or ""
         refusal = f"{refusal}; and {missing}" if missing else refusal
