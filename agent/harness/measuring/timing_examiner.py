@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from agent.harness.measuring.comparer import Comparer, NoRoom
+from agent.harness.measuring.pair_workers import ROOM_TIMEOUT_S
 from agent.harness.measuring.result_check import (
     LacksMemory,
     NotKept,
@@ -19,6 +21,9 @@ from agent.harness.measuring.result_check import (
 )
 from agent.harness.processes.results import Stop
 from agent.harness.processes.worker_session import WorkerSession
+
+LOOK_S = 0.2
+"""Between two looks at whether an ended worker's memory has come back."""
 
 
 class BesideAnother(Exception):
@@ -43,6 +48,8 @@ class TimingExaminer:
     """Timings that were compared: there is room for that beside a candidate."""
     _candidate_first: set[str] = field(default_factory=set)
     """Timings of which a candidate lacked memory once the origin had been asked."""
+    _left_out: set[str] = field(default_factory=set)
+    """Timings that the device does not hold for both."""
 
     def forget_origin(self) -> None:
         """Another worker of the origin's makes the calls from now on."""
@@ -72,6 +79,8 @@ class TimingExaminer:
         """
         comparer = self.comparer()
         where = timing.nodeid + ("" if timing.config == "forward" else f" {timing.config}")
+        if where in self._left_out:
+            return
         if where in self._candidate_first and arm.examine(None, deadline).lacks_memory:
             raise NotKept(str(LacksMemory(where)))
         if timing.through and not ours.examine(None, deadline).launches:
@@ -82,16 +91,31 @@ class TimingExaminer:
             if where in self._fitting:
                 raise LacksMemory(where) from None
         except LacksMemory:
-            if where not in self._fitting | self._candidate_first:
-                self._candidate_first.add(where)
-                raise BesideAnother from None
-            if where in self._fitting or comparer.has_room(deadline):
+            if where in self._fitting:
                 raise
+            if where not in self._candidate_first:
+                self._candidate_first.add(where)
+            elif self._is_held_twice(arm, deadline):
+                raise
+            else:
+                self._left_out.add(where)
+            raise BesideAnother from None
         else:
             self._fitting.add(where)
         finally:
             if not comparer.has_ended:
                 comparer.forget(deadline)
+
+    def _is_held_twice(self, arm: WorkerSession, deadline: float) -> bool:
+        """Whether the device holds once more what the origin's worker has of it.
+
+        The candidate's is ended before: it could take as much as it needs for this to be denied.
+        """
+        arm.kill()
+        until = min(deadline, time.monotonic() + ROOM_TIMEOUT_S)
+        while not (has_room := self.comparer().has_room(deadline)) and time.monotonic() < until:
+            time.sleep(LOOK_S)
+        return has_room
 
     def _compare_calls(
         self,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 from agent.harness.measuring.comparer import Comparer
 from agent.harness.measuring.pytest_judge import PytestJudge
+from agent.harness.measuring.result_check import LacksMemory, ResultCheck
+from agent.harness.measuring.timing_examiner import BesideAnother, TimingExaminer
 from agent.harness.measuring.verifier import Verification
+from agent.harness.processes.results import Stop, read_call
+from agent.harness.processes.worker_session import deadline_in
 from agent.measuring.measurement import Failure
-from tests.harness.measuring.test_verifier import BEGIN, WRONG, checkout, judge, spent_s, verify
+from tests.harness.measuring.test_verifier import BEGIN, checkout, judge, spent_s, verify
 
 __all__ = ["judge"]
 
@@ -63,9 +69,68 @@ def test_who_has_the_room_that_the_origin_had_takes_more(
 
 
 def test_what_fits_is_compared(judge: PytestJudge, tmp_path: Path) -> None:
+    """At the timed shape alone, at which no correctness test looks."""
     origin = checkout(tmp_path / "origin")
-    outcome = verify(judge, checkout(tmp_path / "wrong", WRONG), origin)
+    wrong = (BEGIN, f"{BEGIN}    factor = factor + (rows == 8)\n")
+    outcome = verify(judge, checkout(tmp_path / "wrong", wrong), origin)
     assert isinstance(outcome, Failure)
+    assert "test_perf: not the origin's result" in outcome.reason
+
+
+class Worker:
+    """Of a timing whose calls can be made, but not beside the other's."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def examine(self, seed: int | None, deadline: float) -> Any:
+        return read_call({"results": [], "lacks_memory": False})
+
+    def kill(self) -> None:
+        self.has_ended = True
+
+
+class Memory:
+    """The comparing process of a GPU, of which the origin's worker holds more than half or less."""
+
+    has_ended = False
+
+    def __init__(self, arm: Worker, *, is_free: bool) -> None:
+        self.arm, self.is_free = arm, is_free
+
+    def has_room(self, deadline: float) -> bool:
+        assert self.arm.has_ended, "it could hold the memory for this"
+        return self.is_free
+
+    def forget(self, deadline: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_who_lacks_memory_is_believed_where_the_origin_alone_leaves_too_little(
+    monkeypatch: pytest.MonkeyPatch, is_free: bool
+) -> None:
+    module = "agent.harness.measuring.timing_examiner"
+    monkeypatch.setattr(f"{module}.ROOM_TIMEOUT_S", 0.0)
+
+    def lacking(*arguments: Any) -> NoReturn:
+        raise LacksMemory("test_perf")
+
+    monkeypatch.setattr(TimingExaminer, "_compare_calls", lacking)
+    ours: Any = Worker()
+    arm: Any = Worker()
+    memory: Any = Memory(arm, is_free=is_free)
+    examiner = TimingExaminer(lambda: memory)
+    timing, check = Stop("test_perf", "forward"), ResultCheck(lambda: memory)
+    examine = partial(examiner.examine, ours, arm, timing, check, deadline_in(60))
+    with pytest.raises(BesideAnother):
+        examine()
+    assert not arm.has_ended, "it is asked first, the next time"
+    with pytest.raises(LacksMemory if is_free else BesideAnother):
+        examine()
+    assert arm.has_ended
+    if not is_free:
+        examine()  # what is not held for both is left out
 
 
 def test_an_interruption_leaves_no_answer_for_the_next_question(
